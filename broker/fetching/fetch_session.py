@@ -252,7 +252,7 @@ class FetchSession:
         "uses_topic_ids",
     )
 
-    def __init__(self, *, uses_topic_ids: bool) -> None:
+    def __init__(self, uses_topic_ids: bool) -> None:
         self.session_id = NO_SESSION
         self.uses_topic_ids = uses_topic_ids
         self.epoch = next_epoch(INITIAL_EPOCH)

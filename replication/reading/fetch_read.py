@@ -44,7 +44,9 @@ class FetchParams:
         "throttled_bytes",
     )
 
-    def __init__(self, replica_id: int, isolation: int, *, or_follower: bool, rack_id: str | None = None, listener: str = "") -> None:
+    def __init__(
+        self, replica_id: int, isolation: int, or_follower: bool = False, rack_id: str | None = None, listener: str = ""
+    ) -> None:
         self.replica_id = replica_id
         self.isolation = isolation
         self.or_follower = or_follower
@@ -70,7 +72,7 @@ class FetchParams:
         self.is_withheld = False
         """Whether the leader's quota kept something back."""
 
-    def begin(self, max_bytes: int, now_ms: int, *, min_one_batch: bool) -> None:
+    def begin(self, max_bytes: int, now_ms: int, min_one_batch: bool) -> None:
         """Everything is read anew."""
         self.left = max_bytes
         self.now_ms = now_ms
@@ -113,7 +115,7 @@ def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartiti
     if asked.preferred_read_replica != NO_PREFERENCE:
         partition.check_leader_epoch(asked.leader_epoch)
     else:
-        partition.check_leader(asked.leader_epoch, or_follower=params.or_follower)
+        partition.check_leader(asked.leader_epoch, params.or_follower)
         if params.replica_id >= 0:
             partition.check_replica(params.replica_id, asked.leader_epoch)
         if asked.last_fetched_epoch == NO_EPOCH or not _has_parted(log, asked):
@@ -143,7 +145,9 @@ def _find_records(replicas: ReplicaManager, partition: Partition, asked: AskedPa
     end_offset = params.end_offset(partition)
     if params.finds_records:
         max_bytes = asked.max_bytes if asked.max_bytes < params.left else params.left
-        region, next_offset = log.read(offset, max_bytes, end_offset, params.min_one_batch, params.may_wait)
+        found = log.read(offset, max_bytes, end_offset, params.min_one_batch, params.may_wait)
+        region = found.region
+        next_offset = found.next_offset
     elif not log.log_start_offset <= offset <= log.log_end_offset:
         raise OffsetOutOfRange(partition.topic_partition, offset, log.log_start_offset, log.log_end_offset)
     if params.replica_id >= 0:

@@ -130,7 +130,7 @@ class FetchWriter:
         key = FETCH_ERRORS | code & 0xFFFF
         counts[key] = counts.get(key, 0) + times
 
-    def finish(self, named: Sequence[SessionPartition]) -> Parts:
+    def finish(self, named: list[SessionPartition]) -> Parts:
         """The answer. `named` are the partitions of a session that the request itself names."""
         answer = self._answer
         code = self.error_code

@@ -1,0 +1,6 @@
+from libc.stdint cimport int64_t
+from storage.segment.file_region cimport FileRegion
+
+cdef class FetchSlice:
+    cdef readonly FileRegion region
+    cdef readonly int64_t next_offset
