@@ -80,7 +80,7 @@ class ThreadCleaner:
             return self._said.get_nowait()
         return None
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         self._going_on.set()
 
     def kill(self) -> None:

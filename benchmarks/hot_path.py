@@ -42,7 +42,6 @@ from tests.support.connections import ClientConnection
 
 ROUNDS = 12
 REQUESTS = 400  # per round
-TOGETHER = 4
 """Produce requests that one client has in flight."""
 PARTITIONS = 4
 PREFILL_BYTES = 64 << 20
@@ -126,8 +125,6 @@ def lines(broker: Broker, scratch: Path) -> list[Line]:
         frame = frames.produce("produced", 0, batch)[4:]
         floor = writing(batch, scratch / "floor")
         found.append(Line(produce.title, producing(dispatcher, frame), floor, limit))
-        together = b"".join([frames.produce("produced", 0, batch)] * TOGETHER)
-        found.append(Line(f"{produce.title}, {TOGETHER} at once", producing_together(dispatcher, together), floor, limit))
     batch = batch_of_16_kib("none")(now_ms)
     for _ in range(PREFILL_BYTES // PARTITIONS // (16 << 10)):
         for index in range(PARTITIONS):
@@ -177,20 +174,6 @@ def producing(dispatcher: Dispatcher, frame: bytes) -> Work:
             view[:] = frame  # the broker stamped it
             answer = dispatcher.handle(view, _CONNECTION)
         assert isinstance(answer, bytes)
-
-    return work
-
-
-def producing_together(dispatcher: Dispatcher, together: bytes) -> Work:
-    view = memoryview(bytearray(together))
-
-    def work() -> None:
-        for _ in range(REQUESTS // TOGETHER):
-            view[:] = together
-            done = dispatcher.handle_several(view, 0, len(view), _CONNECTION)
-            if done is None:  # one of them is to be measured, or a segment ends
-                for position in range(0, len(view), len(view) // TOGETHER):
-                    dispatcher.handle(view[position + 4 : position + len(view) // TOGETHER], _CONNECTION)
 
     return work
 

@@ -24,6 +24,7 @@ import uvloop
 from benchmarks.loadgen.runner import Load, run_load
 from benchmarks.process import cpu_s, resident_bytes
 from broker.network.connection import Connection
+from broker.network.handler import RequestHandler
 from broker.network.limits import NetworkLimits
 from broker.network.request_channel import Answer
 from broker.network.socket_server import SocketServer
@@ -118,14 +119,22 @@ async def _serve_bare(part: slice, region: FileRegion | None) -> int:
     return int(server.sockets[0].getsockname()[1])
 
 
-async def _serve_network(part: slice, region: FileRegion | None) -> int:
-    def handler(frame: memoryview, connection: Connection) -> Answer:
-        return bytes(frame[part]) if region is None else [bytes(frame[part]), region]
+class Echo(RequestHandler):
+    """Answers with a part of the request, or of a file behind it."""
 
+    def __init__(self, part: slice, region: FileRegion | None) -> None:
+        self.part = part
+        self.region = region
+
+    def handle(self, frame: memoryview, connection: Connection) -> Answer:
+        return bytes(frame[self.part]) if self.region is None else [bytes(frame[self.part]), self.region]
+
+
+async def _serve_network(part: slice, region: FileRegion | None) -> int:
     # The system's socket buffers, as the bare server has them.
     limits = NetworkLimits(socket_listen_backlog_size=4096, socket_receive_buffer_bytes=-1, socket_send_buffer_bytes=-1)
     server = SocketServer(limits)
-    await server.start([EndPoint("PLAINTEXT", "127.0.0.1", 0, SecurityProtocol.PLAINTEXT)], handler)
+    await server.start([EndPoint("PLAINTEXT", "127.0.0.1", 0, SecurityProtocol.PLAINTEXT)], Echo(part, region))
     return server.bound["PLAINTEXT"].port
 
 

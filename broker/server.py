@@ -291,10 +291,10 @@ class Broker:
         self.socket_server = server = self._surroundings.socket_server(limits_of(self.config, hosts))
         measured = None if self.metrics is None else self.metrics.attach(self.services, self.socket_server)
         self.dispatcher = door = Dispatcher(self.services, measured)
-        self.services.metadata_waits.on_wait = door.on_wait
+        self.services.metadata_waits.on_wait = door.messages.on_wait
         self._held.push_async_callback(door.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
-        await server.start(endpoints, door.handle, protected, door.handle_several, self.services.authorizer, accepting=False)
+        await server.start(endpoints, door, protected, self.services.authorizer, accepting=False)
         self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
         ip_quotas = IpQuotas(self.services.config_admin, self.services.dynamic_config, server.quotas)

@@ -17,6 +17,7 @@ from typing import TypeAlias, cast
 
 from broker.handlers.table import handlers_of
 from broker.network.request_channel import CLOSE
+from broker.network.throttle import QuotaType
 from broker.request.context import RequestContext
 from broker.request.services import Services
 from broker.security.access import Access
@@ -117,6 +118,10 @@ class _Itself:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.access = Access(AllowAll(), client)
+
+    def throttle(self, quota: QuotaType, amount: int) -> int:
+        """See `RequestContext`."""
+        return 0
 
     def offend(self, reason: str) -> None:
         """See `RequestContext`."""

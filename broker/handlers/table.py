@@ -12,7 +12,7 @@ from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
-    from broker.network.request_channel import Answer, Several
+    from broker.network.request_channel import Answer
     from broker.request.context import RequestContext
     from broker.request.services import Services
 
@@ -21,10 +21,6 @@ Handler = Callable[[Any, "RequestContext"], Any]
 
 FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Answer | None"]
 """(frame, where the body begins, version, correlation id, connection, services) -> Answer, or None to take the ordinary way."""
-
-SeveralHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Several | None"]
-"""(received bytes, where frames of the same API and version begin in them, where they end, version, connection, services) -> answers to the
-first of them, or None to take the ordinary way with each, nothing done."""
 
 ROOMS: dict[str, frozenset[ApiKey]] = {
     "": frozenset(
@@ -136,9 +132,8 @@ def module_of(key: ApiKey) -> str:
     return ".".join(filter(None, ("broker.handlers", _ROOM_OF[key], key.name.lower())))
 
 
-def handlers_of(key: ApiKey) -> tuple[Handler | None, FrameHandler | None, SeveralHandler | None]:
-    """The handler of an implemented API, or the one that reads a frame itself; and the one that reads several, where there is one."""
+def handlers_of(key: ApiKey) -> tuple[Handler | None, FrameHandler | None]:
+    """The handler of messages of an implemented API, or the one that reads a frame itself; the other of the two may be missing."""
     name = key.name.lower()
     module = import_module(module_of(key))
-    several = getattr(module, f"handle_{name}_frames", None)
-    return getattr(module, f"handle_{name}", None), getattr(module, f"handle_{name}_frame", None), several
+    return getattr(module, f"handle_{name}", None), getattr(module, f"handle_{name}_frame", None)

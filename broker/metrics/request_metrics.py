@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final
 from broker.metrics.histogram import Histogram
 from broker.metrics.response_errors import ErrorCounts, count_answers
 from broker.network.request_channel import Answer, Control, Pending
-from broker.network.timings import add_timing
 from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ class RequestMetrics:
         elif isinstance(answer, Control):
             timing.on_sent()
         else:
-            add_timing(connection, timing)
+            connection.add_timing(timing)
         return answer
 
     def on_beat(self) -> None:

@@ -108,6 +108,12 @@ def _host_of(address: tuple[str, int]) -> str:
     return address[0].removeprefix("::ffff:")
 
 
+class AcceptedConnection(Connection, asyncio.BufferedProtocol):
+    """A connection as an event loop takes one: some look for this base of protocols that lend their buffer."""
+
+    __slots__ = ()
+
+
 class Acceptor:
     """One listener. `port` is the bound one."""
 
@@ -320,16 +326,16 @@ class Acceptor:
         self.accepts.add(self._loop.time())
         processor = self._processors[self._turn % len(self._processors)]
         # On TLS everything has to go through the transport.
-        connection = Connection(processor, client, sock if self._tls is None else None)
+        connection = AcceptedConnection(processor, client, sock if self._tls is None else None)
         if grows and self._tls is None:
-            connection.growing = sock
+            connection.grow_with_frames(sock)
         task = self._loop.create_task(self._connect(sock, connection))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
         if self._quotas.is_exceeded():
             self._make_room()
 
-    async def _connect(self, sock: socket.socket, connection: Connection) -> None:
+    async def _connect(self, sock: socket.socket, connection: AcceptedConnection) -> None:
         timeout = None if self._tls is None else HANDSHAKE_SECONDS
         try:
             await self._loop.connect_accepted_socket(lambda: connection, sock, ssl=self._tls, ssl_handshake_timeout=timeout)

@@ -1,10 +1,10 @@
 """Writes the answers of one connection to its transport, or hands them to a `FileSender` when parts of files are among them.
 
-The base of `Connection`, between it and `FrameReader`. Answers to what was just read wait in `_unsent` until the processor lets all
-connections write that were read in this turn of the loop (`Processor.send_soon` says why); everything else is written at once, behind them.
+A `Connection` owns one. Answers to what was just read wait in `unsent` until the processor lets all connections write that were read in
+this turn of the loop (`Processor.send_soon` says why); everything else is written at once, behind them.
 
 Invariants:
-* Nothing is written while `_unsent` holds answers but those.
+* Nothing is written while `unsent` holds answers but those.
 * While the sender is at work on file regions nothing is written to the transport. The high-water mark is 0: PAUSED is "it holds bytes".
 """
 
@@ -12,140 +12,113 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import logging
 import socket
 import sys
 import termios
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final, cast
 
-from broker.network.connection_state import CLOSED, CLOSING, PAUSED, SENDING
-from broker.network.frame_reader import FrameReader
-from broker.network.gather import gather, gather_fetch
+from broker.network.gather import gather
 from broker.network.request_channel import Parts
-from broker.network.sendfile import FileSender
-from broker.network.timings import NO_TIMINGS, on_sent, on_write
-from broker.security.client import Client
+from broker.network.sendfile import FileSender, Owner
+from broker.network.timings import NO_TIMINGS, Timing, on_sent, on_write
 
-if TYPE_CHECKING:
-    from broker.network.processor import Processor
-
-logger = logging.getLogger(__name__)
-
-TURN_BYTES: Final = 256 * 1024
-"""Answers of one read are written at once, but after about this many bytes other connections have their turn first."""
-_OUT_OF_THE_ORDINARY: Final = CLOSED | SENDING
 _join: Final[Callable[[Parts], bytes]] = b"".join  # type: ignore[assignment]  # there are no file regions where it is called
+_NO_TRANSPORT: Final = asyncio.Transport()
 
 
-class AnswerWriter(FrameReader):
-    """See the module. `client` is what handlers may know."""
+class AnswerWriter:
+    """See the module. `timings` are those of the measured requests whose answers leave with the next write, or are leaving."""
 
-    __slots__ = ("_has_regions", "_sender", "_sock", "_state", "_transport", "_unsent", "client", "timings")
+    __slots__ = ("_has_regions", "_loop", "_owner", "_sender", "is_sending", "sock", "timings", "transport", "unsent")
 
-    def __init__(self, processor: Processor, client: Client, sock: socket.socket | None) -> None:
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, sock: socket.socket | None) -> None:
         """`sock` is the transport's own socket when file regions may be sent around the transport; None on TLS."""
-        super().__init__(processor)
-        self.client = client
-        self.timings = NO_TIMINGS
-        self._sock = sock
-        self._state = 0
-        self._transport: asyncio.Transport = _NO_TRANSPORT
-        self._unsent: Parts | None = None
+        self._owner: Owner | None = owner  # None once the connection is gone
+        self._loop = loop
+        self.sock = sock
+        self.transport: asyncio.Transport = _NO_TRANSPORT
+        self.unsent: Parts | None = None
+        self.timings: tuple[Timing, ...] = NO_TIMINGS
+        self.is_sending = False
+        """Whether the sender is at work; it calls `on_sent` of the connection."""
         self._has_regions = False  # whether file regions are among the parts gathered for the next write
         self._sender: FileSender | None = None
+
+    def begin(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is made. A BufferedProtocol over a socket always gets a Transport."""
+        self.transport = cast("asyncio.Transport", transport)
+        # Pause as soon as the transport holds a byte. A TLS transport compares with >=, and would pause for ever at 0.
+        self.transport.set_write_buffer_limits(high=0 if transport.get_extra_info("sslcontext") is None else 1, low=0)
 
     @property
     def was_made(self) -> bool:
         """Whether it ever had a transport."""
-        return self._transport is not _NO_TRANSPORT
+        return self.transport is not _NO_TRANSPORT
 
     @property
     def undelivered(self) -> int:
         """Bytes of answers that the client's host has not taken yet, here and in the kernel; on TLS here only."""
-        found = self._transport.get_write_buffer_size()
+        found = self.transport.get_write_buffer_size()
         if self._sender is not None:
             found += self._sender.unsent
-        if self._sock is not None:
+        if self.sock is not None:
             # Also of a transport that closes once its bytes have left; the descriptor may be gone a moment before we are told.
             with suppress(OSError, ValueError):
-                found += int.from_bytes(fcntl.ioctl(self._sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+                found += int.from_bytes(fcntl.ioctl(self.sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
         return found
 
-    def on_sent(self) -> None:
-        """The sender has nothing left."""
-        raise NotImplementedError
-
-    def append_parts(self, parts: Parts, out: Parts) -> int:
-        """Puts one response behind those in `out`, or sends both at once when it is large; returns its size."""
-        size = gather_fetch(parts, out)
-        if size:
+    def gather(self, parts: Parts, out: Parts) -> int:
+        """Puts one response, its length first, behind those in `out`; returns its size."""
+        size, has_regions = gather(parts, out)
+        if has_regions:
             self._has_regions = True
-        else:
-            size, has_regions = gather(parts, out)
-            if has_regions:
-                self._has_regions = True
-        if size >= TURN_BYTES:
-            self._write(out)
-            out.clear()
         return size
 
     def send_unsent(self) -> None:
-        """Write the answers that wait. Fails for itself: the processor has those of others to send."""
-        out = self._unsent
+        """Write the answers that wait."""
+        out = self.unsent
         if out is not None:
-            self._unsent = None
-            try:
-                if self.timings or self._has_regions or self._state & _OUT_OF_THE_ORDINARY:
-                    self._write(out)
-                else:
-                    self._transport.write(_join(out))
-            except Exception:
-                self._fail()
+            self.unsent = None
+            self.write(out)
 
-    def _write(self, out: Parts) -> None:
-        """Writes the parts in one go. Nothing is unsent."""
-        if not out or self._state & CLOSED:
+    def write(self, out: Parts) -> None:
+        """Writes the parts in one go, behind what the sender has. Nothing is unsent."""
+        if not out:
             return
         if self.timings:
             on_write(self)
-        if self._has_regions or self._state & SENDING:
+        if self._has_regions or self.is_sending:
             self._has_regions = False
             sender = self._sender
-            if sender is None:
-                sender = self._sender = FileSender(self, self._processor.loop, self._transport, self._sock)
-            if not sender.send(out):
-                self._state |= SENDING
+            if sender is None and self._owner is not None:
+                sender = self._sender = FileSender(self._owner, self._loop, self.transport, self.sock)
+            if sender is not None and not sender.send(out):
+                self.is_sending = True
                 return
         else:
-            self._transport.write(_join(out))
+            self.transport.write(_join(out))
         if self.timings:
             on_sent(self)
 
-    def pause_writing(self) -> None:
-        self._state |= PAUSED
+    def pump(self) -> bool:
+        """There is room again; whether the sender is at work, and goes on."""
+        if self.is_sending and self._sender is not None:
+            self._sender.pump()
+            return True
+        return False
 
-    def eof_received(self) -> None:
-        """The client sends no more, and the transport closes itself now; what it asked before is answered."""
-        self.send_unsent()
-
-    def _fail(self) -> None:
-        """In an except block: a bug of ours costs this connection, and nobody else."""
-        logger.exception("%s: a request failed in an unforeseen way; closing the connection", self.client.connection_id)
-        self.abort()
-
-    def abort(self) -> None:
-        """Close now."""
-        self._state |= CLOSING | CLOSED
-        self._transport.abort()
+    def on_sent(self) -> None:
+        """The sender has nothing left."""
+        self.is_sending = False
+        if self.timings:
+            on_sent(self)
 
     def forget(self) -> None:
-        super().forget()
-        self._unsent = None
+        """The connection is gone."""
+        self.unsent = None
+        self._owner = None
         if self._sender is not None:
             self._sender.close()
             self._sender = None
-
-
-_NO_TRANSPORT: Final = asyncio.Transport()

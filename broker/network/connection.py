@@ -1,11 +1,14 @@
-"""One client connection: bytes in, frames to the handler, answers out in request order.
+"""One client connection: bytes in, frames to its handler, answers out in request order.
 
-The `Processor` owns it. `FrameReader` receives the bytes; a frame that is complete in the shared receive buffer is handled there, without a
-copy, in the callback that read it. What cannot be handled yet is kept and the connection is not read meanwhile. `AnswerWriter` writes.
+The `Processor` owns it. A `FrameReader` receives the bytes; a frame that is complete in the shared receive buffer is handled there, without
+a copy, in the callback that read it. What cannot be handled yet is kept and the connection is not read meanwhile. An `AnswerWriter` writes.
+
+A connection has its `handler`, which authentication swaps; its `client`; its `access`, what the client may do; and its throttle. It knows
+frames and no kinds of requests: what depends on the kind of one is a question to the handler.
 
 Invariants:
 * Answers leave in request order. `_waiting` holds the answers from the oldest `Pending` on.
-* No frame is handled while `_state` has a bit other than APPENDED; with APPENDED only a Produce is.
+* No frame is handled while `_state` has a bit other than APPENDED; with APPENDED only what `may_follow_appends`.
 * A connection that may handle nothing and has frames is not read (`_paused`), so it holds at most one read of kept bytes.
 """
 
@@ -16,18 +19,30 @@ import logging
 import socket
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from broker.network.answer_writer import TURN_BYTES, AnswerWriter
-from broker.network.connection_state import APPENDED, CLOSED, CLOSING, DRAINING, PAUSED, QUEUED, SENDING, STARVED, WAITING, YIELDED
-from broker.network.frame_reader import holds_frame, size_at, split
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Parts, Pending, Request, RequestChannel, Several
-from broker.network.sendfile import FileSender
+from broker.network.answer_writer import AnswerWriter
+from broker.network.connection_state import (
+    APPENDED,
+    CLOSED,
+    CLOSING,
+    DRAINING,
+    MUTED,
+    PAUSED,
+    QUEUED,
+    SENDING,
+    STARVED,
+    WAITING,
+    YIELDED,
+)
+from broker.network.frame_reader import FrameReader, holds_frame, size_at
+from broker.network.handler import RequestHandler
+from broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Parts, Pending, Request
 from broker.network.throttle import QuotaType
-from broker.network.timings import add_timing, on_sent
+from broker.network.timings import Timing, add_timing
 from broker.security.access import Access
 from broker.security.client import Client
-from protocol.compiled import compiled
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
@@ -35,155 +50,162 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _prefix: Final = Struct(">i").pack
-_HEADER_BYTES: Final = 8  # what every request begins with: its API key, its version, its correlation id
-_FETCH: Final = 1  # the API key; that of Produce is 0
 _SHORT: Final = 256
 _SHORT_PREFIXES: Final = [_prefix(length) for length in range(_SHORT)]
-"""The lengths that answers to Produce have; to look one up costs a tenth of making it."""
-
-ANSWER_WEIGHT: Final = 2048
-"""What an answer counts besides its bytes, so that a turn handles at most 128 requests however small."""
-MAX_APPENDED: Final = 128
-"""Produce requests of one connection that may wait for replicas at once before the next has to wait."""
+"""The lengths that most answers have; to look one up costs a tenth of making it."""
 
 
-class Connection(AnswerWriter):
-    """See the module. `received_ns` is when the bytes of the request at hand were read (monotonic)."""
+class Connection:
+    """See the module. `received_ns` is when the bytes at hand were read, `last_active_ns` when something last came or left (monotonic)."""
 
-    __slots__ = ("_paused", "_request", "_waiting", "access")
+    __slots__ = (
+        "_muted",
+        "_paused",
+        "_processor",
+        "_reader",
+        "_request",
+        "_state",
+        "_waiting",
+        "_writer",
+        "access",
+        "client",
+        "handler",
+        "last_active_ns",
+        "received_ns",
+    )
 
     def __init__(self, processor: Processor, client: Client, sock: socket.socket | None) -> None:
         """`sock` is the transport's own socket when file regions may be sent around the transport; None on TLS."""
-        super().__init__(processor, client, sock)
+        self.client = client
         self.access = Access(processor.authorizer, client)
+        self.handler: RequestHandler = processor.handler
+        self.received_ns = self.last_active_ns = processor.clock_ns()
+        self._processor = processor
+        self._reader = FrameReader(self, processor)
+        self._writer = AnswerWriter(self, processor.loop, sock)
+        self._state = 0
         self._paused = False
         self._request: Request | None = None  # in the request channel while QUEUED
         self._waiting: deque[Answer] | None = None
+        self._muted: asyncio.TimerHandle | None = None  # while MUTED
 
     # Frames in -----------------------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # A BufferedProtocol over a socket always gets a Transport.
-        self._transport = cast("asyncio.Transport", transport)
-        # Pause as soon as the transport holds a byte. A TLS transport compares with >=, and would pause for ever at 0.
-        self._transport.set_write_buffer_limits(high=0 if transport.get_extra_info("sslcontext") is None else 1, low=0)
+        self._writer.begin(transport)
         self._processor.on_connection_made(self)
 
-    def process(self, view: memoryview, start: int, end: int, admitted: bool = False, done: Several | None = None) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received_ns = self.last_active_ns = self._processor.clock_ns()
+        reader = self._reader
+        if reader.receive(nbytes):
+            self._process(False)
+            reader.on_handled()
+
+    def grow_with_frames(self, sock: socket.socket) -> None:
+        """The kernel's receive buffer of the socket may grow with the frames that come."""
+        self._reader.growing = sock
+
+    def touch(self) -> None:
+        """Something left: not idle."""
+        self.last_active_ns = self._processor.clock_ns()
+
+    def _process(self, admitted: bool) -> None:
         """Handle frames until one is incomplete or must wait, keep what is left, and read on or not. The answers are written once, soon.
 
-        `done` is what `handle_several` gave for the first of them.
+        `admitted`: the first frame has a handler slot.
         """
-        if self._unsent is not None:
+        reader = self._reader
+        if self._writer.unsent is not None:
             self.send_unsent()
-        processor = self._processor
-        channel = processor.channel
-        max_bytes = processor.request_max_bytes
-        handle_several = processor.handle_several if end - start <= max_bytes else None
-        out: Parts = []
-        gathered = 0
-        position = start
-        last = end - 4  # where a length can begin
         try:
-            while position <= last:
-                state = self._state
-                if done is None:
-                    if state > APPENDED:
-                        break
-                    (size,) = size_at(view, position)
-                    if size <= 0 or size > max_bytes:
-                        self._write(out)
-                        self._refuse(size, view[position : min(end, position + 16)])
-                        return
-                    begin = position + 4
-                    after = begin + size
-                    if after > end or (state and not self._may_produce(view, position)):
-                        break
-                    if not (channel.inline or admitted or channel.is_urgent(view, begin, after)):
-                        self._state = state | QUEUED
-                        break
-                    admitted = False
-                    if (
-                        handle_several is not None
-                        and size >= _HEADER_BYTES
-                        and (kind := view[begin + 1]) <= _FETCH
-                        and (kind or after < last)
-                        and not view[begin]
-                        and channel.inline
-                    ):
-                        done = handle_several(view, position, end, self)
-                if done is not None:
-                    answers, count, position, length = done
-                    done = None
-                    if length and not state:
-                        if len(answers) > 1:
-                            self._has_regions = True
-                        out += answers
-                        gathered += length + count * ANSWER_WEIGHT
-                    else:
-                        for answer in split(answers[0]) if length else answers:
-                            gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
-                else:
-                    answer = processor.handler(view[begin:after], self)
-                    position = after
-                    if state:
-                        gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
-                    elif type(answer) is bytes:
-                        length = len(answer)
-                        out.append(_SHORT_PREFIXES[length] if length < _SHORT else _prefix(length))
-                        out.append(answer)
-                        gathered += length + ANSWER_WEIGHT
-                    elif type(answer) is list:
-                        gathered += self.append_parts(answer, out) + ANSWER_WEIGHT
-                    else:
-                        gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
-                if position == end:
-                    break
-                if gathered >= TURN_BYTES:
-                    self._state |= YIELDED
-                    processor.wake(self)
-                    break
-            if gathered >= TURN_BYTES:
-                self._write(out)
-            elif out:
-                self._unsent = out
-                processor.send_soon(self)
+            position = self._handle_frames(reader.view, reader.start, reader.end, admitted)
         except Exception:
             self._fail()
             return
-        if position != end and not self._state & CLOSED:
-            self._keep_or_wait(view, position, end)
+        if position != reader.end and not self._state & CLOSED:
+            self._keep_or_wait(position)
 
-    def _may_produce(self, view: memoryview, position: int) -> bool:
-        """Whether the frame at `position` is a Produce (api key 0) that may be handled while others wait for their replicas."""
+    def _handle_frames(self, view: memoryview, position: int, end: int, admitted: bool) -> int:
+        """As `_process`, without what is left; returns where that begins."""
+        processor = self._processor
+        channel = processor.channel
+        max_bytes = processor.request_max_bytes
+        out: Parts = []
+        gathered = 0
+        while end - position >= 4:
+            state = self._state
+            if state > APPENDED:
+                break
+            (size,) = size_at(view, position)
+            begin = position + 4
+            after = begin + size
+            if size <= 0 or size > max_bytes:
+                self._write(out)
+                self._refuse(size, view[position : min(end, position + 16)])
+                return end
+            if after > end or (state and not self._may_follow_appends(view, begin, after)):
+                break
+            if not (channel.inline or admitted or self.handler.is_urgent(view, begin, after)):
+                self._state = state | QUEUED
+                break
+            admitted = False
+            answer = self.handler.handle(view[begin:after], self)
+            position = after
+            if type(answer) is bytes and self._waiting is None:
+                size = len(answer)
+                out.append(_SHORT_PREFIXES[size] if size < _SHORT else _prefix(size))
+                out.append(answer)
+                gathered += size + ANSWER_WEIGHT
+            else:
+                gathered += self._on_answer(answer, out) + ANSWER_WEIGHT
+            if gathered >= TURN_BYTES:
+                if position != end:
+                    self._state |= YIELDED
+                    processor.wake(self)
+                self._write(out)
+                return position
+        if out:
+            self._writer.unsent = out
+            processor.send_soon(self)
+        return position
+
+    def _may_follow_appends(self, view: memoryview, begin: int, after: int) -> bool:
+        """Whether the frame may be handled while others wait for their replicas."""
         waiting = self._waiting
-        size_ok = size_at(view, position)[0] >= 2
-        return size_ok and not view[position + 4] and not view[position + 5] and waiting is not None and len(waiting) < MAX_APPENDED
+        return waiting is not None and len(waiting) < MAX_APPENDED and self.handler.may_follow_appends(view, begin, after)
 
-    def _keep_or_wait(self, view: memoryview, position: int, end: int) -> None:
+    def _keep_or_wait(self, position: int) -> None:
         """Something is left: read on if it is the head of a frame, else keep it until it may be handled."""
-        if self._state <= APPENDED and not holds_frame(view, position, end):
-            self.keep_head(view, position, end)
+        reader = self._reader
+        if self._state <= APPENDED and not holds_frame(reader.view, position, reader.end):
+            if not reader.keep_head(position):
+                self._state |= STARVED
+                self._pause()
             return
-        self.keep_all(view, position, end)
+        reader.keep_all(position)
         self._pause()
         if self._state & QUEUED and self._request is None:
-            self._request = Request(self, self.first_kept_frame())
+            self._request = Request(self, reader.first_kept_frame())
             self._processor.channel.submit(self._request)
 
-    def starve(self) -> None:
-        self._state |= STARVED
-        self._pause()
+    def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
+        """See `RequestHandler`."""
+        return self.handler.is_urgent(view, begin, end)
 
     def on_room(self) -> None:
-        super().on_room()
+        """There is room for the frame that comes in."""
+        self._reader.on_room()
         self._state &= ~STARVED
         self._processor.wake(self)
 
     def _pause(self) -> None:
-        if not self._paused and not self._transport.is_closing():
+        if not self._paused and not self._writer.transport.is_closing():
             self._paused = True
-            self._transport.pause_reading()
+            self._writer.transport.pause_reading()
 
     def _refuse(self, size: int, head: memoryview) -> None:
         """A length that no request has: say so once and close, as Apache Kafka does."""
@@ -193,13 +215,12 @@ class Connection(AnswerWriter):
     # Answers out ----------------------------------------------------------------------------------------------------------------------
 
     def _on_answer(self, answer: Answer, out: Parts) -> int:
-        """Any answer but bytes with nothing in the way. Returns the size of what it put into `out` or sent."""
+        """Any answer. Returns the size of what it put into `out` or sent."""
         if isinstance(answer, Pending):
-            if answer.completed:
-                answer = answer.answer
-            else:
+            if not answer.completed:
                 self._wait_for(answer)
                 return 0
+            answer = answer.answer
         if self._waiting is None:
             return self._append_answer(answer, out)
         if answer is not NO_RESPONSE:
@@ -227,7 +248,7 @@ class Connection(AnswerWriter):
         """The request channel has a slot for the request that waits there."""
         self._request = None
         self._state &= ~QUEUED
-        self._resume(admitted=True)
+        self._resume(True)
 
     def run(self) -> None:
         """Send the answers that are ready and handle what waited for them. Called by the processor after `wake`."""
@@ -240,7 +261,7 @@ class Connection(AnswerWriter):
                 return
         if self._state & DRAINING:
             self.end_drained()
-        self._resume()
+        self._resume(False)
 
     def _send_waiting(self, waiting: deque[Answer]) -> None:
         """Send from the front what is ready."""
@@ -253,7 +274,7 @@ class Connection(AnswerWriter):
                 if not head.completed:
                     break
                 if head.timing is not None:
-                    add_timing(self, head.timing)
+                    self.add_timing(head.timing)
                 head = head.answer
             waiting.popleft()
             self._append_answer(head, out)
@@ -262,20 +283,20 @@ class Connection(AnswerWriter):
             self._state &= ~(APPENDED | WAITING)
         self._write(out)
 
-    def _resume(self, admitted: bool = False) -> None:
+    def _resume(self, admitted: bool) -> None:
         """Handle what waited, then read on unless a frame must wait again."""
         if not self._paused or self._state > APPENDED:
             return
-        kept = self.take_kept()
-        if kept is not None:
-            self.process(*kept, admitted)
-            self.release(cast("bytearray", kept[0].obj))
+        reader = self._reader
+        if reader.take_kept():
+            self._process(admitted)
+            reader.on_handled()
         # While the last request waits and nothing is kept, reading on is how we learn that the client left.
         state = self._state
-        waits = self.keeps_frame() if state <= APPENDED else state & ~(APPENDED | WAITING) or self.kept_bytes
-        if not waits and not self._transport.is_closing():
+        waits = reader.keeps_frame() if state <= APPENDED else state & ~(APPENDED | WAITING) or reader.kept_bytes
+        if not waits and not self._writer.transport.is_closing():
             self._paused = False
-            self._transport.resume_reading()
+            self._writer.transport.resume_reading()
 
     def _append_answer(self, answer: Completion, out: Parts) -> int:
         """Puts one answer behind those in `out`, or sends both; returns its size."""
@@ -284,7 +305,11 @@ class Connection(AnswerWriter):
             out.append(answer)
             return len(answer)
         if isinstance(answer, list):
-            return self.append_parts(answer, out)
+            size = self._writer.gather(answer, out)
+            if size >= TURN_BYTES:
+                self._write(out)
+                out.clear()
+            return size
         if answer is CLOSE:
             self._write(out)
             out.clear()
@@ -293,24 +318,97 @@ class Connection(AnswerWriter):
             raise TypeError(f"a handler answered with {type(answer).__name__}")
         return 0
 
+    def _write(self, out: Parts) -> None:
+        """Write these at once. Nothing is unsent."""
+        if not self._state & CLOSED:
+            self._writer.write(out)
+            if self._writer.is_sending:
+                self._state |= SENDING
+
+    def send_unsent(self) -> None:
+        """Write the answers that wait. Fails for itself: the processor has those of others to send."""
+        if not self._state & CLOSED:
+            try:
+                self._writer.send_unsent()
+                if self._writer.is_sending:
+                    self._state |= SENDING
+            except Exception:
+                self._fail()
+
+    def add_timing(self, timing: Timing) -> None:
+        """The answer of a measured request goes out with the next write."""
+        add_timing(self._writer, timing)
+
+    def pause_writing(self) -> None:
+        self._state |= PAUSED
+
     def resume_writing(self) -> None:
         self._state &= ~PAUSED
-        if self._state & SENDING and self._sender is not None:
-            self._sender.pump()
-        else:
+        if not self._writer.pump():
             self._processor.wake(self)
 
     def on_sent(self) -> None:
-        """The sender has nothing left."""
-        if self.timings:
-            on_sent(self)
+        """The sender of file regions has nothing left."""
+        self._writer.on_sent()
         self._state &= ~SENDING
         if self._state & CLOSING and not self._waiting:
-            self._transport.close()
+            self._writer.transport.close()
         elif self._paused or self._waiting is not None or self._state & DRAINING:
             self._processor.wake(self)  # there is something to do
 
+    # The throttle ---------------------------------------------------------------------------------------------------------------------
+
+    def throttle(self, quota: QuotaType, amount: int) -> int:
+        """Counts `amount` against a quota of the client; returns the throttle time for the answer, ms, for which nothing more is read."""
+        time_ms = self._processor.throttle.record(self.client, quota, amount)
+        if time_ms > 0:
+            self.mute(time_ms)
+        return time_ms
+
+    @property
+    def counts_time(self) -> bool:
+        """Whether the time of handlers is counted against a quota (`QuotaType.REQUEST`)."""
+        return self._processor.throttle.counts_time
+
+    def mute(self, time_ms: int) -> None:
+        """Read and handle nothing for that long; answers leave all the same. A longer time that is running counts."""
+        loop = self._processor.loop
+        until = loop.time() + time_ms / 1000
+        if self._muted is not None:
+            if self._muted.when() >= until:
+                return
+            self._muted.cancel()
+        self._muted = loop.call_at(until, self._unmute)
+        self._state |= MUTED
+        self._pause()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._state &= ~MUTED
+        self.touch()
+        self._processor.wake(self)
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether the client waits for its throttle time: it is not idle."""
+        return self._muted is not None
+
     # The end --------------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def was_made(self) -> bool:
+        """Whether it ever had a transport."""
+        return self._writer.was_made
+
+    @property
+    def undelivered(self) -> int:
+        """Bytes of answers that the client's host has not taken yet, here and in the kernel; on TLS here only."""
+        return self._writer.undelivered
+
+    @property
+    def kept_bytes(self) -> int:
+        """The memory that this connection keeps for bytes it received."""
+        return self._reader.kept_bytes
 
     @property
     def busy(self) -> bool:
@@ -326,10 +424,6 @@ class Connection(AnswerWriter):
     def offend(self, reason: str) -> None:
         """One line in the log about what this client sent; a host that keeps sending it is only counted."""
         self._processor.report(self.client, reason)
-
-    def throttle(self, quota: QuotaType, amount: int) -> int:
-        """Counts `amount` against a quota of the client; returns the throttle time for the answer, ms."""
-        return self._processor.throttle.record(self.client, quota, amount)
 
     def drain(self) -> None:
         """Handle nothing more, and close when no longer `busy`. A request that waits for a slot is dropped."""
@@ -354,17 +448,35 @@ class Connection(AnswerWriter):
             self._request = None
         self._state &= ~QUEUED
 
+    def eof_received(self) -> None:
+        """The client sends no more, and the transport closes itself now; what it asked before is answered."""
+        self.send_unsent()
+
     def close(self) -> None:
         """Close once what is written has left; nothing more is read or handled."""
         self.send_unsent()
         self._state |= CLOSING
         self._pause()
         if not self._state & SENDING:
-            self._transport.close()
+            self._writer.transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._state |= CLOSING | CLOSED
+        self._writer.transport.abort()
+
+    def _fail(self) -> None:
+        """In an except block: a bug of ours costs this connection, and nobody else."""
+        logger.exception("%s: a request failed in an unforeseen way; closing the connection", self.client.connection_id)
+        self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state |= CLOSING | CLOSED
-        self.forget()
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
+        self._reader.forget()
+        self._writer.forget()
         self._withdraw()
         waiting = self._waiting
         self._waiting = None
@@ -381,12 +493,3 @@ class Connection(AnswerWriter):
         on_lost, self.client.on_lost = self.client.on_lost, None
         if on_lost is not None:
             on_lost()
-
-
-if not TYPE_CHECKING and (_native := compiled("broker.network.native")) is not None:
-    from broker.network.processor import Processor
-
-    _native.stand_before(Connection, Processor, RequestChannel, FileSender, TURN_BYTES, SENDING, CLOSED)
-    Connection.get_buffer = _native.get_buffer
-    Connection.buffer_updated = _native.buffer_updated
-    Connection.send_unsent = _native.send_unsent

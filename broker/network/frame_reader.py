@@ -1,32 +1,38 @@
-"""Receives the bytes of one connection and keeps what is left of a read; the base of `Connection`.
+"""Receives the bytes of one connection, and keeps what is left of a read.
 
-Bytes land in the processor's one shared receive buffer, so an idle connection holds no memory. What is left of a read (the head of an
-unfinished frame, or frames that must wait) is copied into memory of the connection's own. The head of a frame goes back to the head of the
-shared buffer before the next read. A frame that does not fit the shared buffer gets a bytearray of exactly its size (`BufferSupplier`), but
-only once FIRST_BYTES of it came and at first not more than FIRST_ALLOCATION: a length that lies costs us little. Before that it needs room
-among those of all connections (`FrameMemory`). Then the kernel may keep as much for the connection, too, so that such frames come in few
-reads.
+A `Connection` owns one, and handles the frames that it finds. Bytes land in the processor's one shared receive buffer, so an idle
+connection holds no memory. What is left of a read (the head of an unfinished frame, or frames that must wait) is copied into memory of the
+connection's own. The head of a frame goes back to the head of the shared buffer before the next read. A frame that does not fit the shared
+buffer gets a bytearray of exactly its size (`BufferSupplier`), but only once FIRST_BYTES of it came and at first not more than
+FIRST_ALLOCATION: a length that lies costs us little. Before that it needs room among those of all connections (`FrameMemory`). Then the
+kernel may keep as much for the connection, too, so that such frames come in few reads.
 """
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.network.buffer_supplier import LARGEST_KEPT
-from broker.network.limits import FULL_WINDOW_BYTES
+from broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES
 from broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffer
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
 
 size_at: Final = Struct(">i").unpack_from
-
-FIRST_BYTES: Final = 64 * 1024
 FIRST_ALLOCATION: Final = LARGEST_KEPT
+
+
+class Owner(Protocol):
+    """The connection whose bytes these are."""
+
+    def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
+        """See `RequestHandler`."""
+
+    def on_room(self) -> None:
+        """There is room for the frame that comes in."""
 
 
 def holds_frame(view: memoryview | bytearray, start: int, end: int) -> bool:
@@ -34,50 +40,30 @@ def holds_frame(view: memoryview | bytearray, start: int, end: int) -> bool:
     return end - start >= 4 and 4 + size_at(view, start)[0] <= end - start
 
 
-def split(frames: bytes) -> Iterator[bytes]:
-    """Of several behind their lengths, each."""
-    position = 0
-    while position < len(frames):
-        begin = position + 4
-        position = begin + size_at(frames, position)[0]
-        yield frames[begin:position]
-
-
-class FrameReader(asyncio.BufferedProtocol):
-    """See the module. `received_ns` is when the bytes at hand were read, `last_active_ns` when something last came or left (monotonic).
+class FrameReader:
+    """See the module. Frames that can be handled are in `view[start:end]`, from `receive` or `take_kept` until `on_handled`.
 
     `growing`: the socket, while the kernel's receive buffer may grow with the frames.
     """
 
-    __slots__ = ("_filled", "_grown", "_processor", "_rest", "_start", "_taken", "growing", "last_active_ns", "received_ns")
+    __slots__ = ("_filled", "_from", "_grown", "_lent", "_owner", "_processor", "_rest", "_taken", "end", "growing", "start", "view")
 
-    def __init__(self, processor: Processor) -> None:
+    def __init__(self, owner: Owner, processor: Processor) -> None:
+        self._owner: Owner | None = owner  # None once the connection is gone
         self._processor = processor
+        self.view = processor.view
+        self.start = 0
+        self.end = 0
+        self.growing: socket.socket | None = None
         self._rest: bytearray | None = None
-        self._start = 0  # where the unhandled bytes of _rest begin
+        self._from = 0  # where the unhandled bytes of _rest begin
         self._filled = 0  # bytes of _rest that came, while a large frame is read right into it; else 0
+        self._lent: bytearray | None = None  # the memory of `view`, when it is the connection's own
         self._taken = 0  # of the frame memory, for the frame that comes in
         self._grown = 0  # what the kernel's buffer grew to
-        self.growing: socket.socket | None = None
-        self.received_ns = self.last_active_ns = processor.clock_ns()
 
-    def process(self, view: memoryview, start: int, end: int, admitted: bool = False) -> None:
-        """Handle the frames in `view`, and keep what is left by `keep_head` or `keep_all`."""
-        raise NotImplementedError
-
-    def starve(self) -> None:
-        """There is no room for the frame that comes in: read nothing until `on_room`."""
-        raise NotImplementedError
-
-    def on_room(self) -> None:
-        """The frame that comes in has room now."""
-        self._taken = 4 + size_at(cast("bytearray", self._rest), self._start)[0]
-
-    def touch(self) -> None:
-        """Something left: not idle."""
-        self.last_active_ns = self._processor.clock_ns()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def buffer(self) -> memoryview:
+        """Where the next bytes are received into."""
         processor = self._processor
         rest = self._rest
         if rest is None:
@@ -85,54 +71,103 @@ class FrameReader(asyncio.BufferedProtocol):
         if self._filled:
             return memoryview(rest)[self._filled :]
         # Stays in _rest until bytes really came: a read may yield none.
-        kept = len(rest) - self._start
+        kept = len(rest) - self._from
         view = processor.view
-        view[:kept] = memoryview(rest)[self._start :]
+        view[:kept] = memoryview(rest)[self._from :]
         return view[kept : kept + FULL_WINDOW_BYTES] if processor.channel.full else view[kept:]
 
-    def buffer_updated(self, nbytes: int) -> None:
-        processor = self._processor
-        self.received_ns = self.last_active_ns = processor.clock_ns()
+    def receive(self, count: int) -> bool:
+        """`count` bytes came into `buffer`; whether there may be frames to handle now."""
         rest = self._rest
         if rest is None:
-            self.process(processor.view, 0, nbytes)
-        elif self._filled:
-            self._filled += nbytes
-            if self._filled == len(rest):
-                self._on_allocation_filled(rest)
-        else:
-            self._rest = None
-            self.process(processor.view, 0, len(rest) - self._start + nbytes)
+            self.start = 0
+            self.end = count
+            return True
+        if self._filled:
+            self._filled += count
+            return self._filled == len(rest) and self._fill(rest)
+        self._rest = None
+        self.start = 0
+        self.end = len(rest) - self._from + count
+        return True
 
-    def keep_head(self, view: memoryview, start: int, end: int) -> None:
-        """Keep the head of a frame whose rest is still to come."""
+    def _fill(self, rest: bytearray) -> bool:
+        """The memory of a large frame is full: whether that is all of it. If not, it gets more."""
+        total = 4 + size_at(rest)[0]
+        if len(rest) == total:
+            self._rest = None
+            self._filled = 0
+            self._give_back()
+            self._lend(rest, 0)
+            return True
+        self._rest = larger = self._processor.buffers.get(min(total, 2 * len(rest)))
+        larger[: len(rest)] = rest
+        self._processor.buffers.release(rest)
+        return False
+
+    def _lend(self, memory: bytearray, start: int) -> None:
+        self._lent = memory
+        self.view = memoryview(memory)
+        self.start = start
+        self.end = len(memory)
+
+    def take_kept(self) -> bool:
+        """Whether there is something of what `keep_all` kept, to be handled now."""
+        rest = self._rest
+        if rest is None or self._filled:
+            return False
+        self._rest = None
+        self._lend(rest, self._from)
+        return True
+
+    def on_handled(self) -> None:
+        """What is not kept again by now is not needed any more."""
+        memory = self._lent
+        if memory is not None:
+            self._lent = None
+            self.view = self._processor.view
+            if memory is not self._rest:
+                self._processor.buffers.release(memory)
+
+    def keep_head(self, start: int) -> bool:
+        """Keep the head of a frame whose rest is still to come; False when there is no room for it: nothing more must be read."""
+        view, end = self.view, self.end
         kept = end - start
         if kept >= FIRST_BYTES:
             total = 4 + size_at(view, start)[0]
             if total > len(self._processor.view):
-                if not self._take(total, view, start):
-                    self._rest = bytearray(view[start:end])
-                    self._start = 0
-                    self.starve()
-                    return
-                if self.growing is not None and total > self._grown:
-                    self._grow(self.growing, total)
-                self._rest = self._processor.buffers.get(min(total, FIRST_ALLOCATION))
-                self._rest[:kept] = view[start:end]
-                self._start = 0
-                self._filled = kept
-                return
+                return self._allocate(start, total)
         self._rest = bytearray(view[start:end])
-        self._start = 0
+        self._from = 0
+        return True
 
-    def _take(self, size: int, view: memoryview, start: int) -> bool:
-        """Room for the frame that begins at `start`. What brokers ask of each other needs none."""
-        channel = self._processor.channel
-        if self._taken or channel.is_urgent(view, start + 4, len(view)):
+    def _allocate(self, start: int, total: int) -> bool:
+        """Memory for a large frame of `total` bytes with its length."""
+        view, end = self.view, self.end
+        self._from = 0
+        if not self._take(total, start):
+            self._rest = bytearray(view[start:end])
+            return False
+        if self.growing is not None and total > self._grown:
+            self._grow(self.growing, total)
+        self._rest = memory = self._processor.buffers.get(min(total, FIRST_ALLOCATION))
+        self._filled = end - start
+        memory[: self._filled] = view[start:end]
+        return True
+
+    def _take(self, size: int, start: int) -> bool:
+        """Room for the frame that begins at `start`. What is urgent needs none."""
+        owner = self._owner
+        if self._taken or owner is None or owner.is_urgent(self.view, start + 4, self.end):
             return True
-        if channel.frame_memory.take(self, size):
+        if self._processor.channel.frame_memory.take(owner, size):
             self._taken = size
         return self._taken > 0
+
+    def on_room(self) -> None:
+        """The frame that comes in has room now."""
+        if self._rest is not None:
+            self._taken = 4 + size_at(self._rest, self._from)[0]
 
     def _grow(self, sock: socket.socket, size: int) -> None:
         """Frames of that size come. As for the memory, in powers of two: sizes that creep up cost no calls."""
@@ -146,60 +181,39 @@ class FrameReader(asyncio.BufferedProtocol):
         if size:
             self._processor.channel.frame_memory.give_back(size)
 
-    def keep_all(self, view: memoryview, start: int, end: int) -> None:
+    def keep_all(self, start: int) -> None:
         """Keep frames that must wait. The caller stops reading. Memory that is the connection's own already is not copied."""
-        if view.obj is self._processor.buffer:
-            self._rest = bytearray(view[start:end])
-            self._start = 0
+        if self._lent is None:
+            self._rest = bytearray(self.view[start : self.end])
+            self._from = 0
         else:
-            self._rest = cast("bytearray", view.obj)
-            self._start = start
+            self._rest = self._lent
+            self._from = start
 
     @property
     def kept_bytes(self) -> int:
         """The memory that this connection keeps for bytes it received."""
         return 0 if self._rest is None else len(self._rest)
 
-    def release(self, memory: bytearray) -> None:
-        """What was received into `memory` is handled, unless it is kept again."""
-        if memory is not self._rest:
-            self._processor.buffers.release(memory)
-
-    def take_kept(self) -> tuple[memoryview, int, int] | None:
-        """What `keep_all` kept, to be handled now."""
-        rest = self._rest
-        if rest is None or self._filled:
-            return None
-        self._rest = None
-        return memoryview(rest), self._start, len(rest)
-
     def keeps_frame(self) -> bool:
         """Whether a complete frame is kept."""
         rest = self._rest
-        return rest is not None and not self._filled and holds_frame(rest, self._start, len(rest))
+        return rest is not None and not self._filled and holds_frame(rest, self._from, len(rest))
 
     def first_kept_frame(self) -> memoryview:
         """The first frame that is kept; there is one."""
-        rest = cast("bytearray", self._rest)
-        begin = self._start + 4
-        return memoryview(rest)[begin : begin + size_at(rest, self._start)[0]]
+        rest = self._rest
+        if rest is None:
+            raise ValueError("nothing is kept")
+        begin = self._from + 4
+        return memoryview(rest)[begin : begin + size_at(rest, self._from)[0]]
 
     def forget(self) -> None:
         """The connection is gone."""
         self._rest = None
         self._filled = 0
         self.growing = None
-        self._processor.channel.frame_memory.withdraw(self)
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            self._processor.channel.frame_memory.withdraw(owner)
         self._give_back()
-
-    def _on_allocation_filled(self, rest: bytearray) -> None:
-        total = 4 + size_at(rest)[0]
-        if len(rest) == total:
-            self._rest = None
-            self._filled = 0
-            self.process(memoryview(rest), 0, total)
-            self._give_back()
-        else:
-            self._rest = larger = self._processor.buffers.get(min(total, 2 * len(rest)))
-            larger[: len(rest)] = rest
-        self.release(rest)

@@ -6,10 +6,9 @@ import errno
 import mmap
 import os
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.network.request_channel import Parts
-from protocol.compiled import compiled
 from storage.segment.file_region import FileRegion
 
 INLINE_BYTES: Final = 16 * 1024
@@ -19,17 +18,6 @@ PAGE_BYTES: Final = mmap.PAGESIZE
 
 _length: Final = Struct(">i").pack
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
-
-
-def gather_fetch(parts: Parts, out: Parts) -> int:
-    """What `gather` does, of what most fetches are: a head, a large region and a tail. Its size, or 0 of anything else."""
-    if len(parts) == 3:
-        head, region, tail = parts
-        if isinstance(region, FileRegion) and region.length > INLINE_BYTES and isinstance(head, bytes) and isinstance(tail, bytes):
-            size = len(head) + region.length + len(tail)
-            out += (_length(size) + head, region, tail)
-            return size
-    return 0
 
 
 def gather(parts: Parts, out: Parts) -> tuple[int, bool]:
@@ -104,7 +92,3 @@ def without_sent(parts: Parts, gone: int, sent: int) -> Parts:
         else:
             rest[0] = first[sent:]
     return rest
-
-
-if not TYPE_CHECKING and (_native := compiled("broker.network.native")) is not None:
-    gather_fetch = _native.gather_fetch

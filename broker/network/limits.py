@@ -30,6 +30,17 @@ RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 FULL_WINDOW_BYTES: Final = 4096
 """What is read of a connection at once while the request channel is full."""
 
+TURN_BYTES: Final = 256 * 1024
+"""Answers of one connection that are written at once; after about this many bytes other connections have their turn first."""
+ANSWER_WEIGHT: Final = 2048
+"""What an answer counts besides its bytes, so that a turn handles at most 128 requests however small."""
+MAX_APPENDED: Final = 128
+"""Requests of one connection that may wait for replicas at once before the next has to wait."""
+MAX_UNSENT: Final = 16
+"""Connections whose answers may wait for others to be handled."""
+FIRST_BYTES: Final = 64 * 1024
+"""What must have come of a frame that does not fit the shared receive buffer before memory is allocated for it, bytes."""
+
 INT_MAX: Final = 2**31 - 1
 
 

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.network.buffer_supplier import BufferSupplier
-from broker.network.limits import FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
+from broker.network.handler import RequestHandler
+from broker.network.limits import FULL_WINDOW_BYTES, MAX_UNSENT, RECEIVE_BUFFER_BYTES, NetworkLimits
 from broker.network.offenders import Offenders, describe_length
-from broker.network.request_channel import Handler, RequestChannel, SeveralHandler
+from broker.network.request_channel import RequestChannel
 from broker.network.throttle import NoThrottle, Throttle
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.client import Client
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
 
 logger = logging.getLogger(__name__)
-
-MAX_UNSENT = 16
-"""Connections whose answers may wait for others to be handled."""
 
 
 class Processor:
@@ -46,7 +44,6 @@ class Processor:
         "clock_ns",
         "connections",
         "expired_connections",
-        "handle_several",
         "handler",
         "loop",
         "request_max_bytes",
@@ -58,20 +55,18 @@ class Processor:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        handler: Handler,
+        handler: RequestHandler,
         channel: RequestChannel,
         limits: NetworkLimits,
         clock_ns: Callable[[], int],
         offenders: Offenders,
         on_closed: Callable[[Connection], None],
-        handle_several: SeveralHandler | None = None,
         authorizer: Authorizer | None = None,
         throttle: Throttle | None = None,
     ) -> None:
-        """`authorizer` and `throttle` say what the clients of its connections may do, and how much; all and any without."""
+        """`handler` is what new connections begin with. `authorizer` and `throttle` say what clients may do, and how much; without, all."""
         self.loop = loop
         self.handler = handler
-        self.handle_several = handle_several
         self.authorizer = authorizer or AllowAll()
         self.throttle = throttle or NoThrottle()
         self.channel = channel
@@ -150,7 +145,7 @@ class Processor:
         if max_idle_ms < 0:
             return
         oldest = self.clock_ns() - max_idle_ms * 1_000_000
-        idle = [connection for connection in self.connections if connection.last_active_ns <= oldest]
+        idle = [connection for connection in self.connections if connection.last_active_ns <= oldest and not connection.is_muted]
         idle.sort(key=lambda connection: connection.last_active_ns)
         for connection in idle:
             logger.debug("%s: idle for connections.max.idle.ms, closing", connection.client.connection_id)

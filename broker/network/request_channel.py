@@ -1,22 +1,18 @@
 """What passes between processors and request handlers, and the queue where requests wait for a handler slot.
 
-A handler is a plain function `handler(frame, connection) -> Answer`. `frame` is one request without its 4-byte length, as a writable
-memoryview of a receive buffer: it is valid only until the handler returns; what must wait copies first. The answer is one of
+A `RequestHandler` answers `handle(frame, connection)`. `frame` is one request without its 4-byte length, as a writable memoryview of a
+receive buffer: it is valid only until the handler returns; what must wait copies first. The answer is one of
 
 * `bytes`, or a list of parts (bytes, memoryview, FileRegion): the whole response without the 4-byte length, which the network prefixes;
 * a `Pending`: a later event completes it (acks=all, long poll, join group, admin work);
 * `NO_RESPONSE`: Produce with acks=0;
 * `CLOSE`: the connection is closed once the answers before it are out (unsupported version, malformed request, acks=0 that failed).
 
-Produce requests of one connection that came together, and Fetch requests, are given to `handle_several(view, position, end, connection)`
-first, for what they have in common is cheaper done once. It answers the first of the frames in `view[position:end]`, which stand there with
-their lengths (`Several`), or does nothing and returns None.
-
 The queue is where requests wait, not a toll every request pays. While it is empty and a handler slot is free (`RequestChannel.inline`) a
 handler runs in the callback that read the bytes. A slot (`num.io.threads`) is held by what executes over several loop turns: a `Pending`
 with `occupies_slot`. What merely waits for an event (purgatory) holds none, as in Apache Kafka. With all slots taken, requests queue, one
-per connection, first come first served; a connection whose request waits is not read. What brokers and the controller ask of each other
-(`is_urgent`) never queues: requests in the slots may be waiting for just that. Nothing here is thread safe: the loop owns it.
+per connection, first come first served; a connection whose request waits is not read. What the handler calls urgent never queues. Nothing
+here is thread safe: the loop owns it.
 """
 
 from __future__ import annotations
@@ -24,11 +20,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from broker.network.frame_memory import FrameMemory
-from protocol.api_keys import ApiKey
 from storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
@@ -134,24 +128,6 @@ class Pending:
 
 
 Answer: TypeAlias = Completion | Pending
-Handler: TypeAlias = "Callable[[memoryview, Connection], Answer]"
-Several: TypeAlias = "tuple[list[Any], int, int, int]"
-"""Answers to requests that came together, how many they are, where the next request begins, and the bytes of the answers when they stand
-one after another as they leave, each behind its length; 0 when each is by itself. Of more than one part some are file regions."""
-SeveralHandler: TypeAlias = "Callable[[memoryview, int, int, Connection], Several | None]"
-
-
-BETWEEN_BROKERS: Final = frozenset(
-    {
-        ApiKey.LEADER_AND_ISR,
-        ApiKey.STOP_REPLICA,
-        ApiKey.UPDATE_METADATA,
-        ApiKey.CONTROLLED_SHUTDOWN,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-    }
-)
-_api_key_at: Final = Struct(">h").unpack_from
 
 
 class Request:
@@ -222,11 +198,6 @@ class RequestChannel:
         """num.io.threads changed. Handlers beyond a smaller number finish first."""
         self.slots = slots
         self._update()
-
-    @staticmethod
-    def is_urgent(view: memoryview, start: int, end: int) -> bool:
-        """Whether the request from `start` to `end` must not wait behind those of clients."""
-        return end - start >= 2 and _api_key_at(view, start)[0] in BETWEEN_BROKERS
 
     def hold_slot(self, pending: Pending) -> None:
         """The handler behind `pending` executes until it completes."""

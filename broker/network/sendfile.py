@@ -18,15 +18,13 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page, without_sent
 from broker.network.request_channel import Parts
+from broker.security.client import Client
 from protocol.compiled import compiled
 from storage.segment.file_region import FileRegion
-
-if TYPE_CHECKING:
-    from broker.network.answer_writer import AnswerWriter
 
 logger = logging.getLogger(__name__)
 
@@ -85,13 +83,28 @@ def _pull_in(region: FileRegion, position: int, length: int) -> None:
         os.pread(descriptor, min(CHUNK_BYTES, position + length - at), at)
 
 
+class Owner(Protocol):
+    """The connection whose answers are sent."""
+
+    client: Client
+
+    def touch(self) -> None:
+        """Something left."""
+
+    def on_sent(self) -> None:
+        """There is nothing left to send."""
+
+    def abort(self) -> None:
+        """Close now: sending failed."""
+
+
 class FileSender:
     """What a connection has to send from its first file region on. Made at the first one, kept for the next."""
 
     __slots__ = ("_closed", "_connection", "_loop", "_parts", "_piece", "_position", "_pulling", "_sock", "_transport", "_warm", "_writer")
 
     def __init__(
-        self, connection: AnswerWriter, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, sock: socket.socket | None
+        self, connection: Owner, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, sock: socket.socket | None
     ) -> None:
         self._connection = connection
         self._loop = loop

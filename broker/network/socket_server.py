@@ -16,10 +16,11 @@ from typing import Final
 from broker.network.acceptor import Acceptor, bind
 from broker.network.connection import Connection
 from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.handler import RequestHandler
 from broker.network.limits import NetworkLimits
 from broker.network.offenders import Offenders
 from broker.network.processor import Processor
-from broker.network.request_channel import Handler, RequestChannel, SeveralHandler
+from broker.network.request_channel import RequestChannel
 from broker.network.throttle import Throttle
 from broker.security.authorizer import Authorizer
 from config.listeners import EndPoint, SecurityProtocol
@@ -53,8 +54,7 @@ class SocketServer:
         self._retired: list[Processor] = []
         self._idle_timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
-        self._handler: Handler | None = None
-        self._handle_several: SeveralHandler | None = None
+        self._handler: RequestHandler | None = None
         self._authorizer: Authorizer | None = None
         self._throttle: Throttle | None = None
         self.limits = limits
@@ -67,9 +67,8 @@ class SocketServer:
     async def start(
         self,
         endpoints: Iterable[EndPoint],
-        handler: Handler,
+        handler: RequestHandler,
         protected_listener: str | None = None,
-        handle_several: SeveralHandler | None = None,
         authorizer: Authorizer | None = None,
         throttle: Throttle | None = None,
         *,
@@ -81,7 +80,6 @@ class SocketServer:
         Clients may do what `authorizer` allows, and as much as `throttle` does; without these, everything.
         """
         self._handler = handler
-        self._handle_several = handle_several
         self._authorizer = authorizer
         self._throttle = throttle
         self.quotas.protected_listener = protected_listener
@@ -227,7 +225,6 @@ class SocketServer:
                     self._clock_ns,
                     self._offenders,
                     self._on_closed,
-                    self._handle_several,
                     self._authorizer,
                     self._throttle,
                 )

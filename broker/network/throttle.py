@@ -25,12 +25,18 @@ class QuotaType(IntEnum):
 class Throttle(Protocol):
     """Counts what clients use, and bounds it."""
 
+    @property
+    def counts_time(self) -> bool:
+        """Whether there is a quota for the time of handlers: the clock is looked at for each request only then."""
+
     def record(self, client: Client, quota: QuotaType, amount: int) -> int:
         """Counts `amount` for the client; returns for how long it has to wait, ms, 0 while it is within its quota."""
 
 
 class NoThrottle:
     """Lets nobody wait: no quota is configured."""
+
+    counts_time: bool = False
 
     def record(self, client: Client, quota: QuotaType, amount: int) -> int:
         """Always 0."""

@@ -1,15 +1,12 @@
 """Where the requests of a connection that are measured stand: their answers are written, then sent.
 
-Whoever measures (`broker.metrics`) adds a `Timing` for an answer that goes out next, or sets it on a `Pending`; the connection tells of the
-writes. Most requests are not measured, and a connection none of whose requests is holds nothing for it.
+`broker.metrics` adds a `Timing` to a connection for an answer that goes out next, or sets it on a `Pending`; the writer of the answers
+tells of its writes. Most requests are not measured, and a connection none of whose requests is holds nothing for it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
-
-if TYPE_CHECKING:
-    from broker.network.answer_writer import AnswerWriter
+from typing import Final, Protocol
 
 
 class Timing(Protocol):
@@ -28,20 +25,26 @@ class Timing(Protocol):
 NO_TIMINGS: Final[tuple[Timing, ...]] = ()
 
 
-def add_timing(connection: AnswerWriter, timing: Timing) -> None:
+class Timed(Protocol):
+    """A writer of answers, some of which are measured."""
+
+    timings: tuple[Timing, ...]
+
+
+def add_timing(writer: Timed, timing: Timing) -> None:
     """The answer of this request goes out with the next write."""
-    connection.timings = (*connection.timings, timing)
+    writer.timings = (*writer.timings, timing)
 
 
-def on_write(connection: AnswerWriter) -> None:
-    """The connection writes."""
-    for timing in connection.timings:
+def on_write(writer: Timed) -> None:
+    """Answers are about to be written."""
+    for timing in writer.timings:
         timing.on_write()
 
 
-def on_sent(connection: AnswerWriter) -> None:
+def on_sent(writer: Timed) -> None:
     """Everything written has left."""
-    timings = connection.timings
-    connection.timings = NO_TIMINGS
+    timings = writer.timings
+    writer.timings = NO_TIMINGS
     for timing in timings:
         timing.on_sent()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.network.throttle import QuotaType
 from broker.security.access import CLUSTER_NAME
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ class Asker(Protocol):
         """What the client may do."""
 
     @property
+    def throttle(self) -> Callable[[QuotaType, int], int]:
+        """Counts an amount against a quota of the client; returns the throttle time, ms."""
+
+    @property
     def offend(self) -> Callable[[str], None]:
         """Says in the log, but not too often, why the connection is closed that a handler answers with CLOSE."""
 
@@ -39,6 +44,7 @@ class RequestContext:
     __slots__ = (
         "_encode",
         "_encode_steps",
+        "_is_throttled",
         "access",
         "api_key",
         "api_version",
@@ -48,6 +54,8 @@ class RequestContext:
         "correlation_id",
         "is_large",
         "offend",
+        "throttle",
+        "work_ns",
     )
 
     def __init__(
@@ -60,7 +68,10 @@ class RequestContext:
         broker: Services,
         encode: Callable[[int, Message], Completion],
         encode_steps: Callable[[int, Message], Steps[Completion]] | None = None,
+        *,
+        is_throttled: bool = False,
     ) -> None:
+        """`is_throttled`: the response has a `throttle_time_ms`."""
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
@@ -73,16 +84,26 @@ class RequestContext:
         self.is_large = False
         """Whether the request is so large that it is better handled in steps."""
         self._encode_steps = encode_steps
+        self.throttle = connection.throttle
+        self._is_throttled = is_throttled
+        self.work_ns = 0
+        """How long the handler worked, as far as that is counted."""
 
     def encode(self, response: Message) -> Completion:
         """The response as it goes to the network: what a handler that answered with a Pending completes it with."""
+        self._say_throttle_time(response)
         return self._encode(self.correlation_id, response)
 
     def encode_steps(self, response: Message) -> Steps[Completion]:
         """The same in steps, for a response that takes long."""
-        if self._encode_steps is not None:
-            return (yield from self._encode_steps(self.correlation_id, response))
-        return self._encode(self.correlation_id, response)
+        if self._encode_steps is None:
+            return self.encode(response)
+        self._say_throttle_time(response)
+        return (yield from self._encode_steps(self.correlation_id, response))
+
+    def _say_throttle_time(self, response: Any) -> None:
+        if self._is_throttled:
+            response.throttle_time_ms = self.throttle(QuotaType.REQUEST, self.work_ns)
 
     def is_authorized(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the client may do `operation` on the named resource; the name of the cluster is always the same."""

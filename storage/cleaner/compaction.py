@@ -320,12 +320,12 @@ class LogCleaner:
     def _put_in_place(self, task: CleaningTask, group: CleanedGroup) -> None:
         each = task.log
 
-        def go_on(failure: StorageError | None) -> None:
+        def proceed(failure: StorageError | None) -> None:
             # Only now: readers open files by their names, and the offsets are checkpointed as clean in the end.
             if failure is not None:  # it was already reported
                 self.abort_cleaning(each.topic_partition, str(failure))
             elif not task.is_aborted:
-                task.worker.go_on()
+                task.worker.proceed()
             self._poll_in(task, _FIRST_POLL_MS)
 
         if task.is_aborted:
@@ -335,10 +335,10 @@ class LogCleaner:
             self._poll_in(task, _FIRST_POLL_MS)
         else:
             try:
-                task.put_in_place(group, go_on)
+                task.put_in_place(group, proceed)
             except LogDirFailure as failure:
                 self._on_failure(failure)
-                go_on(failure)
+                proceed(failure)
 
     def _end(self, task: CleaningTask, message: CleanerMessage) -> None:
         if task.is_aborted or not isinstance(message, CleaningStats):

@@ -41,10 +41,10 @@ class CleanerWorker(Protocol):
         """Begins the job. Blocks for some milliseconds; may raise OSError."""
 
     def poll(self) -> CleanerMessage | None:
-        """The next message: a group, after which the worker waits for `go_on`; or the end of the job. None if there is
+        """The next message: a group, after which the worker waits for `proceed`; or the end of the job. None if there is
         none."""
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Continues after the segments of a group were replaced."""
 
     def kill(self) -> None:
@@ -107,7 +107,7 @@ class CleanerProcess:
             return _decode(frame)
         return None if is_open else CleaningEnded("the cleaner process died")
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 write_frame(self._process.stdin, b"")

@@ -10,7 +10,7 @@ from enum import Enum
 from storage.disk.topic_partition import TopicPartition
 
 MAX_NAME_LENGTH = 255
-AT_HOME = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
+PERMITTED_DIRECTORIES = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
 """Directories that are not partitions and are allowed: the index cache of tiered storage, and the metadata log of a
 KRaft broker."""
 

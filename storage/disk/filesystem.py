@@ -13,7 +13,7 @@ import mmap
 import os
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from storage.disk.real_file import RealFile
@@ -33,10 +33,6 @@ class File(Protocol):
 
     def pwrite(self, data: bytes | bytearray | memoryview, at: int) -> None:
         """Writes all of `data` from position `at`; normally one system call."""
-
-    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
-        """Writes all of `data`, `length` bytes in total, one after the other from position `at`; normally one system
-        call. At most 1024 parts."""
 
     def pread(self, length: int, at: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""

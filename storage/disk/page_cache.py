@@ -23,10 +23,10 @@ _syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void
 class PageCache:
     """Queries the system; after a refusal it is not asked again."""
 
-    __slots__ = ("_is_told",)
+    __slots__ = ("_is_supported",)
 
     def __init__(self) -> None:
-        self._is_told = sys.platform == "linux"
+        self._is_supported = sys.platform == "linux"
 
     def holds(self, descriptor: int, length: int, at: int) -> bool | None:
         """Whether all pages of `length` bytes from `at` are cached; None when the system does not answer.
@@ -34,12 +34,12 @@ class PageCache:
         A file system that keeps the pages under another file (overlayfs) reports none as cached; that counts as no
         answer.
         """
-        if not self._is_told:
+        if not self._is_supported:
             return None
         numbers = _Numbers(at, length)
         address = ctypes.addressof(numbers)
         if _syscall(_CACHESTAT, descriptor, address, address + _OFFSET_OF_RESULT, _NO_FLAGS):
-            self._is_told = ctypes.get_errno() not in _REFUSALS
+            self._is_supported = ctypes.get_errno() not in _REFUSALS
             return None
         cached = numbers[2]
         if not cached:

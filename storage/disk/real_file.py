@@ -2,7 +2,6 @@
 
 import mmap
 import os
-from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -38,11 +37,6 @@ class RealFile:
         written = os.pwrite(self.descriptor, data, at)
         if written != len(data):
             self._write_rest(memoryview(data), at, written)
-
-    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
-        written = os.pwritev(self.descriptor, data, at)
-        if written != length:
-            self._write_rest(memoryview(b"".join(data)), at, written)
 
     def _write_rest(self, data: memoryview, at: int, written: int) -> None:
         # A short write means a signal, a full disk or a quota; only the next call shows which.

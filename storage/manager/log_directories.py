@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 
 from storage.disk.checkpoint import replace_file
-from storage.disk.directory_names import AT_HOME, parse_directory_name
+from storage.disk.directory_names import PERMITTED_DIRECTORIES, parse_directory_name
 from storage.disk.filesystem import File, FileSystem
 from storage.disk.meta_properties import META_PROPERTIES, MetaProperties, check_meta_properties, read_meta_properties, write_meta_properties
 from storage.disk.start_errors import (
@@ -100,10 +100,10 @@ class LogDirectories:
                 try:
                     self._open(directory)
                 except OSError as error:
-                    self._give_up(directory, f"{error.filename or directory.path}: {error.strerror or error}")
+                    self._take_offline(directory, f"{error.filename or directory.path}: {error.strerror or error}")
             self.check_any_live()  # its error names the reasons of all of them
             for path in self.offline:
-                self._say_offline(self.all[path])
+                self._log_offline(self.all[path])
         except BaseException:
             self.unlock()
             raise
@@ -151,8 +151,8 @@ class LogDirectories:
         directory = self.all[path]
         if not directory.is_live:
             return False
-        self._give_up(directory, reason)
-        self._say_offline(directory)
+        self._take_offline(directory, reason)
+        self._log_offline(directory)
         return True
 
     def check_any_live(self) -> None:
@@ -190,14 +190,14 @@ class LogDirectories:
 
     def _check_nothing_foreign(self, path: str, names: Iterable[str]) -> None:
         for name in names:
-            if name not in AT_HOME and parse_directory_name(name) is None and self._fs.is_directory(f"{path}/{name}"):
+            if name not in PERMITTED_DIRECTORIES and parse_directory_name(name) is None and self._fs.is_directory(f"{path}/{name}"):
                 raise ForeignDirectory(f"{path}/{name}")
 
-    def _give_up(self, directory: LogDirectory, reason: str) -> None:
+    def _take_offline(self, directory: LogDirectory, reason: str) -> None:
         directory.failure = reason
         self._unlock(directory)
 
-    def _say_offline(self, directory: LogDirectory) -> None:
+    def _log_offline(self, directory: LogDirectory) -> None:
         log.error(
             "log directory %s is offline: %s; its partitions are not served until the broker starts with it again",
             directory.path,

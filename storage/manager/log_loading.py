@@ -21,7 +21,7 @@ from storage.disk.checkpoint import (
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from storage.disk.directory_names import AT_HOME, DirectoryKind, parse_directory_name
+from storage.disk.directory_names import PERMITTED_DIRECTORIES, DirectoryKind, parse_directory_name
 from storage.disk.file_names import TEMPORARY_SUFFIX
 from storage.disk.meta_properties import META_PROPERTIES
 from storage.disk.start_errors import DuplicateLog, ForeignDirectory
@@ -130,7 +130,7 @@ class LogLoading:
             return []
         tasks = []
         for name in names:
-            if name in AT_HOME:
+            if name in PERMITTED_DIRECTORIES:
                 continue
             parsed = parse_directory_name(name)
             if parsed is None:

@@ -62,7 +62,7 @@ from storage.upkeep.retention_checks import RetentionChecks
 
 log = logging.getLogger(__name__)
 
-_LET_GO_PER_TURN = 40  # half a millisecond
+_CLOSED_PER_TURN = 40  # half a millisecond
 _NEVER_MS = 365 * 24 * 60 * 60 * 1000
 
 
@@ -87,7 +87,7 @@ class LogManager:
         `handle_log_dir_failure`."""
         self.on_truncated: Callable[[PartitionLog], None] = lambda log: None
         """Called when a log was cut at its end."""
-        self.on_no_log_dir: Callable[[], None] = _say_nothing
+        self.on_no_log_dir: Callable[[], None] = _ignore
         """Called when the last directory has failed: the broker has to stop."""
         self.preferred_log_dirs: dict[TopicPartition, str] = {}
         """Directories in which partitions are to be created that do not exist yet."""
@@ -110,7 +110,7 @@ class LogManager:
         self._deletions = LogDeletions(filesystem, background, self._on_failure)
         self._spare_files = SpareFiles(filesystem, background)
         self._left_by_deletions: list[tuple[str, str]] = []
-        self._retention = RetentionChecks(background, clock, self._sees_to_retention, self._on_failure)
+        self._retention = RetentionChecks(background, clock, self._applies_retention, self._on_failure)
         self._expirations = ProducerExpirations(background, clock)
         self.context = LogContext(
             filesystem,
@@ -334,14 +334,14 @@ class LogManager:
         gone = [each for each in self.all_logs() if each.log_dir == log_dir]
         self._current = _without(self._current, log_dir)
         self._future = _without(self._future, log_dir)
-        in_turns(self.background, "log-dir-failure", gone, _LET_GO_PER_TURN, self._let_go, _say_nothing)
+        in_turns(self.background, "log-dir-failure", gone, _CLOSED_PER_TURN, self._close_failed, _ignore)
         try:
             self.directories.check_any_live()
         except NoUsableLogDirectory as error:
             log.critical("%s", error)
             self.on_no_log_dir()
 
-    def _let_go(self, gone: PartitionLog) -> None:
+    def _close_failed(self, gone: PartitionLog) -> None:
         self.flusher.forget(gone)
         gone.leader_epochs.on_change = None
         gone.close_without_writing()
@@ -392,7 +392,7 @@ class LogManager:
         loop."""
         self._retention.check(self.all_logs())
 
-    def _sees_to_retention(self, each: PartitionLog) -> bool:
+    def _applies_retention(self, each: PartitionLog) -> bool:
         return each in (self.get(each.topic_partition), self.get(each.topic_partition, future=True)) and not is_compacted(each)
 
     def _live_paths(self) -> Iterable[str]:
@@ -407,5 +407,5 @@ def _without(logs: dict[TopicPartition, PartitionLog], log_dir: str) -> dict[Top
     return {topic_partition: log for topic_partition, log in logs.items() if log.log_dir != log_dir}
 
 
-def _say_nothing() -> None:
+def _ignore() -> None:
     pass

@@ -63,7 +63,7 @@ class LogMoves:
     """All moves of a broker."""
 
     def __init__(self, manager: "LogManager", config: BrokerConfig, clock: Clock, background: Background) -> None:
-        self.on_replaced: Callable[[PartitionLog], None] = _nobody
+        self.on_replaced: Callable[[PartitionLog], None] = _ignore
         """Called with the log that has replaced another."""
         self._manager = manager
         self._config = config
@@ -381,5 +381,5 @@ def _take_latest_epoch(current: PartitionLog, future: PartitionLog) -> None:
         future.assign_epoch(epoch, future.log_end_offset if start_offset is None else start_offset)
 
 
-def _nobody(_: PartitionLog) -> None:
+def _ignore(_: PartitionLog) -> None:
     pass

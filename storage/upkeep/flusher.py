@@ -46,7 +46,7 @@ class Flusher:
 
     def __init__(self, background: Background, on_failure: Callable[[LogDirFailure], None], now_ms: int) -> None:
         """`on_failure` is called on the loop when the disk fails."""
-        self.on_flushed: Callable[[PartitionLog], None] = _nobody
+        self.on_flushed: Callable[[PartitionLog], None] = _ignore
         self._background = background
         self._on_failure = on_failure
         self._started_ms = now_ms
@@ -154,5 +154,5 @@ class Flusher:
             self.flush(partition_log)
 
 
-def _nobody(_: PartitionLog) -> None:
+def _ignore(_: PartitionLog) -> None:
     pass

@@ -29,7 +29,7 @@ _ROUNDS = 1000
 class RetentionChecks:
     """Runs one round at a time."""
 
-    __slots__ = ("_background", "_clock", "_is_at_it", "_is_ours", "_on_failure", "_rounds", "_waiting")
+    __slots__ = ("_background", "_clock", "_is_ours", "_is_running", "_on_failure", "_rounds", "_waiting")
 
     def __init__(
         self, background: Background, clock: Clock, is_ours: Callable[[PartitionLog], bool], on_failure: Callable[[LogDirFailure], None]
@@ -40,13 +40,13 @@ class RetentionChecks:
         self._is_ours = is_ours
         self._on_failure = on_failure
         self._waiting: deque[PartitionLog] = deque()
-        self._is_at_it = False
+        self._is_running = False
         self._rounds = 0
 
     def check(self, logs: Iterable[PartitionLog]) -> None:
         """Checks `logs`, in this and the following turns; does nothing while the last round is in progress."""
-        if not self._is_at_it:
-            self._is_at_it = True
+        if not self._is_running:
+            self._is_running = True
             self._waiting.extend(logs)
             self._check_some()
 
@@ -76,4 +76,4 @@ class RetentionChecks:
         if self._waiting:
             self._background.schedule(_NAME, 0, 0, self._check_some)
         else:
-            self._is_at_it = False
+            self._is_running = False

@@ -22,7 +22,6 @@ from tests.support.golden_replay import decode, request_frame
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.messages import message
 from tests.support.refusals import (
-    BEING_REBUILT,
     CLUSTER,
     CLUSTER_ACTION,
     DATA,
@@ -93,12 +92,7 @@ def row_has_flexible_header(row: Row) -> bool:
     return api(row.key).response_header_version(row.version) >= 1
 
 
-def _case(row: Row) -> Any:
-    marks = [pytest.mark.xfail(reason="is being rebuilt")] if row.key in BEING_REBUILT else []
-    return pytest.param(row, id=row.name, marks=marks)
-
-
-@pytest.mark.parametrize("row", [_case(row) for row in ROWS])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_client_that_may_do_nothing_is_refused(broker: InProcessBroker, row: Row) -> None:
     authorizer = Grants()
     answer = ask(broker, row, authorizer)
@@ -191,8 +185,7 @@ def test_nothing_is_done_for_a_client_that_may_do_nothing(broker: InProcessBroke
 
     before = broker.run(end_offset)
     for row in ROWS:
-        if row.key not in BEING_REBUILT:
-            ask(broker, row, Grants())
+        ask(broker, row, Grants())
     assert broker.run(lambda: list(services.cluster.topics)) == ["topic"]
     assert broker.run(end_offset) == before
     assert broker.run(lambda: services.config_admin.read_all("topics")) == {"topic": {}}

@@ -18,7 +18,7 @@ from broker.network.socket_server import SocketServer
 from config.listeners import EndPoint, SecurityProtocol
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
-from tests.support.network import framed, other
+from tests.support.network import FunctionHandler, framed, other
 from tests.support.peers import LOOPS, Peer, Scenario, echo, endpoint, run_on, serving, until
 
 
@@ -160,7 +160,7 @@ def test_connections_have_the_buffers_that_were_asked_for(run: Callable[[Scenari
             peer = await Peer.connect(server)
             assert await answers(peer)
             (connection,) = (each for processor in server.processors for each in processor.connections)
-            accepted = connection._sock
+            accepted = connection._writer.sock
             assert accepted is not None
             # Linux doubles what it is told, for its own bookkeeping.
             assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * wanted.socket_send_buffer_bytes
@@ -267,7 +267,7 @@ def test_a_port_that_is_taken_fails_with_the_address_and_binds_nothing(run: Call
             port = taken.getsockname()[1]
             server = SocketServer(NetworkLimits())
             with pytest.raises(BindFailed, match=f"B://127.0.0.1:{port} cannot be bound"):
-                await server.start([endpoint("A"), endpoint("B", port=port)], echo)
+                await server.start([endpoint("A"), endpoint("B", port=port)], FunctionHandler(echo))
             assert server.bound == {}
             await server.close()
 
@@ -278,7 +278,7 @@ def test_a_tls_listener_without_a_context_is_refused(run: Callable[[Scenario], N
     async def scenario() -> None:
         server = SocketServer(NetworkLimits())
         with pytest.raises(ValueError, match="no TLS context"):
-            await server.start([EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)], echo)
+            await server.start([EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)], FunctionHandler(echo))
         await server.close()
 
     run(scenario)
@@ -293,7 +293,7 @@ def test_all_interfaces_serve_ipv4_clients_under_their_ipv4_address(run: Callabl
             hosts.append(connection.client.client_host)
             return b""
 
-        await server.start([endpoint(host="")], handler)
+        await server.start([endpoint(host="")], FunctionHandler(handler))
         peer = await Peer.connect(server)
         peer.send(other())
         await peer.receive()
@@ -309,7 +309,7 @@ def test_servers_come_and_go_on_one_port_and_leave_nothing(run: Callable[[Scenar
         port = 0
         for _ in range(5):
             server = SocketServer(NetworkLimits())
-            await server.start([endpoint(port=port)], echo)
+            await server.start([endpoint(port=port)], FunctionHandler(echo))
             port = server.bound["PLAINTEXT"].port
             peer = await Peer.connect(server)
             assert await answers(peer)

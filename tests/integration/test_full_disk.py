@@ -21,9 +21,6 @@ class FullDisk:
     def pwrite(self, data: bytes, at: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def pwritev(self, data: list[memoryview], length: int, at: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
 
 def produce(broker: InProcessBroker, topic: str, seconds: float = 30.0) -> KafkaError | None:
     """Write one record; the error it ended with. KAFKA_STORAGE_ERROR is one that clients try again after, until `seconds` are over."""

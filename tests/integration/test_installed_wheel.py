@@ -33,20 +33,8 @@ def test_an_installed_broker_is_whole_and_as_fast_as_one_of_a_checkout(tmp_path:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("*.so", "*.digest", "__pycache__", "results"))
     for name in ("pyproject.toml", "setup.py", "constraints.txt", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    _run(
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--constraint",
-        "constraints.txt",
-        "--wheel-dir",
-        str(wheels),
-        ".",
-        cwd=source,
-        CFLAGS="-O0",
-    )
+    build = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--constraint", "constraints.txt", "--wheel-dir", str(wheels), ".")
+    _run(*build, cwd=source, CFLAGS="-O0")  # nothing of it runs for long
     (wheel,) = wheels.iterdir()
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)  # one file after the other, as installers do: the order of their times is that of their names

@@ -42,7 +42,7 @@ def largest_window_of(broker: InProcessBroker, client: WireClient) -> int:
 
 
 def sock_of(broker: InProcessBroker, client: WireClient) -> socket.socket:
-    sock = connection_of(broker, client)._sock
+    sock = connection_of(broker, client)._writer.sock
     assert sock is not None
     return sock
 
@@ -103,7 +103,7 @@ def test_the_size_that_somebody_chose_stays(broker: InProcessBroker) -> None:
 def test_the_kernel_tunes_by_itself_if_it_is_asked_to(broker: InProcessBroker) -> None:
     with a_wire_client(broker.port) as client:
         ask_for_metadata(client)
-        assert connection_of(broker, client).growing is None
+        assert connection_of(broker, client)._reader.growing is None
         with (
             closing(socket.create_server(("127.0.0.1", 0))) as untouched,
             closing(socket.create_connection(untouched.getsockname())),

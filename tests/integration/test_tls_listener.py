@@ -18,7 +18,7 @@ from broker.network.socket_server import SocketServer
 from config.listeners import EndPoint, SecurityProtocol
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
-from tests.support.network import framed, other
+from tests.support.network import FunctionHandler, framed, other
 from tests.support.peers import LOOPS, Peer, Scenario, run_on
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command to make a certificate")
@@ -59,14 +59,14 @@ def test_requests_and_files_of_all_sizes_are_answered_in_order(
 
     async def scenario() -> None:
         server = SocketServer(NetworkLimits(), tls={"S": server_context})
-        await server.start([EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)], handler)
+        await server.start([EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)], FunctionHandler(handler))
         port = server.bound["S"].port
         peer = Peer(*await asyncio.open_connection("127.0.0.1", port, ssl=client_context()))
         requests = [*[other(bytes(i * 77_777)) for i in range(10)], b"\x00\x01", b"\x00\x01", other(b"end")]
         peer.send(*requests)
         for request in requests:
             assert await peer.receive() == (b"h" + data if request == b"\x00\x01" else request)
-        assert [each.growing for each in server.connections()] == [None]
+        assert [each._reader.growing for each in server.connections()] == [None]
         peer.close()
         await server.close()
 
@@ -78,7 +78,7 @@ def test_a_plaintext_client_is_closed_with_a_line_and_a_silent_one_does_not_hold
 ) -> None:
     async def scenario() -> None:
         server = SocketServer(NetworkLimits(), tls={"S": server_context})
-        await server.start([EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)], lambda frame, connection: b"")
+        await server.start([EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)], FunctionHandler(lambda frame, connection: b""))
         port = server.bound["S"].port
         plain = Peer(*await asyncio.open_connection("127.0.0.1", port))
         plain.writer.write(framed(other()))

@@ -15,8 +15,9 @@ from typing import Any, cast
 from zlib import crc32
 
 from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.handler import RequestHandler
 from broker.network.limits import NetworkLimits
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, Handler, Pending, SeveralHandler
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, Pending
 from broker.security.authorizer import Authorizer
 from config.listeners import EndPoint
 from protocol.api_keys import ApiKey
@@ -86,7 +87,7 @@ class SimulatedServer:
         self.host = host
         self.bound: dict[str, EndPoint] = {}
         self._network = network
-        self._handler: Handler | None = None
+        self._handler: RequestHandler | None = None
         self._accepting = False
         self._draining = False
         self._unanswered: dict[Pending, None] = {}
@@ -96,9 +97,8 @@ class SimulatedServer:
     async def start(
         self,
         endpoints: Iterable[EndPoint],
-        handler: Handler,
+        handler: RequestHandler,
         protected_listener: str | None = None,
-        handle_several: SeveralHandler | None = None,
         authorizer: Authorizer | None = None,
         *,
         accepting: bool = True,
@@ -153,7 +153,7 @@ class SimulatedServer:
             reply(CLOSE)
             return
         connection: Any = ClientConnection(client_host=client_host, listener_name=next(iter(self.bound)))
-        answer = self._handler(memoryview(bytearray(frame)), connection)
+        answer = self._handler.handle(memoryview(bytearray(frame)), connection)
         if not isinstance(answer, Pending):
             reply(answer)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from inspect import isfunction
 from typing import Any
 
 import pytest
@@ -22,11 +23,12 @@ from replication.leader.isr import IsrChanges
 from replication.leader.partition import Partition
 from replication.reading import fetch_read
 from storage.disk.topic_partition import TopicPartition
-from storage.log import plain_append
+from storage.log.origins import CLIENT, REPLICATION
 from storage.log.partition_log import PartitionLog
 from storage.manager import log_loading
 from storage.producers.state import ProducerState
-from storage.validation import batch as validation
+from storage.validation import run as validation_run
+from storage.validation.run import BatchRun
 from tests.simulation import groups
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.elections import Elections
@@ -144,15 +146,15 @@ def follower_does_not_truncate(patch: pytest.MonkeyPatch) -> None:
 
 def follower_changes_a_byte(patch: pytest.MonkeyPatch) -> None:
     """The last one of what it has appended."""
-    append = PartitionLog.append_as_follower
+    append = PartitionLog.append
 
-    def changed(self: PartitionLog, *arguments: Any) -> Any:
-        appended = append(self, *arguments)
-        segment = self.active_segment
-        segment.file.pwrite(b"\xff", segment.size - 1)
-        return appended
+    def changed(self: PartitionLog, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> None:
+        append(self, run, leader_epoch, now_ms, origin)
+        if origin == REPLICATION:
+            segment = self.active_segment
+            segment.file.pwrite(b"\xff", segment.size - 1)
 
-    patch.setattr(PartitionLog, "append_as_follower", changed)
+    patch.setattr(PartitionLog, "append", changed)
 
 
 def start_loses_the_last_batch(patch: pytest.MonkeyPatch) -> None:
@@ -222,8 +224,7 @@ def spoiled_batches_are_taken(patch: pytest.MonkeyPatch) -> None:
 
         __hash__ = int.__hash__
 
-    for module in (plain_append, validation):
-        patch.setattr(module, "crc32c", lambda data: Equal())
+    patch.setattr(validation_run, "crc32c", lambda data: Equal())
 
 
 def group_members_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
@@ -239,13 +240,14 @@ def coordinator_forgets_offsets(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_have_holes(patch: pytest.MonkeyPatch) -> None:
     """A leader leaves an offset out."""
-    append = PartitionLog.append_plain
+    append = PartitionLog.append
 
-    def with_hole(self: PartitionLog, *arguments: Any) -> int:
-        self.log_end_offset += self.log_end_offset > 5
-        return append(self, *arguments)
+    def with_hole(self: PartitionLog, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> None:
+        if origin == CLIENT:
+            self.log_end_offset += self.log_end_offset > 5
+        append(self, run, leader_epoch, now_ms, origin)
 
-    patch.setattr(PartitionLog, "append_plain", with_hole)
+    patch.setattr(PartitionLog, "append", with_hole)
 
 
 def broker_dies_of_bad_input(patch: pytest.MonkeyPatch) -> None:
@@ -284,6 +286,9 @@ FAULTS: list[tuple[Plant, str]] = [
 ]
 
 
+@pytest.mark.skipif(
+    not isfunction(PartitionLog.append), reason="faults are planted in classes that no compiler has closed: see `make test`"
+)
 @pytest.mark.parametrize(("plant", "told"), FAULTS, ids=[plant.__name__ for plant, _ in FAULTS])
 def test_a_story_tells_of_a_planted_fault(plant: Plant, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)

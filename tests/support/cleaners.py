@@ -89,7 +89,7 @@ class InlineCleaner:
         self._waits = True
         return group
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         self._waits = False
 
     def kill(self) -> None:

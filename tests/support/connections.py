@@ -22,11 +22,15 @@ class ClientConnection:
         self.reasons: list[str] = []
         self.throttle_time_ms = 0
         self.counted: list[tuple[QuotaType, int]] = []
+        self.counts_time = False
         self.received_ns = 0
         self.timings: tuple[Timing, ...] = ()
 
     def offend(self, reason: str) -> None:
         self.reasons.append(reason)
+
+    def add_timing(self, timing: Timing) -> None:
+        self.timings = (*self.timings, timing)
 
     def throttle(self, quota: QuotaType, amount: int) -> int:
         self.counted.append((quota, amount))

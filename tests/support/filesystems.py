@@ -3,7 +3,7 @@
 import errno
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from storage.disk.filesystem import File, FileSystem
@@ -42,9 +42,6 @@ class MemoryFile:
         if at > len(content):
             content.extend(bytes(at - len(content)))
         content[at : at + len(data)] = data
-
-    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
-        self.pwrite(b"".join(data)[:length], at)
 
     def pread(self, length: int, at: int) -> bytes:
         return bytes(self.node.data[at : at + length])
@@ -324,9 +321,6 @@ class _FaultyFile:
             self._inner.pwrite(memoryview(data)[: len(data) // 2], at)
             raise self._filesystem.error(self.path)
         self._inner.pwrite(data, at)
-
-    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
-        self.pwrite(b"".join(data)[:length], at)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)

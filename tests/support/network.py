@@ -7,10 +7,12 @@ from collections.abc import Callable
 from struct import Struct
 
 from broker.network.connection import Connection
+from broker.network.handler import RequestHandler
 from broker.network.limits import NetworkLimits
 from broker.network.offenders import Offenders
 from broker.network.processor import Processor
-from broker.network.request_channel import Answer, Handler, RequestChannel
+from broker.network.request_channel import Answer, RequestChannel
+from broker.network.throttle import Throttle
 from broker.security import client as security
 
 _SIZE = Struct(">i")
@@ -41,6 +43,30 @@ def produce(body: bytes = b"") -> bytes:
 def other(body: bytes = b"") -> bytes:
     """A request that is no Produce."""
     return b"\x00\x03" + body
+
+
+Handle = Callable[[memoryview, Connection], Answer]
+
+BETWEEN_BROKERS = 4
+"""The API key of LeaderAndIsr."""
+
+
+class FunctionHandler(RequestHandler):
+    """Answers by a function. Produce may follow appends, LeaderAndIsr is urgent."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Handle) -> None:
+        self.function = function
+
+    def handle(self, frame: memoryview, connection: Connection) -> Answer:
+        return self.function(frame, connection)
+
+    def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
+        return end - begin >= 2 and int.from_bytes(view[begin : begin + 2], "big") == BETWEEN_BROKERS
+
+    def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
+        return end - begin >= 2 and int.from_bytes(view[begin : begin + 2], "big") == 0
 
 
 class FakeTransport(asyncio.Transport):
@@ -106,11 +132,49 @@ class FakeTransport(asyncio.Transport):
         self.closing = self.aborted = True
 
 
+class Timer:
+    """What `Turns.call_at` gave."""
+
+    def __init__(self, at: float, callback: Callable[[], object]) -> None:
+        self._at = at
+        self.callback: Callable[[], object] | None = callback
+
+    def when(self) -> float:
+        return self._at
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
 class Turns:
-    """Stands in for the loop where only call_soon is used."""
+    """Stands in for the loop where only call_soon and call_at are used; its time passes when `pass_time` says so."""
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[], object]] = []
+        self._timers: list[Timer] = []
+        self._now = 0.0
+
+    def time(self) -> float:
+        return self._now
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
+        self._timers.append(Timer(when, callback))
+        return self._timers[-1]
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes, and what is due by then is called."""
+        self._now += seconds
+        due = [timer for timer in self._timers if timer.when() <= self._now]
+        self._timers = [timer for timer in self._timers if timer.when() > self._now]
+        for timer in due:
+            if timer.callback is not None:
+                timer.callback()
+        self.run()
+
+    @property
+    def timers(self) -> int:
+        """Those that are armed."""
+        return sum(timer.callback is not None for timer in self._timers)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call back in the next turn."""
@@ -135,7 +199,13 @@ class Bench:
     """A processor and its connections on a hand-turned loop. `handled` has the frames in the order they were handled."""
 
     def __init__(
-        self, handler: Handler | None = None, *, slots: int = 8, limits: NetworkLimits | None = None, turns: Turns | None = None
+        self,
+        handler: Handle | None = None,
+        *,
+        slots: int = 8,
+        limits: NetworkLimits | None = None,
+        turns: Turns | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
         self.turns = turns or Turns()
         self.now_ns = 0
@@ -147,12 +217,13 @@ class Bench:
         self._handler = handler or (lambda frame, connection: bytes(frame))
         self.processor = Processor(
             self.turns,  # type: ignore[arg-type]  # only call_soon of the loop is used without file regions
-            self._handle,
+            FunctionHandler(self._handle),
             self.channel,
             limits,
             lambda: self.now_ns,
             Offenders(self.lines.append),
             self.lost.append,
+            throttle=throttle,
         )
 
     def _handle(self, frame: memoryview, connection: Connection) -> Answer:

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import uvloop
 
 from broker.network.limits import NetworkLimits
-from broker.network.request_channel import Answer, Handler
+from broker.network.request_channel import Answer
 from broker.network.socket_server import SocketServer
 from config.listeners import EndPoint, SecurityProtocol
-from tests.support.network import framed
+from tests.support.network import FunctionHandler, Handle, framed
 
 LOOPS = ["uvloop", "asyncio"]
 Scenario = Callable[[], Awaitable[None]]
@@ -47,9 +47,11 @@ _opened: list[Peer] = []
 
 
 @asynccontextmanager
-async def serving(handler: Handler = echo, limits: NetworkLimits | None = None, *names: str) -> AsyncIterator[SocketServer]:
+async def serving(handler: Handle = echo, limits: NetworkLimits | None = None, *names: str) -> AsyncIterator[SocketServer]:
     server = SocketServer(limits or NetworkLimits())
-    await server.start([endpoint(name) for name in names or ("PLAINTEXT",)], handler, "INTERNAL" if "INTERNAL" in names else None)
+    await server.start(
+        [endpoint(name) for name in names or ("PLAINTEXT",)], FunctionHandler(handler), "INTERNAL" if "INTERNAL" in names else None
+    )
     try:
         yield server
     finally:

@@ -56,9 +56,6 @@ def of_cluster(operation: str) -> list[str]:
 BATCH = bytes(a_batch())
 REFUSED_PARTITION = {"partition_index": 0, "error_code": TOPIC_REFUSED}
 
-BEING_REBUILT = frozenset({ApiKey.PRODUCE})
-"""Those that do not ask yet."""
-
 DATA = [
     Row(
         ApiKey.PRODUCE,

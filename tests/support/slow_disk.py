@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -90,9 +90,6 @@ class _SlowFile:
 
     def pwrite(self, data: Data, at: int) -> None:
         self._delays.around(self.inner.pwrite, data, at)
-
-    def pwritev(self, data: Sequence[memoryview], length: int, at: int) -> None:
-        self._delays.around(self.inner.pwritev, data, length, at)
 
     def pread(self, length: int, at: int) -> bytes:
         found = self._delays.around(self.inner.pread, length, at)

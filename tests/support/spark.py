@@ -24,13 +24,16 @@ from tests.support.apache_kafka import java_available, process_guard
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {
     "spark.driver.memory": "800m",
     "spark.default.parallelism": "2",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",  # to compile a query takes longer than to interpret it over a few thousand rows
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # the same for the JVM: nothing runs long enough
+    # The same for the JVMs: nothing runs long enough.
+    "spark.driver.extraJavaOptions": _QUICK_JVM,
+    "spark.executor.extraJavaOptions": _QUICK_JVM,
 }
 """Small and quick to start: a test has little data and many queries."""
 

@@ -29,7 +29,6 @@ EXEMPT_FOLDERS = {"protocol/messages"}
 """Folders with one module for each thing of one kind."""
 
 LONG_FUNCTIONS = {
-    "broker/network/connection.py: process",
     "broker/network/sendfile.py: _send_at_once",
     "protocol/follower_fetch.py: read_follower_answer",
 }

@@ -20,7 +20,7 @@ def a_bench(loop: Loop | None = None) -> HandlerBench:
     """COUNT partitions that are led here, with three records each. With a loop, every turn of it has time for one step."""
     bench = HandlerBench()
     if loop is not None:
-        bench.dispatcher.turns = bench.services.turns = Turns(loop.call_soon, slice_ns=0)
+        bench.dispatcher.messages.turns = bench.services.turns = Turns(loop.call_soon, slice_ns=0)
     for index in range(COUNT):
         bench.replicas.say(state(isr=[0], replicas=[0], index=index))
         bench.replicas.append(3, index=index)

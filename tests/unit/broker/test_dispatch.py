@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from broker.handlers.table import IMPLEMENTED
-from broker.network.request_channel import CLOSE
+from broker.network.connection import Connection
+from broker.network.request_channel import CLOSE, Answer
+from broker.network.throttle import QuotaType
 from broker.serving.dispatch import name_of
 from controller.errors import SessionExpired
 from protocol.api_keys import ApiKey
@@ -23,6 +25,7 @@ from protocol.schema.wire import ProtocolError, skip_tagged_fields
 from tests.support.golden_frames import all_golden_frames
 from tests.support.golden_replay import decode, request_frame
 from tests.support.handler_bench import HandlerBench, on_a_loop
+from tests.support.network import Bench, FunctionHandler, framed
 from tests.support.replicas import TOPIC, state
 
 SEEDED_FRAMES = 3000
@@ -115,14 +118,22 @@ async def test_bytes_behind_the_body_are_ignored_and_so_are_tags_and_a_missing_c
 
 @on_a_loop
 async def test_the_one_header_without_a_client_id_is_read() -> None:
-    route = leading().dispatcher._route(ApiKey.CONTROLLED_SHUTDOWN, 0)
+    bench = leading()
+    route = bench.dispatcher._route(ApiKey.CONTROLLED_SHUTDOWN, 0)
     assert route is not None
-    assert route.read is not None
-    for broker_id in (-1, 0, 5, 32_767):
+    read: list[object] = []
+
+    def handle(request: object, _: object) -> object:
+        read.append(request)
+        return CLOSE
+
+    route.handler = handle
+    for broker_id in (-1, 0, 5, 32_767, 0x7FFFFFFF):
         request = ControlledShutdownRequest(broker_id=broker_id)
         frame = request_frame(request, ApiKey.CONTROLLED_SHUTDOWN, 0)[4:]
         assert len(frame) == 12
-        assert route.read(memoryview(frame), 10, 0) == request
+        bench.raw(frame)
+        assert read.pop() == request
 
 
 def test_a_tag_that_is_longer_than_the_request_is_refused() -> None:
@@ -209,7 +220,7 @@ async def test_work_that_merely_waits_leaves_its_slot_and_ends_with_its_client()
     bench = leading()
 
     async def later() -> FindCoordinatorResponse:
-        bench.dispatcher.on_wait()
+        bench.dispatcher.messages.on_wait()
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -309,3 +320,55 @@ def test_every_implemented_version_has_a_handler() -> None:
                 assert bench.dispatcher._route(key, version) is not None
 
     scenario()
+
+
+# Throttle times
+
+
+@on_a_loop
+async def test_every_answer_says_for_how_long_its_client_has_to_wait() -> None:
+    bench = leading()
+    bench.connection.throttle_time_ms = 250
+    assert bench.ask(FindCoordinatorRequest(key_type=9), ApiKey.FIND_COORDINATOR, 3).response.throttle_time_ms == 250
+    assert bench.produce(version=9).response.throttle_time_ms == 250
+    assert bench.fetch(0, version=12, max_wait_ms=0).response.throttle_time_ms == 250
+    # Older versions have no place for it.
+    assert bench.ask(ListOffsetsRequest(), ApiKey.LIST_OFFSETS, 1).response.throttle_time_ms == 0
+    quotas = [quota for quota, _ in bench.connection.counted]
+    assert quotas == [QuotaType.REQUEST, QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST]
+
+
+@on_a_loop
+async def test_the_time_of_a_handler_is_counted_where_there_is_a_quota_for_it() -> None:
+    bench = leading()
+    request = FindCoordinatorRequest(key_type=9)
+    bench.ask(request, ApiKey.FIND_COORDINATOR, 3)
+    assert bench.connection.counted == [(QuotaType.REQUEST, 0)]
+    bench.connection.counts_time = True
+    bench.ask(request, ApiKey.FIND_COORDINATOR, 3)
+    assert bench.connection.counted[1][1] > 0
+
+
+@on_a_loop
+async def test_the_client_id_of_the_latest_request_is_that_of_the_client() -> None:
+    bench = leading()
+    bench.raw(header(ApiKey.API_VERSIONS, 0, client_id="one"))
+    assert bench.connection.client.client_id == "one"
+    bench.raw(header(ApiKey.API_VERSIONS, 0, client_id=None))
+    assert bench.connection.client.client_id is None
+
+
+@on_a_loop
+async def test_a_handler_may_be_swapped_between_two_requests_of_one_read() -> None:
+    def authenticated(frame: memoryview, connection: Connection) -> Answer:
+        return b"second"
+
+    def authenticate(frame: memoryview, connection: Connection) -> Answer:
+        connection.handler = FunctionHandler(authenticated)
+        return b"first"
+
+    bench = Bench(authenticate)
+    client = bench.connect()
+    client.send(framed(b"one", b"two"))
+    bench.turns.run()
+    assert client.answers == [b"first", b"second"]

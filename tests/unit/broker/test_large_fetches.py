@@ -34,7 +34,7 @@ class World:
         self.handlers = leading(partitions)
         self.network = Bench(self.handlers.dispatcher.handle)
         services: Any = self.handlers.services
-        self.handlers.dispatcher.turns = services.turns = Turns(self.network.turns.call_soon, slice_ns=0)
+        self.handlers.dispatcher.messages.turns = services.turns = Turns(self.network.turns.call_soon, slice_ns=0)
 
     def connect(self) -> Client:
         return self.network.connect()

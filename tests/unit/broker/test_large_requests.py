@@ -45,7 +45,7 @@ class World:
         handlers = HandlerBench()
         self.network = Bench(handlers.dispatcher.handle)
         self.services: Any = handlers.services
-        handlers.dispatcher.turns = handlers.services.turns = Turns(self.network.turns.call_soon, slice_ns=slice_ns)
+        handlers.dispatcher.messages.turns = handlers.services.turns = Turns(self.network.turns.call_soon, slice_ns=slice_ns)
 
     def connect(self) -> Client:
         return self.network.connect()
@@ -85,9 +85,7 @@ async def test_the_answer_is_the_same_as_at_once() -> None:
         client.send(large(api_key))
         world.answered(client, 1)
         handlers = HandlerBench()
-        route = handlers.dispatcher._route(api_key, 9 if api_key == ApiKey.PRODUCE else 7)
-        assert route is not None
-        route.large_bytes = 10**9
+        handlers.dispatcher.messages.large_bytes = 10**9
         at_once = handlers.raw(large(api_key)[4:])
         assert client.answers == [at_once]
 

@@ -8,7 +8,7 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.connection import MAX_APPENDED
+from broker.network.limits import MAX_APPENDED
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest

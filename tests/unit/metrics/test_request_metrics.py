@@ -24,6 +24,9 @@ class AConnection:
         self.received_ns = received_ns
         self.timings: tuple[Any, ...] = NO_TIMINGS
 
+    def add_timing(self, timing: Any) -> None:
+        self.timings = (*self.timings, timing)
+
 
 class Bench:
     """One route and its metrics, with the time in the test's hand."""

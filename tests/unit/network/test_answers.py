@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from broker.network.connection import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES, Connection
-from broker.network.limits import NetworkLimits
+from broker.network.connection import Connection
+from broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES, NetworkLimits
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
 from tests.support.network import Bench, framed, other, produce
 

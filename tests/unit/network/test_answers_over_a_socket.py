@@ -6,14 +6,13 @@ import random
 import socket
 import struct
 import tempfile
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.network.connection import Connection
 from broker.network.gather import INLINE_BYTES, PAGE_BYTES
-from broker.network.request_channel import Answer, Several
+from broker.network.request_channel import Answer
 from broker.security.client import Client
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
@@ -69,9 +68,8 @@ def a_request(kind: int, position: int, length: int) -> bytes:
 @given(
     st.lists(st.lists(REQUESTS, min_size=1, max_size=6), min_size=1, max_size=5),
     st.sampled_from([5_000, 60_000, 2_000_000]),
-    st.lists(st.booleans(), min_size=1, max_size=4),
 )
-def test_answers_arrive_whole_and_in_order(reads: list[list[tuple[int, int, int]]], room: int, together: list[bool]) -> None:
+def test_answers_arrive_whole_and_in_order(reads: list[list[tuple[int, int, int]]], room: int) -> None:
     ours, client = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
     ours.setblocking(False)
@@ -80,7 +78,6 @@ def test_answers_arrive_whole_and_in_order(reads: list[list[tuple[int, int, int]
         stored.write(DATA)
         stored.flush()
         file = RealFileSystem().open(stored.name, read_only=True)
-        calls = 0
 
         def answer(frame: memoryview, _: object) -> Answer:
             kind, _, _, position, length = struct.unpack(">hhiii", frame)
@@ -88,24 +85,8 @@ def test_answers_arrive_whole_and_in_order(reads: list[list[tuple[int, int, int]
                 return b"m" * length
             return [b"<", FileRegion(file, position, length, True), b">"]
 
-        def several(view: memoryview, position: int, end: int, _: object) -> Several | None:
-            nonlocal calls
-            calls += 1
-            if not together[calls % len(together)]:
-                return None
-            parts: list[Any] = []
-            count = size = 0
-            while end - position >= 20 and view[position + 5] == FETCH and size < 100_000:
-                at, length = struct.unpack(">ii", view[position + 12 : position + 20])
-                parts += [struct.pack(">i", length + 2) + b"<", FileRegion(file, at, length, True), b">"]
-                size += length + 6
-                count += 1
-                position += 20
-            return (parts, count, position, size) if count else None
-
         turns = SocketTurns()
         bench = Bench(answer, turns=turns)
-        bench.processor.handle_several = several
         connection = Connection(bench.processor, Client("test", "host", 2, "PLAINTEXT"), ours)
         transport = SocketTransport(ours)
         transport.protocol = connection

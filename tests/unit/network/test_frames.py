@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.frame_reader import FIRST_ALLOCATION, FIRST_BYTES
-from broker.network.limits import FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
+from broker.network.frame_reader import FIRST_ALLOCATION
+from broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
 from broker.network.request_channel import Pending
 from tests.support.network import Bench, framed, other, produce
 

@@ -35,7 +35,7 @@ class FakeSocket:
 
 def connected(bench: Bench, sock: FakeSocket) -> Client:
     client = bench.connect()
-    client.connection.growing = cast("Any", sock)
+    client.connection.grow_with_frames(cast("Any", sock))
     return client
 
 
@@ -120,7 +120,7 @@ def test_a_connection_that_is_gone_keeps_no_socket() -> None:
     bench = Bench()
     client = connected(bench, FakeSocket())
     client.connection.connection_lost(None)
-    assert client.connection.growing is None
+    assert client.connection._reader.growing is None
 
 
 def test_a_closed_socket_is_no_error() -> None:

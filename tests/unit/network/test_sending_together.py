@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.network.gather import INLINE_BYTES
-from broker.network.processor import MAX_UNSENT
+from broker.network.limits import MAX_UNSENT
 from broker.network.request_channel import CLOSE, Answer, Pending
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion

@@ -15,7 +15,7 @@ PARTITIONS = 7
 @pytest.fixture(autouse=True)
 def _two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failed_log_dirs, "FAILED_PER_TURN", 2)
-    monkeypatch.setattr(log_manager, "_LET_GO_PER_TURN", 2)
+    monkeypatch.setattr(log_manager, "_CLOSED_PER_TURN", 2)
 
 
 def a_broker() -> tuple[Replicas, list[str]]:

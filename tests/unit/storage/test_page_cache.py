@@ -57,7 +57,7 @@ def test_what_was_just_written_is_in_the_page_cache_or_nothing_is_told(file: Rea
 )
 def test_every_page_that_the_bytes_touch_has_to_be_there(monkeypatch: pytest.MonkeyPatch, length: int, at: int, pages: int) -> None:
     cache = PageCache()
-    monkeypatch.setattr(cache, "_is_told", True)
+    monkeypatch.setattr(cache, "_is_supported", True)
     monkeypatch.setattr(page_cache, "_syscall", saying(pages, []))
     assert cache.holds(0, length, at) is True
     monkeypatch.setattr(page_cache, "_syscall", saying(pages - 1, []))
@@ -68,7 +68,7 @@ def test_every_page_that_the_bytes_touch_has_to_be_there(monkeypatch: pytest.Mon
 def test_a_system_that_does_not_tell_is_asked_once(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     asked: list[int] = []
     cache = PageCache()
-    monkeypatch.setattr(cache, "_is_told", True)
+    monkeypatch.setattr(cache, "_is_supported", True)
     monkeypatch.setattr(page_cache, "_syscall", refusing(code, asked))
     assert [cache.holds(5, LENGTH, 0) for _ in range(3)] == [None] * 3
     assert asked == [5]
@@ -77,7 +77,7 @@ def test_a_system_that_does_not_tell_is_asked_once(monkeypatch: pytest.MonkeyPat
 def test_a_file_system_that_does_not_tell_says_nothing_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     cache = PageCache()
-    monkeypatch.setattr(cache, "_is_told", True)
+    monkeypatch.setattr(cache, "_is_supported", True)
     monkeypatch.setattr(page_cache, "_syscall", refusing(errno.EOPNOTSUPP, asked))
     assert [cache.holds(each, LENGTH, 0) for each in (5, 6)] == [None, None]
     assert asked == [5, 6]

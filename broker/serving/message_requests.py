@@ -1,0 +1,285 @@
+"""Serves requests that are decoded to messages: at once, in steps, or by a task.
+
+The dispatcher hands over the requests of every API that has no handler of frames. A request of LARGE_BYTES is read, handled as far as its
+handler is a generator, and answered in steps (`broker.request.turns`), and so is whatever a generator has not done in its first slice; one
+between brokers waits for no other. An error that was not expected becomes UNKNOWN_SERVER_ERROR in the answer where that has a field for it,
+and a stack trace in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import struct
+import time
+from collections.abc import Callable, Coroutine
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from broker.network.request_channel import CLOSE, Answer, Completion, Pending
+from broker.request.context import RequestContext
+from broker.request.error_map import error_code, is_expected
+from broker.request.services import Services
+from broker.request.turns import LARGE_BYTES, Steps, Unfinished, let_go
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.schema.message import Message
+from protocol.schema.wire import ProtocolError
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+    from broker.serving.route import Route
+
+logger = logging.getLogger(__name__)
+
+MALFORMED: Final = (ProtocolError, IndexError, struct.error)
+"""What decoders raise about bytes that are no such request."""
+
+
+class MessageRequests:
+    """See the module."""
+
+    __slots__ = ("_clock_ns", "_loop", "_services", "_tasks", "large_bytes", "turns")
+
+    def __init__(self, services: Services, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._services = services
+        self._clock_ns = clock_ns
+        self._tasks: dict[asyncio.Task[None], Pending] = {}
+        self._loop = asyncio.get_running_loop()
+        self.large_bytes = LARGE_BYTES
+        """From this size on a request waits for its turn."""
+        self.turns = services.turns
+
+    def handle(self, frame: memoryview, offset: int, correlation_id: int, route: Route, connection: Connection) -> Answer:
+        """Answer one request, whose body begins at `offset`."""
+        if len(frame) >= self.large_bytes:
+            return self._wait(frame, offset, correlation_id, route, connection)
+        try:
+            request, _ = route.request_class.decode(frame, route.version, offset)
+        except MALFORMED as malformed:
+            return refuse(frame, connection, malformed)
+        context = self._context(route, correlation_id, connection.client.client_id, connection)
+        try:
+            response = self._call(route, request, context, connection)
+            if type(response) is GeneratorType:
+                response = self.turns.first_slice(steps := cast("Steps[Any]", response))
+        except Exception as error:
+            return self._unexpected(route, context, error)
+        if isinstance(response, Message):
+            return context.encode(response)
+        if isinstance(response, Unfinished):
+            pending = Pending(in_turns=True)
+            self.turns.go_on(self._answer(steps, route, context, pending), pending)
+            return pending
+        if inspect.iscoroutine(response):
+            pending = Pending(occupies_slot=True)
+            self._run(response, route, context, pending)
+            return pending
+        return cast("Answer", response)
+
+    def _call(self, route: Route, request: Any, context: RequestContext, connection: Connection) -> Any:
+        """What the handler returns; the time it takes is counted for the client where there is a quota for it."""
+        if not connection.counts_time:
+            return route.handler(request, context)
+        began_ns = self._clock_ns()
+        response = route.handler(request, context)
+        context.work_ns = self._clock_ns() - began_ns
+        return response
+
+    def _wait(self, frame: memoryview, offset: int, correlation_id: int, route: Route, connection: Connection) -> Pending:
+        """A large request waits for its turn."""
+        # The receive buffer is used again meanwhile, and so is the client's place for its id.
+        copy, client_id = bytes(frame), connection.client.client_id
+        if route.is_between_brokers:
+            pending = Pending(in_turns=True)
+            self.turns.go_on(self._read(copy, offset, client_id, correlation_id, route, connection, pending), pending)
+            return pending
+        pending = Pending(in_turns=True, waiting_bytes=len(frame))
+        self.turns.wait(self._read(copy, offset, client_id, correlation_id, route, connection, pending), pending)
+        return pending
+
+    def _read(
+        self,
+        frame: bytes,
+        offset: int,
+        client_id: str | None,
+        correlation_id: int,
+        route: Route,
+        connection: Connection,
+        pending: Pending,
+    ) -> Steps[asyncio.Task[None] | None]:
+        """A large request, from its first byte to its answer."""
+        try:
+            request, _ = yield from route.request_class.decode_steps(frame, route.version, offset)
+        except MALFORMED as malformed:
+            pending.complete(refuse(memoryview(frame), connection, malformed))
+            return None
+        del frame
+        context = self._context(route, correlation_id, client_id, connection)
+        context.is_large = True
+        try:
+            response = self._call(route, request, context, connection)
+        except Exception as error:
+            pending.complete(self._unexpected(route, context, error))
+            return None
+        is_in_steps = type(response) is GeneratorType
+        task = yield from self._answer(response, route, context, pending)
+        if is_in_steps and pending.completed:
+            yield from let_go(request)
+        return task
+
+    def _answer(self, response: Any, route: Route, context: RequestContext, pending: Pending) -> Steps[asyncio.Task[None] | None]:
+        """Whatever a handler returned, made the answer to a request that is done in steps; the task that does it, if it needs one."""
+        is_in_steps = type(response) is GeneratorType
+        try:
+            if is_in_steps:
+                response = yield from response
+        except Exception as error:
+            pending.complete(self._unexpected(route, context, error))
+            return None
+        if inspect.iscoroutine(response):
+            return self._run(response, route, context, pending)
+        if isinstance(response, Message):
+            pending.complete((yield from context.encode_steps(response)))
+            if is_in_steps:
+                yield from let_go(response)
+        elif isinstance(response, Pending):
+            _follow(response, pending)
+        else:
+            pending.complete(response)
+        return None
+
+    def _context(self, route: Route, correlation_id: int, client_id: str | None, connection: Connection) -> RequestContext:
+        return RequestContext(
+            route.api_key,
+            route.version,
+            correlation_id,
+            client_id,
+            connection,
+            self._services,
+            route.encode,
+            route.encode_steps,
+            is_throttled=route.is_throttled,
+        )
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext, pending: Pending) -> asyncio.Task[None]:
+        """Admin work, which waits for the store or a thread: a task that holds a handler slot, or the place of large requests."""
+        task = self._loop.create_task(self._complete(coroutine, route, context, pending))
+        self._tasks[task] = pending
+        task.add_done_callback(self._tasks.pop)
+        return task
+
+    def on_wait(self) -> None:
+        """The handler whose task this is merely waits from now on: it leaves its slot, and ends when its client does.
+
+        Otherwise a few requests for what never comes, each with a timeout of weeks, would stand in everybody's way.
+        """
+        task = asyncio.current_task()
+        pending = None if task is None else self._tasks.get(task)
+        if task is not None and pending is not None:
+            pending.leave_slot()
+            pending.in_turns = False
+            self.turns.leave(pending)
+
+            def end() -> None:
+                task.cancel()
+
+            pending.on_closed = end
+
+    async def _complete(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext, pending: Pending) -> None:
+        try:
+            response = await coroutine
+            if type(response) is GeneratorType:
+                response = await self.turns.spread(response)
+            if isinstance(response, Message):
+                response = await self.turns.spread(context.encode_steps(response))
+        except asyncio.CancelledError:
+            pending.complete(CLOSE)
+            raise
+        except Exception as error:
+            pending.complete(self._unexpected(route, context, error))
+            return
+        pending.complete(response)
+
+    def _unexpected(self, route: Route, context: RequestContext, error: Exception) -> Completion:
+        """The answer to a request whose handler raised."""
+        code = error_code(error)
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            expected = is_expected(error)
+            logger.error(
+                "%s v%d of %s (client id %s) failed%s",
+                ApiKey(context.api_key).name, context.api_version, context.client.connection_id, context.client_id,
+                f": {type(error).__name__}: {error}" if expected else "",
+                exc_info=None if expected else error,
+            )  # fmt: skip
+        if route.has_error_code:
+            return context.encode(route.response_class(error_code=code))
+        return CLOSE
+
+    async def drain(self) -> None:
+        """Wait for the handlers that still run; the caller bounds the time."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def on_unexpected(self, route: Route, correlation_id: int, connection: Connection, error: Exception) -> Completion:
+        """The answer to a request whose handler of frames raised."""
+        return self._unexpected(route, self._context(route, correlation_id, connection.client.client_id, connection), error)
+
+    async def close(self) -> None:
+        """End the handlers that still run or wait."""
+        self.turns.close()
+        for task in self._tasks:
+            task.cancel()
+        await self.drain()
+
+
+class _Relay:
+    """Hands the answer of one Pending on to the one that stands for it."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, inner: Pending, outer: Pending) -> None:
+        self._inner = inner
+        self._outer = outer
+
+    def on_answer_ready(self) -> None:
+        """See Waiter."""
+        self._outer.complete(self._inner.answer)
+
+
+def _follow(inner: Pending, outer: Pending) -> None:
+    """What a handler waits for is what the request waits for that was begun in steps."""
+    if inner.completed:
+        outer.complete(inner.answer)
+        return
+    inner.connection = _Relay(inner, outer)
+    outer.in_turns = False
+    outer.appended = inner.appended
+
+    def on_closed() -> None:
+        inner.connection = None
+        if inner.on_closed is not None:
+            inner.on_closed()
+
+    if outer.connection is None:
+        on_closed()
+    else:
+        outer.on_closed = on_closed
+
+
+def refuse(frame: memoryview, connection: Connection, malformed: Exception) -> Completion:
+    """The answer to a frame that is no request: the connection is closed."""
+    connection.offend(f"a request that cannot be read ({name_of(frame)}): {malformed}")
+    return CLOSE
+
+
+def name_of(frame: memoryview) -> str:
+    """What the first bytes say a request is, for the log."""
+    if len(frame) < 4:
+        return f"{len(frame)} bytes"
+    api_key, version = struct.unpack_from(">hh", frame)
+    try:
+        return f"{ApiKey(api_key).name} v{version}"
+    except ValueError:
+        return f"api {api_key} v{version}"
