@@ -36,7 +36,7 @@ HOT: Final = (
 )
 """Compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
 
-NATIVE: Final = ("broker.network.native",)
+NATIVE: Final = ("storage.disk.cached_reads", "broker.network.native")
 """Written in Cython (`.pyx`)."""
 
 SHARED: Final = "protocol.cython_shared"

@@ -62,7 +62,7 @@ class SessionPartition(AskedPartition):
 
     def __init__(self, session: FetchSession, topic: bytes, name: str | None, topic_id: bytes, index: int) -> None:
         """`topic` is what requests call it by: its name in UTF-8, or its id. `name` is None for an id that is not known yet."""
-        AskedPartition.__init__(self, topic_id, index)
+        self.identify(topic_id, index)
         self.session = session
         self.topic = topic
         self.name = name

@@ -9,7 +9,7 @@ cdef class Partition:
     cdef public PartitionLog log
     cdef public TopicStats stats
     cdef public Waiters waiters
-    cdef public object topic_partition, _isr_changes, idle_fetches, isr_change, leader_epoch_start_offset
+    cdef public object topic_partition, _isr_changes, isr_change, leader_epoch_start_offset
     cdef public tuple adding_replicas, isr, maximal_isr, removing_replicas, replicas
     cdef public dict followers, idle_fetches
     cdef public int64_t broker_id, controller_epoch, effective_min_isr, leader_epoch, leader_id, partition_epoch

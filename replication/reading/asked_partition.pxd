@@ -14,4 +14,5 @@ cdef class AskedPartition:
     cdef public FileRegion region
     cdef public object aborted
 
+    cpdef void identify(self, bytes topic_id, int64_t index) except *
     cpdef void ask(self, int64_t offset, int64_t max_bytes, int64_t leader_epoch, int64_t last_fetched_epoch, int64_t start) except *

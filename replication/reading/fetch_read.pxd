@@ -21,9 +21,9 @@ cdef class FetchParams:
 
 @cython.locals(log=PartitionLog, topic_id=bytes)
 cpdef void read_one(object replicas, Partition partition, AskedPartition asked, FetchParams params) except *
-@cython.locals(log=PartitionLog, segment=Segment, end_offset=int64_t)
-cpdef void note_end(Partition partition, AskedPartition asked, FetchParams params) except *
-@cython.locals(log=PartitionLog, found=FetchSlice, region=FileRegion, offset=int64_t, next_offset=int64_t, end_offset=int64_t, max_bytes=int64_t, size=int64_t)
+@cython.locals(segment=Segment)
+cpdef void note_end(PartitionLog log, AskedPartition asked) except *
+@cython.locals(log=PartitionLog, found=FetchSlice, region=FileRegion, offset=int64_t, next_offset=int64_t, max_bytes=int64_t, size=int64_t)
 cdef void _find_records(object replicas, Partition partition, AskedPartition asked, FetchParams params) except *
 cdef list _aborted(PartitionLog log, int64_t offset, int64_t next_offset, FetchParams params)
 cdef bint _passes(object quota, Partition partition, FetchParams params, int64_t size) except -1

@@ -1,9 +1,12 @@
+cimport cython
 from libc.stdint cimport int64_t
 from protocol.cursors cimport fields
 from storage.segment.offset_index cimport OffsetIndex
 
 cdef int64_t BOUNDS_SIZE, CHUNK_BYTES, CURRENT_MAGIC, GAP_BYTES, HEADER_SIZE, INLINE_BYTES, LOG_OVERHEAD, PACKET_BYTES, PAGE_BYTES
 
+@cython.final
+@cython.freelist(16)
 cdef class BatchFinder:
     cdef readonly object segment
     cdef object _file

@@ -5,7 +5,7 @@ from protocol.cursors cimport fields
 cdef int64_t STRAIGHT_LINES, TAIL_BYTES, WARM_BYTES
 
 cdef class IndexFile:
-    cdef public object _filesystem, _map, _view, path
+    cdef public object _filesystem, _map, path
     cdef public bytearray _tail
     cdef const uint8_t[::1] _view
     cdef public int64_t _mapped, _written, base_offset, entries, entry_size, full_at, length, max_entries, max_size

@@ -517,7 +517,8 @@ class Fetch:
     def _growth(self, asked: SessionPartition, partition: Partition) -> int:
         """How many bytes more may be read than when it was looked at last; enough where only a reading tells."""
         end_offset, segment, size = asked.end_offset, asked.open_segment, asked.open_size
-        note_end(partition, asked, self.params)
+        asked.end_offset = self.params.end_offset(partition)
+        note_end(partition.log, asked)
         if asked.end_offset == end_offset:
             return 0
         if segment is None or asked.open_segment is not segment or asked.open_size <= size:
