@@ -23,4 +23,4 @@ cdef class BatchFinder:
     cdef bint _is_entry(self, int64_t entry_offset, int64_t position, int64_t length) except -1
     cpdef int64_t fit(self, int64_t max_bytes) except -1
     cpdef bint has_read(self, int64_t position) except -1
-    cpdef bytes read_of(self, int64_t position, int64_t length)
+    cpdef object read_of(self, int64_t position, int64_t length)

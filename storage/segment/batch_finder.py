@@ -168,7 +168,7 @@ class BatchFinder:
         """Whether the header at `position` was read."""
         return self._data_at <= position and position + BOUNDS_SIZE <= self._data_at + len(self._data)
 
-    def read_of(self, position: int, length: int) -> bytes | None:
+    def read_of(self, position: int, length: int) -> bytes | memoryview | None:
         """The bytes of a region that were read already, if these are all of a small one, or a large one's up to the next page.
 
         Those are sent with what stands before the region, and the rest leaves as one packet of whole pages.
@@ -177,4 +177,4 @@ class BatchFinder:
         wanted = length if length <= INLINE_BYTES else PAGE_BYTES - position % PAGE_BYTES
         if at < 0 or at + wanted > len(self._data) or (length > INLINE_BYTES and (wanted == PAGE_BYTES or length - wanted > PACKET_BYTES)):
             return None
-        return self._data[at : at + wanted]
+        return memoryview(self._data)[at : at + wanted] if wanted > PAGE_BYTES else self._data[at : at + wanted]

@@ -7,6 +7,6 @@ cdef class FileRegion:
     cdef readonly object file
     cdef readonly int64_t position, length
     cdef readonly bint end_is_cached
-    cdef readonly bytes begun
+    cdef readonly object begun
 
     cpdef bint holds_all(self) except -1

@@ -17,7 +17,9 @@ class FileRegion:
 
     __slots__ = ("begun", "end_is_cached", "file", "length", "position")
 
-    def __init__(self, file: File, position: int, length: int, end_is_cached: bool = False, begun: bytes | None = None) -> None:
+    def __init__(
+        self, file: File, position: int, length: int, end_is_cached: bool = False, begun: bytes | memoryview | None = None
+    ) -> None:
         self.file = file
         self.position = position
         self.length = length
@@ -34,7 +36,7 @@ class FileRegion:
     def read(self) -> bytes:
         """The bytes, copied; for small bodies, TLS, and what the broker itself reads."""
         if self.begun is not None and self.holds_all():
-            return self.begun
+            return bytes(self.begun)
         return self.file.pread(self.length, self.position)
 
     def is_cached(self) -> bool:
