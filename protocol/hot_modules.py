@@ -23,6 +23,18 @@ HOT: Final = (
     "replication.ports.waiters",
     "replication.ports.topic_stats",
     "replication.leader.partition",
+    "broker.security.client",
+    "broker.security.access",
+    "broker.network.handler",
+    "broker.network.request_channel",
+    "broker.network.gather",
+    "broker.network.sendfile",
+    "broker.network.answer_writer",
+    "broker.network.processor",
+    "broker.network.frame_reader",
+    "broker.network.connection",
+    "broker.serving.route",
+    "broker.serving.dispatch",
     "broker.handlers.data.delayed_produce",
     "broker.handlers.data.produce",
 )
@@ -35,10 +47,8 @@ SHARED: Final = "protocol.cython_shared"
 """What Cython would otherwise put into every one of them."""
 
 DECLARATIONS: Final = (
-    "protocol/big_endian.pxd",
     "protocol/cursors/fields.pxd",
     "storage/cached_read.pxd",
-    "storage/slots.pxd",
 )
 """Compiled into modules that are not beside them."""
 

@@ -9,9 +9,10 @@ cdef class Partition:
     cdef public PartitionLog log
     cdef public TopicStats stats
     cdef public Waiters waiters
-    cdef public object topic_partition, _isr_changes, idle_fetches, isr_change, leader_epoch_start_offset
+    cdef public object topic_partition, _isr_changes, isr_change, leader_epoch_start_offset
     cdef public tuple adding_replicas, isr, maximal_isr, removing_replicas, replicas
     cdef public dict followers
+    cdef public dict idle_fetches
     cdef public int64_t broker_id, controller_epoch, effective_min_isr, leader_epoch, leader_id, partition_epoch
     cdef public bint has_departing_member, has_failed, is_cut_off, is_leader, is_named_by_id, is_online
 
