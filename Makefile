@@ -16,9 +16,14 @@ ROWS ?= 10000000
 RECORD_BYTES ?= 100
 # What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it runs as Python.
 COMPILED := setup.py protocol/hot_modules.py $(wildcard $(shell $(PYTHON) -c 'import runpy; print(*runpy.run_path("protocol/hot_modules.py")["sources"]())'))
+SANITIZED := build/sanitize
+SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fetch_cursor.py wire/test_hostile_bytes.py \
+    wire/test_golden_bad_lengths.py unit/test_compiled.py unit/network/test_frames.py unit/network/test_received_together.py \
+    unit/network/test_answers.py unit/broker/test_produce_handler.py unit/storage/test_log_append.py unit/storage/test_follower_append.py \
+    unit/storage/test_validation.py)
 PACKAGES := broker controller replication storage protocol config benchmarks tests
 
-.PHONY: help compile install serve cluster test test-fast test-medium test-pure lint format docs bench bench-quick bench-long validate soak clean
+.PHONY: help compile install serve cluster test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -27,6 +32,7 @@ help:
 	@echo "make test-fast  unit, wire and contract tests without Java (a minute or so)"
 	@echo "make test-medium  one broker and real clients, without Java (minutes)"
 	@echo "make test-pure  the unit and wire tests without compiled modules"
+	@echo "make sanitize   tests of hostile bytes, frames and appends, compiled with ASan and UBSan (minutes)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
 	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns"
@@ -74,7 +80,19 @@ test-medium: $(VENV)/.installed-test compile
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
 test-pure: $(VENV)/.installed-test compile
-	OTTLA_PURE_PYTHON=1 $(PYTEST) --timeout 60 tests/unit tests/wire tests/integration/test_fetch_one_partition.py
+	OTTLA_PURE_PYTHON=1 $(PYTEST) --timeout 60 tests/unit tests/wire tests/integration/test_fetch_one_partition.py tests/simulation/test_planted_faults.py
+
+# -fwrapv, with which Debian builds Python, hides overflows from UBSan. Python's own allocator hides what is freed from ASan.
+sanitize: $(VENV)/.installed-test
+	rm -rf $(SANITIZED)
+	mkdir -p $(SANITIZED)
+	cp -r $(PACKAGES) pyproject.toml setup.py README.md LICENSE $(SANITIZED)
+	find $(SANITIZED) -name '*.so' -delete -o -name 'compiled.*.digest' -delete
+	cd $(SANITIZED) && CFLAGS='-O1 -g -fno-wrapv -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
+	    LDFLAGS='-fsanitize=address,undefined' $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
+	cd $(SANITIZED) && PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	    LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	    $(CURDIR)/$(BIN)/python -m pytest -n $(WORKERS) -p no:cacheprovider $(PYTEST_ARGS) $(SANITIZED_TESTS)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -29,6 +29,18 @@ HOT: Final = (
     "replication.reading.asked_partition",
     "replication.reading.fetch_read",
     "broker.fetching.fetch_session",
+    "broker.security.client",
+    "broker.security.access",
+    "broker.network.handler",
+    "broker.network.request_channel",
+    "broker.network.gather",
+    "broker.network.sendfile",
+    "broker.network.answer_writer",
+    "broker.network.processor",
+    "broker.network.frame_reader",
+    "broker.network.connection",
+    "broker.serving.route",
+    "broker.serving.dispatch",
     "broker.handlers.data.delayed_produce",
     "broker.handlers.data.produce",
     "broker.handlers.data.fetch_writing",
@@ -43,10 +55,8 @@ SHARED: Final = "protocol.cython_shared"
 """What Cython would otherwise put into every one of them."""
 
 DECLARATIONS: Final = (
-    "protocol/big_endian.pxd",
     "protocol/cursors/fields.pxd",
     "storage/cached_read.pxd",
-    "storage/slots.pxd",
 )
 """Compiled into modules that are not beside them."""
 

@@ -70,6 +70,11 @@ cdef inline int64_t int64(View data, Py_ssize_t at) except? -9000000000000000011
     check(data, at, 8)
     return get64(&data[at])
 
+cdef inline (int64_t, int64_t, int64_t) read_request_header(View data, Py_ssize_t at) except *:
+    check(data, at, 10)
+    cdef const uint8_t *p = &data[at]
+    return get32(p), get32(p + 4), get16(p + 8)
+
 cdef inline (int64_t, int64_t) read_acks_and_timeout(View data, Py_ssize_t at) except *:
     check(data, at, 6)
     return get16(&data[at]), get32(&data[at + 2])

@@ -16,6 +16,8 @@ _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 _int64 = Struct(">q").unpack_from
 
+read_request_header = Struct(">iih").unpack_from
+"""How every request begins: (API key and version as one number, correlation id, length of the client id)."""
 read_acks_and_timeout = Struct(">hi").unpack_from
 """(acks, timeout_ms)"""
 read_asked = Struct(">iqi").unpack_from

@@ -18,7 +18,7 @@ from protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from tests.support.produce_requests import NAMES, TAGS, tagged
+from tests.support.produce_requests import NAMES, TAGS, TEXTS, tagged
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -63,7 +63,7 @@ def fetch_requests(draw: st.DrawFn, version: int) -> FetchRequest:
     """With 0 to 50 partitions; of consumers and of followers."""
     tags = st.none() if version < 12 else TAGS.filter(lambda tags: not tags or not {0, 1} & set(tags))
     request = FetchRequest(
-        cluster_id=draw(_of(version, 12, st.none() | st.text(max_size=5), None)),
+        cluster_id=draw(_of(version, 12, st.none() | TEXTS, None)),
         replica_id=draw(INT32) if version < 15 else -1,
         replica_state=draw(
             _of(version, 15, st.builds(lambda i, e, t: tagged(ReplicaState(replica_id=i, replica_epoch=e), t), INT32, INT64, TAGS), None)
@@ -77,7 +77,7 @@ def fetch_requests(draw: st.DrawFn, version: int) -> FetchRequest:
         session_epoch=draw(_of(version, 7, INT32, -1)),
         topics=draw(st.lists(_topic(version, FetchTopic, partitions(version)), max_size=5)),
         forgotten_topics_data=draw(_of(version, 7, st.lists(_topic(version, ForgottenTopic, INT32), max_size=3), [])),
-        rack_id=draw(_of(version, 11, st.text(max_size=5), "")),
+        rack_id=draw(_of(version, 11, TEXTS, "")),
     )
     return tagged(request, draw(tags))
 
@@ -130,9 +130,7 @@ def fetch_responses(draw: st.DrawFn, version: int) -> FetchResponse:
         IDS,
         st.lists(partition, min_size=1, max_size=8),
     )
-    nodes = st.builds(
-        NodeEndpoint, node_id=st.integers(0, 9), host=st.text(max_size=5), port=st.integers(1, 9), rack=st.none() | st.text(max_size=5)
-    )
+    nodes = st.builds(NodeEndpoint, node_id=st.integers(0, 9), host=TEXTS, port=st.integers(1, 9), rack=st.none() | TEXTS)
     return FetchResponse(
         throttle_time_ms=draw(INT32),
         error_code=draw(st.integers(-1, 200)),

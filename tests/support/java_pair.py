@@ -39,6 +39,7 @@ _SAME_CONFIG = {
 _VARYING = (
     (re.compile(r"TopicId: \S+"), "TopicId: ID"),
     (re.compile(r"CreateTime:\d+"), "CreateTime:T"),
+    (re.compile(r"clientId=adminclient-\d+"), "clientId=adminclient-N"),  # a JVM counts those of all tools that it has run
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"),
     (re.compile(r"^\[[-0-9]{10} [0-9:,]{12}\] ", re.MULTILINE), ""),
     (re.compile(r"^\tat .*\n", re.MULTILINE), ""),

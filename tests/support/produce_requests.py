@@ -2,13 +2,18 @@
 
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 Shown = tuple[bytes, int, bytes | None]
 
-NAMES = st.one_of(st.text(max_size=5), st.sampled_from(["orders", "grün", "n" * 126, "n" * 127, "n" * 249]))
+MANY_EXAMPLES = settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
+"""Over all versions. With a sanitizer, making an example takes long."""
+
+TEXTS = st.text("abc ?ü\u20ac\U0001f600", max_size=5)
+NAMES = st.one_of(TEXTS, st.sampled_from(["orders", "grün", "n" * 126, "n" * 127, "n" * 249]))
 RECORDS = st.one_of(st.none(), st.binary(max_size=40), st.sampled_from([126, 127, 16_382, 16_383]).map(bytes))
 TAGS = st.one_of(st.none(), st.dictionaries(st.integers(0, 300), st.binary(max_size=200), min_size=1, max_size=3))
 
@@ -45,7 +50,7 @@ def produce_requests(draw: st.DrawFn, version: int) -> ProduceRequest:
         left -= len(partitions)
         topics.append(tagged(TopicProduceData(name=draw(NAMES), partition_data=partitions), draw(tags)))
     request = ProduceRequest(
-        transactional_id=draw(st.none() | st.text(max_size=5)) if version >= 3 else None,
+        transactional_id=draw(st.none() | TEXTS) if version >= 3 else None,
         acks=draw(st.sampled_from([-1, 0, 1, 7])),
         timeout_ms=draw(st.integers(-(2**31), 2**31 - 1)),
         topic_data=topics,

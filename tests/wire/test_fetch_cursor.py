@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol.api_keys import ApiKey
@@ -15,6 +15,7 @@ from protocol.schema.registry import api
 from protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField
 from tests.support.fetch_requests import fetch_requests, fetch_responses
 from tests.support.golden_frames import all_golden_frames
+from tests.support.produce_requests import MANY_EXAMPLES
 from tests.wire.test_produce_cursor import BYTES
 
 LAST_VERSION = FetchRequest.SCHEMA.versions.last
@@ -99,14 +100,14 @@ def test_every_recorded_fetch_is_read_the_same() -> None:
     assert checked > 20
 
 
-@settings(deadline=None, max_examples=250)
+@MANY_EXAMPLES
 @given(st.sampled_from(VERSIONS), st.data())
 def test_any_request_is_read_the_same(version: int, data: st.DataObject) -> None:
     request = data.draw(fetch_requests(version))
     assert read_equally(request.encode(version), version)
 
 
-@settings(deadline=None, max_examples=250)
+@MANY_EXAMPLES
 @given(st.sampled_from(VERSIONS), st.data())
 def test_a_changed_or_cut_request_is_read_the_same_or_refused_by_both(version: int, data: st.DataObject) -> None:
     changed = bytearray(data.draw(fetch_requests(version)).encode(version))
@@ -117,7 +118,7 @@ def test_a_changed_or_cut_request_is_read_the_same_or_refused_by_both(version: i
     read_equally(bytes(changed), version)
 
 
-@settings(deadline=None, max_examples=300)
+@MANY_EXAMPLES
 @given(version=st.sampled_from(VERSIONS), data=BYTES)
 @example(version=17, data=bytes(21) + b"\x01\x01\x01\x01\x00\x03\x02ab")
 @example(version=17, data=bytes(21) + b"\x01\x01\x01\x01\x01\x0d" + bytes(13))
@@ -176,7 +177,7 @@ def encoded(response: FetchResponse, version: int, correlation_id: int) -> bytes
     )
 
 
-@settings(deadline=None, max_examples=250)
+@MANY_EXAMPLES
 @given(st.sampled_from(VERSIONS), st.data())
 def test_any_response_is_written_as_the_generated_encoder_writes_it(version: int, data: st.DataObject) -> None:
     response = data.draw(fetch_responses(version))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol.api_keys import ApiKey
@@ -25,7 +25,7 @@ from protocol.messages.produce import (
 from protocol.schema.registry import api
 from protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField
 from tests.support.golden_frames import all_golden_frames
-from tests.support.produce_requests import NAMES, Shown, a_request, produce_requests, shown
+from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TEXTS, Shown, a_request, produce_requests, shown
 
 LAST_VERSION = ProduceRequest.SCHEMA.versions.last
 VERSIONS = range(LAST_VERSION + 1)
@@ -84,14 +84,14 @@ def test_every_recorded_produce_is_read_the_same() -> None:
     assert checked > 20
 
 
-@settings(deadline=None, max_examples=250)
+@MANY_EXAMPLES
 @given(st.sampled_from(VERSIONS), st.data())
 def test_any_request_is_read_the_same(version: int, data: st.DataObject) -> None:
     request = data.draw(produce_requests(version))
     assert read_equally(request.encode(version), version)
 
 
-@settings(deadline=None, max_examples=250)
+@MANY_EXAMPLES
 @given(st.sampled_from(VERSIONS), st.data())
 def test_a_changed_or_cut_request_is_read_the_same_or_refused_by_both(version: int, data: st.DataObject) -> None:
     changed = bytearray(data.draw(produce_requests(version)).encode(version))
@@ -110,7 +110,7 @@ BYTES = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=300)
+@MANY_EXAMPLES
 @given(version=st.sampled_from(VERSIONS), data=BYTES)
 @example(version=9, data=b"\x00\x00\x00\x00\x00\x00\x00\x02\x02a\x02\x00\x00\x00\x00\xff\xff\xff\xff\x0f")
 @example(version=11, data=b"\x00\x00\x00\x00\x00\x00\x00\x02\x02\xfc\x02\x00\x00\x00\x00\x01\x00\x00\x00")
@@ -178,7 +178,7 @@ def test_the_name_is_one_object_as_long_as_the_topic_is_the_same() -> None:
 # -- the response ----------------------------------------------------------------------------------------------------------
 
 INT64 = st.integers(-1, 2**63 - 1)
-MESSAGES = st.none() | st.text(max_size=5)
+MESSAGES = st.none() | TEXTS
 
 
 @st.composite
@@ -206,7 +206,7 @@ def responses(draw: st.DrawFn, version: int) -> ProduceResponse:
     )
     names = draw(st.lists(NAMES, max_size=5, unique=True))
     topics = [TopicProduceResponse(name=name, partition_responses=draw(st.lists(partition, min_size=1, max_size=10))) for name in names]
-    nodes = st.builds(NodeEndpoint, node_id=st.integers(0, 9), host=st.text(max_size=5), port=st.integers(1, 9), rack=MESSAGES)
+    nodes = st.builds(NodeEndpoint, node_id=st.integers(0, 9), host=TEXTS, port=st.integers(1, 9), rack=MESSAGES)
     return ProduceResponse(
         responses=topics,
         throttle_time_ms=draw(st.integers(0, 2**31 - 1)),
@@ -235,7 +235,7 @@ def encoded(response: ProduceResponse, version: int, correlation_id: int) -> byt
     )
 
 
-@settings(deadline=None, max_examples=250)
+@MANY_EXAMPLES
 @given(st.sampled_from(VERSIONS), st.data())
 def test_any_response_is_written_as_the_generated_encoder_writes_it(version: int, data: st.DataObject) -> None:
     response = data.draw(responses(version))

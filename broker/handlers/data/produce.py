@@ -251,7 +251,7 @@ class Produce:
             if run.attributes & TRANSACTIONAL_MASK:
                 self._put_refusal(index, Refusal(self._no_transaction()))
                 return
-            if self._is_internal and client_id_of(reader.frame) != ADMIN_CLIENT_ID:
+            if self._is_internal and self._connection.client.client_id != ADMIN_CLIENT_ID:
                 self._put_refusal(index, Refusal(INVALID_TOPIC_EXCEPTION))
                 return
             if partition is None:
@@ -439,7 +439,7 @@ class Produce:
         if self.failed is None:
             return NO_RESPONSE
         topic, index, code = self.failed
-        client_id = client_id_of(self.reader.frame)
+        client_id = self._connection.client.client_id
         self._connection.offend(f"Produce with acks=0 to {topic}-{index} failed with {ErrorCode.of(code).name} (client id {client_id})")
         return CLOSE
 
@@ -459,9 +459,3 @@ class Produce:
             found = leader_nodes(self._services.replica_manager, self._leaders, self._connection.client.listener_name)
             nodes = [(node_id, endpoint.host, endpoint.port, rack) for node_id, endpoint, rack in found]
         return self._answer.finish(self._throttle_time_ms, nodes)
-
-
-def client_id_of(frame: memoryview) -> str | None:
-    """The client id in the header of a request."""
-    length = int.from_bytes(frame[8:10], "big", signed=True)
-    return None if length < 0 else str(frame[10 : 10 + length], "utf-8", "replace")

@@ -13,8 +13,8 @@ from benchmarks.loadgen.prepared import Prepared
 from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from protocol.record_builder import build_batch
-from protocol.record_reader import Record
+from protocol.records.builder import build_batch
+from protocol.records.reader import Record
 
 BATCH = batch_of_size(300, 2, 1_700_000_000_000)
 PRODUCE = frames.produce_partitions("orders", dict.fromkeys(range(3), BATCH), version=9)

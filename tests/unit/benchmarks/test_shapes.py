@@ -22,9 +22,9 @@ from protocol.api_keys import ApiKey
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.header import RequestHeader
 from protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
-from protocol.records import crc_is_valid, parse_header
-from protocol.registry import api
-from protocol.schema import Message
+from protocol.records.batch import crc_is_valid, parse_header
+from protocol.schema.message import Message
+from protocol.schema.registry import api
 
 NOW = 1_700_000_000_000
 TOPIC = Topic("orders", bytes(range(16)), 4)

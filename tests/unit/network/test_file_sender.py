@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page
+from broker.network.gather import from_next_page
 from broker.network.request_channel import Answer
-from broker.network.sendfile import CHUNK_BYTES
+from broker.network.sizes import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES
 from storage.disk import real_file
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
