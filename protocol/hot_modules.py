@@ -10,19 +10,25 @@ HOT: Final = (
     "protocol.cursors.response_writer",
     "protocol.cursors.produce",
     "protocol.cursors.fetch",
-    "storage.validation.rules",
-    "storage.validation.run",
-    "storage.validation.batch",
-    "storage.producers.state",
-    "storage.segment.log_settings",
     "storage.segment.index_file",
     "storage.segment.offset_index",
     "storage.segment.time_index",
+    "storage.segment.log_settings",
+    "storage.segment.file_region",
+    "storage.segment.batch_finder",
     "storage.segment.segment",
+    "storage.producers.state",
+    "storage.validation.rules",
+    "storage.validation.run",
+    "storage.validation.batch",
+    "storage.log.reads",
     "storage.log.partition_log",
-    "replication.ports.waiters",
     "replication.ports.topic_stats",
+    "replication.ports.waiters",
     "replication.leader.partition",
+    "replication.reading.asked_partition",
+    "replication.reading.fetch_read",
+    "broker.fetching.fetch_session",
     "broker.security.client",
     "broker.security.access",
     "broker.network.handler",
@@ -37,10 +43,12 @@ HOT: Final = (
     "broker.serving.dispatch",
     "broker.handlers.data.delayed_produce",
     "broker.handlers.data.produce",
+    "broker.handlers.data.fetch_writing",
+    "broker.handlers.data.fetch_reading",
 )
 """Compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
 
-NATIVE: Final = ("broker.network.native",)
+NATIVE: Final = ("storage.disk.cached_reads", "broker.network.native")
 """Written in Cython (`.pyx`)."""
 
 SHARED: Final = "protocol.cython_shared"

@@ -40,7 +40,7 @@ def put(parts: Parts, out: Parts) -> tuple[int, bool]:
     return size, has_regions
 
 
-def read_cached(region: FileRegion) -> bytes | bytearray | None:
+def read_cached(region: FileRegion) -> bytes | bytearray | memoryview | None:
     """The bytes of a small region; None when reading them would wait for the disk, or fails: `FileSender` sees to it."""
     begun = region.begun
     if begun is not None and len(begun) == region.length:

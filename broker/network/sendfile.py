@@ -48,8 +48,8 @@ def piece_of(sock: socket.socket | None) -> int:
 def send_pieces(out: int, source: int, position: int, length: int, piece: int, packet: int) -> int:
     """Send so much of a file in pieces, the last `packet` bytes in one, until the socket takes no more.
 
-    Returns the bytes that have left, 0 where the file ends. Raises OSError when none has: BlockingIOError when there is no room. What fails
-    later will fail again when the rest is sent.
+    Returns the bytes that have left, 0 where the file ends. Raises OSError when none has: BlockingIOError when there is no room.
+    What fails later will fail again when the rest is sent.
     """
     left = length
     try:

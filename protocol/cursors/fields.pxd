@@ -109,6 +109,8 @@ cdef inline (int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int6
     return (get64(p), get32(p + 8), get32(p + 12), <int8_t>p[16], <uint32_t>get32(p + 17), get16(p + 21), get32(p + 23), get64(p + 27),
             get64(p + 35), get64(p + 43), get16(p + 51), get32(p + 53), get32(p + 57))
 
+ctypedef const uint8_t[::1] Bytes
+
 cdef inline int64_t read_number(const uint8_t[::1] data, Py_ssize_t at) except? -2000000011:
     if at < 0 or at > data.shape[0] - 4:
         raise IndexError("the index ends too early")
@@ -123,6 +125,13 @@ cdef inline (int64_t, int64_t) read_entry(const uint8_t[::1] data, Py_ssize_t at
     if at < 0 or at > data.shape[0] - 8:
         raise IndexError("the index ends too early")
     return get32(&data[at]), get32(&data[at + 4])
+
+cdef inline int64_t read_new_number(bytearray data, Py_ssize_t at) except? -2000000011:
+    return get32(place(data, at, 4))
+
+cdef inline (int64_t, int64_t) read_new_entry(bytearray data, Py_ssize_t at) except *:
+    cdef const uint8_t *p = place(data, at, 8)
+    return get32(p), get32(p + 4)
 
 cdef inline (int64_t, int64_t, int64_t, int64_t) read_batch_bounds(bytes data, Py_ssize_t at) except *:
     if data is None or at < 0 or at > PyBytes_GET_SIZE(data) - 27:

@@ -34,6 +34,8 @@ producer id, producer epoch, base sequence, record count)."""
 
 read_entry = Struct(">ii").unpack_from
 """Of an index in memory that is only read: two numbers of four bytes."""
+read_new_entry = read_entry
+"""The same of entries to which more may be added."""
 read_batch_bounds = Struct(">qi4xb6xi").unpack_from
 """Of the head of a record batch in `bytes`: (base offset, length, magic, last offset delta)."""
 
@@ -80,6 +82,10 @@ def read_number(data: Data, at: int) -> int:
     """Of an index in memory that is only read: a signed number of four bytes."""
     value: int = _int32(data, at)[0]
     return value
+
+
+read_new_number = read_number
+"""The same of an index to which more may be added."""
 
 
 def read_long(data: Data, at: int) -> int:

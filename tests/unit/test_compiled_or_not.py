@@ -1,7 +1,9 @@
 """Compiled modules are used when all are there and none of their sources has changed, or else not one of them."""
 
 import importlib
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -112,3 +114,28 @@ def test_a_process_imports_all_of_them_or_the_source_of_each(tmp_path: Path) -> 
     is_compiled, *files = found_by_a_process(tmp_path, OTTLA_PURE_PYTHON="")
     assert is_compiled == "False"
     assert all(file.endswith(".py") for file in files)
+
+
+def attributes_of(declarations: str) -> dict[str, set[str]]:
+    """By class, the attributes that a `.pxd` declares."""
+    found: dict[str, set[str]] = {}
+    of_class: set[str] = set()
+    for line in declarations.splitlines():
+        if begins := re.match(r"cdef class (\w+)", line):
+            found[begins[1]] = of_class = set()
+        elif line.startswith("    cdef ") and "(" not in line:
+            of_class |= {name.split()[-1] for name in line.split("#")[0].split(",") if name.strip()}
+    return found
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_every_hot_class_declares_its_slots(name: str) -> None:
+    path = ROOT / name.replace(".", "/")
+    spec = importlib.util.spec_from_file_location("in_python", path.with_suffix(".py"))
+    assert spec is not None
+    assert spec.loader is not None
+    in_python = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(in_python)
+    for of_class, attributes in attributes_of(path.with_suffix(".pxd").read_text()).items():
+        slots = getattr(in_python, of_class).__slots__
+        assert ({slots} if isinstance(slots, str) else set(slots)) <= attributes, of_class
