@@ -17,8 +17,9 @@ def slots_of(source: str) -> Iterator[tuple[str, set[str]]]:
     for node in ast.parse(source).body:
         if isinstance(node, ast.ClassDef):
             for statement in node.body:
-                is_literal = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple)
-                if is_literal and ast.unparse(statement.targets[0]) == "__slots__":
+                if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Tuple):
+                    continue
+                if ast.unparse(statement.targets[0]) == "__slots__":
                     yield node.name, set(ast.literal_eval(statement.value))
 
 
@@ -27,7 +28,7 @@ def attributes_of(name: str, declarations: str) -> set[str] | None:
     found = re.search(rf"^cdef class {name}\b.*\n((?: .*\n|\n)*)", declarations, flags=re.MULTILINE)
     if found is None:
         return None
-    lines = re.findall(r"^    cdef (?:public |readonly )?\w+ ([\w, ]+)$", found.group(1), flags=re.MULTILINE)
+    lines = re.findall(r"^    cdef (?:public |readonly )?(?:const )?[\w.]+(?:\[[^\]]*\])? ([\w, ]+)$", found.group(1), flags=re.MULTILINE)
     return {name.strip() for line in lines for name in line.split(",")}
 
 
