@@ -10,6 +10,7 @@ HOT: Final = (
     "protocol.cursors.response_writer",
     "protocol.cursors.produce",
     "protocol.cursors.fetch",
+    "protocol.cursors.offset_commit",
     "storage.validation.rules",
     "storage.validation.run",
     "storage.validation.batch",
@@ -23,6 +24,9 @@ HOT: Final = (
     "replication.ports.waiters",
     "replication.ports.topic_stats",
     "replication.leader.partition",
+    "broker.coordination.record_encoding",
+    "broker.groups.record_encoding",
+    "broker.handlers.groups.offset_commit",
     "broker.handlers.data.delayed_produce",
     "broker.handlers.data.produce",
 )
