@@ -46,7 +46,7 @@ REQUESTS = 400  # per round
 PARTITIONS = 4
 PREFILL_BYTES = 64 << 20
 TOPIC = "hot"
-COMMITS = ((1, 52.0), (100, 38.0))
+COMMITS = ((1, 20.0), (100, 22.0))
 """How many offsets a commit names, and the limit."""
 
 _PACE = Pace(0, 0, 0, 0, PREFILL_BYTES)

@@ -9,7 +9,7 @@ Invariants: no topic is without offsets; every value can be read; of two commits
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
@@ -109,21 +109,16 @@ class CommittedOffsets:
         if known is None or known[:RECORD_OFFSET_SIZE] < record_offset:
             partitions[index] = record_offset + value
 
-    def put_all(self, offsets: Iterable[tuple[TopicPartition, object]], record_offset: bytes, values: Iterable[bytes]) -> None:
-        """What `put` does for each. 0.2 µs each."""
-        last_topic: str | None = None
-        partitions: dict[int, Stored] = {}
-        for ((topic, index), _), value in zip(offsets, values, strict=True):
-            if topic is not last_topic:
-                last_topic = topic
-                partitions = self.by_topic.setdefault(topic, {})
-            known = partitions.get(index)
-            if known is None or known[:RECORD_OFFSET_SIZE] < record_offset:
-                partitions[index] = record_offset + value
-
-    def put_newest(self, topic: str, indexes: Iterable[int], stored: Iterable[Stored]) -> None:
-        """What `put` does for partitions of a topic, of commits that nothing in the log is behind. 0.1 µs each."""
-        self.by_topic.setdefault(topic, {}).update(zip(indexes, stored, strict=True))
+    def put_topic(self, topic: str, values: Mapping[int, bytes | None], record_offset: bytes) -> None:
+        """What `put` does for each value of a topic."""
+        partitions = self.by_topic.get(topic, {})
+        for index, value in values.items():
+            if value is not None:
+                known = partitions.get(index)
+                if known is None or known[:RECORD_OFFSET_SIZE] < record_offset:
+                    partitions[index] = record_offset + value
+        if partitions:
+            self.by_topic[topic] = partitions
 
     def adopt(self, topic: str, partitions: dict[int, Stored]) -> None:
         """All offsets of a topic, as they were loaded; nobody else keeps the dict."""

@@ -13,13 +13,13 @@ from typing import TypeAlias
 
 from broker.coordination.runner import EffectRunner
 from broker.coordination.topic_log import UNAVAILABLE, TopicLog
+from broker.groups.commits import Commit
 from broker.groups.committed import read_stored
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import Store
 from broker.groups.group import Group, GroupState
-from broker.groups.offset_records import OffsetAndMetadata, offset_keys
+from broker.groups.offset_records import offset_keys
 from broker.groups.offsets import GroupOffsets
-from broker.groups.plain_commits import PlainCommit
 from broker.groups.record_encoding import encode_commits
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
@@ -47,9 +47,8 @@ OFFSETS_PER_GROUP = 8
 NO_OFFSETS = GroupOffsets()
 """Of a group that does not exist; nobody puts any in."""
 
-Offsets: TypeAlias = Sequence[tuple[TopicPartition, OffsetAndMetadata]]
-CommitReply: TypeAlias = Callable[[Sequence[ErrorCode]], None]
-"""Called once with an error for each offset."""
+CommitReply: TypeAlias = Callable[[ErrorCode, ErrorCode], None]
+"""Called once with the error of the offsets that can be committed, and that of those whose metadata is too large."""
 
 
 class OffsetCommits:
@@ -76,108 +75,60 @@ class OffsetCommits:
     # -- commit ------------------------------------------------------------------------------------------------------------
 
     def commit(
-        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, offsets: Offsets, reply: CommitReply
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, commit: Commit, reply: CommitReply
     ) -> None:
         """OffsetCommit: append the offsets, and reply when they are safe."""
         error, group = self._groups.find(group_id, may_be_empty=True)
-        if error:
-            reply([error] * len(offsets))
-            return
-        if group is None:
+        if not error and group is None:
             if generation_id >= 0:
-                reply([ErrorCode.ILLEGAL_GENERATION] * len(offsets))  # the group is gone, and its members do not know yet
-                return
-            group = self._groups.get_or_create(group_id, self._clock.now_ms())
-        error, effects = group.on_commit(member_id, group_instance_id, generation_id)
-        self._runner.run(group, effects)
+                error = ErrorCode.ILLEGAL_GENERATION  # the group is gone, and its members do not know yet
+            else:
+                group = self._groups.get_or_create(group_id, self._clock.now_ms())
+        if not error:
+            assert group is not None
+            error, effects = group.on_commit(member_id, group_instance_id, generation_id)
+            self._runner.run(group, effects)
         if error:
-            reply([error] * len(offsets))
+            reply(error, error)
             return
-        self._store(group, offsets, reply)
+        assert group is not None
+        self._store(group, commit, reply)
 
-    def _store(self, group: Group, offsets: Offsets, reply: CommitReply) -> None:
-        fits = [not value.metadata or self._fits(value.metadata) for _, value in offsets]
-        all_fit = all(fits)
-        kept = offsets if all_fit else [pair for pair, is_kept in zip(offsets, fits, strict=True) if is_kept]
-        if not kept:
-            reply([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
+    def _store(self, group: Group, commit: Commit, reply: CommitReply) -> None:
+        """Write the records; what is safe at once counts at once, anything else is pending until then."""
+        records, count = encode_commits(group.group_id, commit)
+        if not count:
+            reply(ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE)
             return
-        records, values = encode_commits(group.group_id, kept)
-
-        def stored(code: ErrorCode) -> None:
-            if all_fit:
-                reply([code] * len(offsets))
-                return
-            reply([code if is_kept else ErrorCode.OFFSET_METADATA_TOO_LARGE for is_kept in fits])
-
-        def put(base_offset: int) -> None:
-            group.offsets.on_appended_at_once(kept, values, base_offset)
-
-        self._append(group, records, len(kept), put, lambda: (kept, values), stored)
-
-    def commit_plain(
-        self,
-        group_id: str,
-        member_id: str,
-        group_instance_id: str | None,
-        generation_id: int,
-        commit: PlainCommit,
-        reply: Callable[[ErrorCode], None],
-    ) -> bool:
-        """What `commit` does, where nothing is wrong with it and the group is known. False otherwise: then nothing was done."""
-        error, group = self._groups.find(group_id)
-        if error or group is None:
-            return False
-        error, effects = group.on_commit(member_id, group_instance_id, generation_id)
-        if error:
-            return False
-        self._runner.run(group, effects)
-
-        def put(base_offset: int) -> None:
-            group.offsets.on_plain_commit(commit, base_offset)
-
-        self._append(group, commit.records(group_id), commit.total, put, lambda: (commit.offsets(), commit.values()), reply)
-        return True
-
-    def _append(
-        self,
-        group: Group,
-        records: bytes,
-        count: int,
-        put: Callable[[int], None],
-        to_prepare: Callable[[], tuple[Offsets, Sequence[bytes]]],
-        reply: Callable[[ErrorCode], None],
-    ) -> None:
-        """Write the records; `put` is called if they are safe at once, `to_prepare` asked for the offsets and their values if not."""
-        prepared: tuple[Offsets, Sequence[bytes]] | None = None
-        is_stored = False
+        is_prepared = is_stored = False
 
         def stored(error: ErrorCode, base_offset: int) -> None:
             nonlocal is_stored
             is_stored = True
             if error:
-                if prepared is not None:
-                    group.offsets.on_append_failed(prepared[0])
+                if is_prepared:
+                    group.offsets.on_append_failed(commit)
             elif not group.is_dead:
-                if prepared is not None:
-                    group.offsets.on_appended(*prepared, base_offset)
+                if is_prepared:
+                    group.offsets.on_appended(commit, base_offset)
                 else:
-                    put(base_offset)
-            reply(COMMIT_ERRORS.get(error, error))
+                    group.offsets.on_appended_at_once(commit, base_offset)
+            reply(COMMIT_ERRORS.get(error, error), ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
         self._log.append(self._groups.partition_for(group.group_id), records, count, stored, base_sequence=0)
         if not is_stored:
-            prepared = to_prepare()
-            group.offsets.prepare(prepared[0])
+            group.offsets.prepare(commit)
+            is_prepared = True
         if group.offsets.is_mixed:
             logger.warning("group %s: both consumers and transactional producers commit offsets, and may undo each other's", group.group_id)
 
-    def _fits(self, metadata: str) -> bool:
-        """offset.metadata.max.bytes, which Kafka counts in UTF-16 units; and what a string of the record can hold."""
+    def fits(self, metadata: bytes) -> bool:
+        """Whether metadata in UTF-8 may be committed: offset.metadata.max.bytes, which Kafka counts in UTF-16 units; and what a string of
+        the record can hold."""
         limit = self._max_metadata_size
-        if metadata.isascii():
-            return len(metadata) <= min(limit, MAX_STRING_BYTES)
-        return len(metadata.encode("utf-16-le")) <= 2 * limit and len(metadata.encode()) <= MAX_STRING_BYTES
+        if len(metadata) > MAX_STRING_BYTES:
+            return False
+        return len(metadata) <= limit or (not metadata.isascii() and len(metadata.decode().encode("utf-16-le")) <= 2 * limit)
 
     # -- fetch -------------------------------------------------------------------------------------------------------------
 

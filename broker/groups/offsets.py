@@ -7,11 +7,11 @@ first. Offsets committed in a transaction wait per producer id until its marker 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 
+from broker.groups.commits import Commit
 from broker.groups.committed import CommittedOffset, CommittedOffsets, record_offset_of
 from broker.groups.offset_records import OffsetAndMetadata, offset_value
-from broker.groups.plain_commits import PlainCommit
 from storage.disk.topic_partition import TopicPartition
 
 NO_RECORD_OFFSET = -1
@@ -24,7 +24,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self.committed = CommittedOffsets()
-        self.pending: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.pending: dict[TopicPartition, bytes] = {}
         self.transactional: dict[int, dict[TopicPartition, CommittedOffset]] = {}
         self.by_consumers = False
         self.by_transactions = False
@@ -44,41 +44,34 @@ class GroupOffsets:
 
     # -- commits of consumers ------------------------------------------------------------------------------------------------
 
-    def prepare(self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]]) -> None:
+    def prepare(self, commit: Commit) -> None:
         """These are about to be appended."""
         self.by_consumers = True
-        self.pending.update(offsets)
+        self.pending.update(commit)
 
-    def on_appended(self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]], values: Sequence[bytes], record_offset: int) -> None:
-        """What was prepared is in the log, in the batch at `record_offset`, with these values."""
+    def on_appended(self, commit: Commit, record_offset: int) -> None:
+        """What was prepared is in the log, in the batch at `record_offset`."""
         pending = self.pending
         put = self.committed.put
         place = record_offset_of(record_offset)
-        for (partition, value), encoded in zip(offsets, values, strict=True):
+        for partition, value in commit:
             waiting = pending.get(partition)
             if waiting is None:
                 continue  # it was deleted meanwhile
-            put(partition, place, encoded)
-            if waiting is value or waiting == value:
+            put(partition, place, value)
+            if waiting == value:
                 del pending[partition]
 
-    def on_appended_at_once(
-        self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]], values: Sequence[bytes], record_offset: int
-    ) -> None:
+    def on_appended_at_once(self, commit: Commit, record_offset: int) -> None:
         """What was not prepared, because nothing had to be waited for, is in the log."""
-        self.by_consumers = True
-        self.committed.put_all(offsets, record_offset_of(record_offset), values)
-
-    def on_plain_commit(self, commit: PlainCommit, record_offset: int) -> None:
-        """What `on_appended_at_once` does: as nothing was waited for, no later commit can be in the log yet."""
         self.by_consumers = True
         place = record_offset_of(record_offset)
         for topic in commit.topics:
-            self.committed.put_newest(topic.topic, topic.indexes, commit.stored(topic, place))
+            self.committed.put_topic(topic.name, topic.values, place)
 
-    def on_append_failed(self, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]]) -> None:
+    def on_append_failed(self, commit: Commit) -> None:
         """What was prepared is not in the log."""
-        for partition, value in offsets:
+        for partition, value in commit:
             if self.pending.get(partition) == value:
                 del self.pending[partition]
 

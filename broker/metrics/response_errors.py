@@ -2,7 +2,7 @@
 
 A counter for an answer's class is compiled when the first request arrives: it visits the fields that are error codes,
 and the structures that contain some. It runs in `Route.encode`, through which only answers made of messages pass.
-Produce and Fetch write their answers themselves, and count into the same dictionary.
+Produce, Fetch and OffsetCommit write their answers themselves, and count into the same dictionary.
 """
 
 from __future__ import annotations

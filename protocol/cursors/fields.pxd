@@ -103,6 +103,21 @@ cdef inline (int64_t, int64_t, int64_t, int64_t, int64_t, int64_t) read_asked_af
     cdef const uint8_t *p = &data[at]
     return get32(p), get32(p + 4), get64(p + 8), get32(p + 16), get64(p + 20), get32(p + 28)
 
+cdef inline (int64_t, int64_t) read_commit(View data, Py_ssize_t at) except *:
+    check(data, at, 12)
+    cdef const uint8_t *p = &data[at]
+    return get32(p), get64(p + 4)
+
+cdef inline (int64_t, int64_t, int64_t) read_commit_with_time(View data, Py_ssize_t at) except *:
+    check(data, at, 20)
+    cdef const uint8_t *p = &data[at]
+    return get32(p), get64(p + 4), get64(p + 12)
+
+cdef inline (int64_t, int64_t, int64_t) read_commit_in_epoch(View data, Py_ssize_t at) except *:
+    check(data, at, 16)
+    cdef const uint8_t *p = &data[at]
+    return get32(p), get64(p + 4), get32(p + 12)
+
 cdef inline (int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t) read_batch_header(View data, Py_ssize_t at) except *:
     check(data, at, 61)
     cdef const uint8_t *p = &data[at]
@@ -216,6 +231,13 @@ cdef inline int put_int32(bytearray room, Py_ssize_t at, int64_t number) except 
 
 cdef inline int put_int64(bytearray room, Py_ssize_t at, int64_t number) except -1:
     set64(place(room, at, 8), number)
+    return 0
+
+cdef inline int put_code(bytearray room, Py_ssize_t at, int64_t index, int64_t error_code) except -1:
+    cdef uint8_t *p = place(room, at, 7)
+    set32(p, index)
+    set16(p + 4, error_code)
+    p[6] = 0
     return 0
 
 cdef inline int put_two_int64(bytearray room, Py_ssize_t at, int64_t first, int64_t second) except -1:

@@ -28,6 +28,12 @@ read_asked_in_epoch = Struct(">iiqqi").unpack_from
 """From version 9: (index, current leader epoch, fetch offset, log start offset, max bytes)."""
 read_asked_after_epoch = Struct(">iiqiqi").unpack_from
 """From version 12: (index, current leader epoch, fetch offset, last fetched epoch, log start offset, max bytes)."""
+read_commit = Struct(">iq").unpack_from
+"""A partition of an OffsetCommit: (index, offset)."""
+read_commit_with_time = Struct(">iqq").unpack_from
+"""In version 1: (index, offset, commit timestamp)."""
+read_commit_in_epoch = Struct(">iqi").unpack_from
+"""From version 6: (index, offset, leader epoch)."""
 read_batch_header = Struct(">qiibIhiqqqhii").unpack_from
 """The head of a record batch: (base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
 producer id, producer epoch, base sequence, record count)."""
@@ -52,6 +58,8 @@ put_int32 = Struct(">i").pack_into
 put_int64 = Struct(">q").pack_into
 put_partition = Struct(">ihqqq").pack_into
 """Index, error code and three offsets or times."""
+put_code = Struct(">ihx").pack_into
+"""Index and error code, and no tagged fields."""
 put_two_int64 = Struct(">qq").pack_into
 
 

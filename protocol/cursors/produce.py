@@ -155,7 +155,7 @@ class ProduceAnswer(ResponseWriter):
             self._at += 4
         if self.is_flexible:
             self._put(node_endpoints_field(node_endpoints) if self.version >= FIRST_WITH_CURRENT_LEADER else b"\0")
-        return fields.cut(self._room, 0, self._at) if self._inserted is None else b"".join(self._pieces())  # type: ignore[arg-type]  # of counts
+        return self._joined()
 
     def _behind_failed(
         self, record_errors: Sequence[tuple[int, str | None]], error_message: str | None, leader_id: int, leader_epoch: int

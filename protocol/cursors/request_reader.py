@@ -176,9 +176,9 @@ class RequestReader:
         else:
             size = fields.int16(data, self.at)
             at = self.at + 2
-        if size < 0:
-            self.at = at
-            return None
+        self.at = at
+        if size <= 0:
+            return None if size < 0 else b""
         self.at = at + size
         value = fields.take(data, at, at + size)
         return value if value.isascii() else value.decode("utf-8", "replace").encode()

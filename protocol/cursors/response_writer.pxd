@@ -25,3 +25,4 @@ cdef class ResponseWriter:
     cdef void _insert(self, Py_ssize_t at, object value) except *
     cdef void _make_room(self, Py_ssize_t size) except *
     cdef list _pieces(self)
+    cdef bytes _joined(self)

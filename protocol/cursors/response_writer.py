@@ -149,6 +149,12 @@ class ResponseWriter:
         pieces.append(fields.cut(self._room, start, self._at))
         return pieces
 
+    def _joined(self) -> bytes:
+        """What was written, with what is put in between, when that is bytes."""
+        if self._inserted is None:
+            return fields.cut(self._room, 0, self._at)
+        return b"".join(self._pieces())  # type: ignore[arg-type]  # no records are put in between
+
 
 def _position(inserted: tuple[int, Piece]) -> int:
     return inserted[0]

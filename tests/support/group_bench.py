@@ -9,15 +9,16 @@ Broker 0 is the one under test; broker 1 is a follower where a test wants one, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from broker.groups.classic_group import Protocols
+from broker.groups.commits import Commit, TopicCommit
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.effects import JoinResult, SyncResult
 from broker.groups.joining import Join
-from broker.groups.offset_records import OffsetAndMetadata
+from broker.groups.offset_records import OffsetAndMetadata, offset_value
 from broker.groups.syncing import Sync
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
@@ -52,6 +53,15 @@ T1 = TopicPartition("t", 1)
 class _Never:
     def cancel(self) -> None:
         """The wheel is advanced by hand."""
+
+
+def a_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata], fits: Callable[[bytes], bool] = lambda metadata: True) -> Commit:
+    """As the handler of OffsetCommit makes it of a request."""
+    topics: dict[str, TopicCommit] = {}
+    for (topic, index), value in offsets.items():
+        of_topic = topics.setdefault(topic, TopicCommit(topic))
+        of_topic.values[index] = offset_value(value) if fits(value.metadata.encode()) else None
+    return Commit(topics.values())
 
 
 class GroupBench:
@@ -190,9 +200,20 @@ class GroupBench:
         metadata: str = "", expires_ms: int = -1,
     ) -> list[ErrorCode]:  # fmt: skip
         """An OffsetCommit of one partition; the answer is put into the list."""
-        codes: list[ErrorCode] = []
         value = OffsetAndMetadata(offset, 3, metadata, self.clock.now_ms(), expires_ms)
-        self.groups.offsets.commit(group, member_id, None, generation, [(partition, value)], codes.extend)
+        return self.commit_all({partition: value}, group=group, member_id=member_id, generation=generation)
+
+    def commit_all(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, group: str = "g", member_id: str = "", generation: int = -1
+    ) -> list[ErrorCode]:
+        """An OffsetCommit; the answer for each partition is put into the list."""
+        codes: list[ErrorCode] = []
+        commit = a_commit(offsets, self.groups.offsets.fits)
+
+        def reply(code: ErrorCode, too_large: ErrorCode) -> None:
+            codes.extend(too_large if value is None else code for topic in commit.topics for value in topic.values.values())
+
+        self.groups.offsets.commit(group, member_id, None, generation, commit, reply)
         return codes
 
     def committed(self, group: str = "g", partition: TopicPartition = T0, *, require_stable: bool = False) -> int | ErrorCode:

@@ -3,181 +3,309 @@ from 7 (KIP-345).
 
 Version 0 commits to the metadata store, where the consumers of old kept their offsets. The answer comes when all in-sync replicas have the
 offsets.
+
+One road serves any number of partitions: `OffsetCommit` reads the request where it lies and makes the value of a record of each offset,
+the coordinator writes the records, and the answer is written when that is done. A large request is copied, and goes on in turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator, Sequence
-from typing import Any
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata
-from broker.groups.plain_commits import PlainCommit
-from broker.handlers.delayed_answer import DelayedAnswer
-from broker.handlers.groups.group_topics import PartitionErrors, partitions_of, partitions_to_serve
+from broker.groups.commits import Commit, TopicCommit
+from broker.groups.offset_records import NO_EXPIRY, encode_value
+from broker.handlers.groups.group_topics import partitions_of
 from broker.handlers.groups.offsets_in_store import commit_to_store
-from broker.network.connection import Connection
-from broker.network.request_channel import Answer, Pending
-from broker.request.context import RequestContext
-from broker.request.services import Services
-from broker.request.turns import Steps
+from broker.network.request_channel import CLOSE, Answer, Pending
+from broker.network.throttle import QuotaType
+from broker.request.turns import LARGE_BYTES, Steps
 from broker.security.authorizer import Operation, ResourceType
+from protocol.api_keys import ApiKey
+from protocol.cursors.kinds import END, PARTITION
+from protocol.cursors.offset_commit import OffsetCommitAnswer, OffsetCommitReader
 from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from protocol.offset_commit_fast_path import encode_offset_commit_response, read_offset_commit
-from protocol.schema.message import Message
+from protocol.schema.wire import ProtocolError
 from storage.disk.topic_partition import TopicPartition
 
-DEFAULT_TIMESTAMP = -1
-DEFAULT_RETENTION_MS = -1
-MOST_ACCEPTED = 4096
-MOST_BYTES_AT_ONCE = 64 * 1024
-"""A commit of thousands of partitions takes the ordinary way, in steps."""
-_ACCEPTED: dict[int, OffsetCommitResponsePartition] = {}
-"""What is answered for a partition whose offset is stored: the same for every topic and group, and nobody changes it."""
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+    from broker.request.services import Services
 
+logger = logging.getLogger(__name__)
 
-def handle_offset_commit(
-    request: OffsetCommitRequest, context: RequestContext
-) -> Steps[Message | Answer | Coroutine[Any, Any, Steps[Message]]]:
-    """Store offsets of a group."""
-    errors = PartitionErrors()
-    if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
-        for topic in request.topics:
-            errors.name(topic.name)
-            for partition in topic.partitions:
-                errors.add(topic.name, partition.partition_index, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-                yield
-        return (yield from _response(errors))
-    if context.api_version == 0:
-        return _commit_to_store(request, errors, context)
-    # A partition that is named twice counts once, with what was said last.
-    offsets = yield from _offsets_to_commit(request, errors, context)
-    if not offsets:
-        return (yield from _response(errors))
-    answer = DelayedAnswer(context)
+_Item = TypeVar("_Item")
 
-    def reply(codes: Sequence[ErrorCode]) -> None:
-        by_topic = errors.by_topic
-        for (topic, index), code in zip(offsets, codes, strict=True):
-            answers = by_topic.get(topic)
-            if answers is None:
-                by_topic[topic] = [(index, code)]
-            else:
-                answers.append((index, code))
-        answer.complete_steps(_response(errors))
-
-    context.broker.groups.offsets.commit(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        list(offsets.items()),
-        reply,
-    )
-    response = answer.answer()
-    return (yield from response) if isinstance(response, Generator) else response
+DEFAULT_TIMESTAMP: Final = -1
+DEFAULT_RETENTION_MS: Final = -1
+AT_ONCE: Final = 64
+"""Elements between two looks at the clock."""
+_ERRORS: Final = ApiKey.OFFSET_COMMIT << 16
+"""See `Services.error_counts`."""
 
 
 def handle_offset_commit_frame(
-    frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, broker: Services
-) -> bytes | Pending | None:
-    """The hot path: offsets without metadata, of partitions that exist, in a group that is known. None: take the ordinary way.
+    frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, services: Services
+) -> Answer:
+    """Store offsets of a group, and answer, now or when they are safe.
 
-    Nothing was done then. Whatever is wrong the ordinary way finds again, and says it for each partition.
+    Raises ProtocolError for a frame that is no such request; nothing was done then.
     """
-    if len(frame) > MOST_BYTES_AT_ONCE:
-        return None
-    shape = read_offset_commit(frame, offset, version)
-    if shape is None:
-        return None
-    group_id, generation_id, member_id, group_instance_id, topics = shape
-    may = connection.access.may
-    if not topics or not may(Operation.READ, ResourceType.GROUP, group_id):
-        return None
-    images = broker.cluster.topics
-    count = 0
-    for topic in topics:
-        image = images.get(topic.topic)
-        if image is None or not may(Operation.READ, ResourceType.TOPIC, topic.topic):
-            return None
-        different = set(topic.indexes)
-        if len(different) != len(topic.indexes) or not image.partitions.keys() >= different:
-            return None
-        count += len(different)
-    if len(topics) > 1 and len({topic.topic for topic in topics}) != len(topics):
-        return None
-    answer: bytes | None = None
-    pending: Pending | None = None
-
-    def reply(code: ErrorCode) -> None:
-        nonlocal answer
-        answer = encode_offset_commit_response(version, correlation_id, topics, code)
-        if pending is not None:
-            pending.complete(answer)
-
-    commit = PlainCommit(topics, broker.clock.now_ms(), count)
-    if not broker.groups.offsets.commit_plain(group_id, member_id, group_instance_id, generation_id, commit, reply):
-        return None
-    if answer is None:
+    if len(frame) < LARGE_BYTES:
+        commit = OffsetCommit(frame, offset, version, correlation_id, connection, services, is_large=False)
+        _at_once(commit.read())
         pending = Pending()
-    return answer or pending
+        commit.answer(pending)
+        return pending.answer if pending.completed else pending
+    pending = Pending(in_turns=True, waiting_bytes=len(frame))
+    kept = memoryview(bytearray(frame))  # the receive buffer is used again meanwhile
+    services.turns.wait(_take_turns(kept, offset, version, correlation_id, connection, services, pending), pending)
+    return pending
 
 
-def _offsets_to_commit(
-    request: OffsetCommitRequest, errors: PartitionErrors, context: RequestContext
-) -> Steps[dict[TopicPartition, OffsetAndMetadata]]:
-    """What can be committed; the rest is put into `errors`. One loop, because there may be hundreds."""
-    now_ms = context.broker.clock.now_ms()
-    expire_timestamp = NO_EXPIRY if request.retention_time_ms == DEFAULT_RETENTION_MS else now_ms + request.retention_time_ms
-    new = tuple.__new__  # 0.1 µs; the constructors of named tuples, which call it, take 0.3
-    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-    for topic in request.topics:
-        name = topic.name
-        partitions, error = partitions_of(name, context)
-        if not partitions:
-            errors.name(name)
-        for partition in topic.partitions:
-            index = partition.partition_index
-            if index in partitions:
-                timestamp = partition.commit_timestamp
-                value = (
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata or "",
-                    now_ms if timestamp == DEFAULT_TIMESTAMP else timestamp,
-                    expire_timestamp,
-                )
-                offsets[new(TopicPartition, (name, index))] = new(OffsetAndMetadata, value)
-            else:
-                errors.add(name, index, error)
+def _take_turns(
+    frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, services: Services, pending: Pending
+) -> Steps[asyncio.Task[None] | None]:
+    try:
+        commit = OffsetCommit(frame, offset, version, correlation_id, connection, services, is_large=True)
+        yield from commit.read()
+    except ProtocolError as malformed:
+        connection.offend(f"a request that cannot be read (OFFSET_COMMIT v{version}): {malformed}")
+        pending.complete(CLOSE)
+        return None
+    commit.answer(pending)
+    return commit.task
+
+
+class OffsetCommit:
+    """One OffsetCommit on its way: `read` it, then `answer`."""
+
+    __slots__ = (
+        "_answer",
+        "_code",
+        "_commits",
+        "_connection",
+        "_decided",
+        "_expire_timestamp",
+        "_for_store",
+        "_is_large",
+        "_known",
+        "_may_read_group",
+        "_now_ms",
+        "_pending",
+        "_reader",
+        "_services",
+        "_too_large",
+        "_topic",
+        "_topic_bytes",
+        "_topic_error",
+        "_values",
+        "task",
+    )
+
+    def __init__(
+        self,
+        frame: memoryview,
+        offset: int,
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+        services: Services,
+        *,
+        is_large: bool,
+    ) -> None:
+        """One that `is_large` is answered in turns. Raises ProtocolError."""
+        self._is_large = is_large
+        self._reader = reader = OffsetCommitReader(frame, offset, version)
+        self._answer = OffsetCommitAnswer(version, correlation_id)
+        self._connection = connection
+        self._services = services
+        self._may_read_group = connection.access.may(Operation.READ, ResourceType.GROUP, reader.group_id.decode())
+        self._now_ms = now_ms = services.clock.now_ms()
+        retention_ms = reader.retention_time_ms
+        self._expire_timestamp = NO_EXPIRY if retention_ms == DEFAULT_RETENTION_MS else now_ms + retention_ms
+        self._decided: dict[bytes, list[tuple[int, int]]] = {}
+        """By topic, the partitions whose answer is known before anything is committed, with the error code."""
+        self._commits: dict[bytes, TopicCommit] = {}
+        self._for_store: list[tuple[bytes, TopicPartition, int, str]] = []
+        """(topic, partition, offset, metadata) of version 0."""
+        self._topic_bytes: bytes | None = None
+        self._topic = ""
+        self._known: Collection[int] = ()
+        self._topic_error = ErrorCode.NONE
+        self._values: dict[int, bytes | None] | None = None
+        self._code = self._too_large = ErrorCode.NONE
+        self._pending = Pending()
+        self.task: asyncio.Task[None] | None = None
+        """What commits to the store."""
+
+    # -- reading -----------------------------------------------------------------------------------------------------------
+
+    def read(self) -> Steps[None]:
+        """Take what is to be committed; what cannot be is decided. Nothing is done for it yet. Raises ProtocolError."""
+        reader = self._reader
+        elements = 0
+        while (kind := reader.advance()) != END:
+            if reader.topic is not self._topic_bytes:
+                self._begin_topic(reader.topic)
+            if kind == PARTITION:
+                self._take(reader)
+            elements += 1
+            if elements == AT_ONCE:
+                elements = 0
+                yield
+
+    def _begin_topic(self, topic: bytes) -> None:
+        self._topic_bytes = topic
+        self._topic = name = topic.decode()
+        self._values = None
+        self._known = ()
+        if not self._may_read_group:
+            self._topic_error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        else:
+            self._known, self._topic_error = partitions_of(name, self._connection.access, self._services.cluster)
+        if not self._known:
+            # Named in the answer even without a partition: so does Apache Kafka with topics that it does not know.
+            self._decided.setdefault(topic, [])
+
+    def _take(self, reader: OffsetCommitReader) -> None:
+        """One partition. One that is named twice counts once, with what was said last."""
+        index = reader.index
+        if index not in self._known:
+            self._decided.setdefault(reader.topic, []).append((index, self._topic_error))
+            return
+        metadata = reader.committed_metadata or b""
+        if reader.version == 0:
+            partition = TopicPartition(self._topic, index)
+            self._for_store.append((reader.topic, partition, reader.committed_offset, metadata.decode()))
+            return
+        values = self._values
+        if values is None:
+            topic = self._commits.get(reader.topic)
+            if topic is None:
+                self._commits[reader.topic] = topic = TopicCommit(self._topic)
+            self._values = values = topic.values
+        if metadata and not self._services.groups.offsets.fits(metadata):
+            values[index] = None
+            return
+        timestamp = reader.commit_timestamp
+        values[index] = encode_value(
+            reader.committed_offset,
+            reader.committed_leader_epoch,
+            metadata,
+            self._now_ms if timestamp == DEFAULT_TIMESTAMP else timestamp,
+            self._expire_timestamp,
+        )
+
+    # -- answering -----------------------------------------------------------------------------------------------------------
+
+    def answer(self, pending: Pending) -> None:
+        """Commit what was read, and complete `pending` when that is done, at once or later."""
+        self._pending = pending
+        pending.in_turns = False
+        if self._for_store:
+            pending.occupies_slot = True
+            self.task = asyncio.get_running_loop().create_task(self._commit_to_store())  # a task that nobody refers to may vanish
+        elif self._commits:
+            reader = self._reader
+            instance_id = reader.group_instance_id
+            self._services.groups.offsets.commit(
+                reader.group_id.decode(),
+                reader.member_id.decode(),
+                None if instance_id is None else instance_id.decode(),
+                reader.generation_id,
+                Commit(self._commits.values()),
+                self._on_committed,
+            )
+        else:
+            self._complete()
+
+    def _on_committed(self, code: ErrorCode, too_large: ErrorCode) -> None:
+        """What became of the offsets, and what of those whose metadata is too large."""
+        self._code = code
+        self._too_large = too_large
+        self._complete()
+
+    async def _commit_to_store(self) -> None:
+        group_id = self._reader.group_id.decode()
+        try:
+            for topic, partition, offset, metadata in self._for_store:
+                code = await commit_to_store(group_id, partition, offset, metadata, self._services)
+                self._decided.setdefault(topic, []).append((partition.partition, code))
+        except Exception:
+            # A fault of ours, in a task that nobody awaits: the client hears of it all the same.
+            logger.exception("offsets of group %s cannot be stored", group_id)
+            self._pending.complete(CLOSE)
+            return
+        self._complete()
+
+    def _complete(self) -> None:
+        """Answer."""
+        steps = self._write()
+        if self._is_large:
+            self._services.turns.go_on(self._complete_in_turns(steps), self._pending)
+        else:
+            self._pending.complete(_at_once(steps))
+
+    def _complete_in_turns(self, steps: Steps[bytes]) -> Steps[None]:
+        self._pending.complete((yield from steps))
+
+    def _write(self) -> Steps[bytes]:
+        """The response: what was decided first, then the rest, by topic."""
+        answer = self._answer
+        for topic, decided in self._decided.items():
+            answer.name_topic(topic)
+            for some in _batched(decided, AT_ONCE):
+                for index, code in some:
+                    answer.put(index, code)
+                    self._count(code, 1)
+                yield
+            yield from self._write_committed(topic)
+        for topic in self._commits:
+            if topic not in self._decided:
+                answer.begin_topic(topic)
+                yield from self._write_committed(topic)
+        return answer.finish(self._connection.throttle(QuotaType.REQUEST, 0))
+
+    def _write_committed(self, topic: bytes) -> Steps[None]:
+        commit = self._commits.get(topic)
+        if commit is None:
+            return
+        put = self._answer.put
+        code, too_large = self._code, self._too_large
+        refused = 0
+        for some in _batched(commit.values.items(), AT_ONCE):
+            for index, value in some:
+                if value is None:
+                    refused += 1
+                    put(index, too_large)
+                else:
+                    put(index, code)
             yield
-    return offsets
+        self._count(code, len(commit.values) - refused)
+        self._count(too_large, refused)
+
+    def _count(self, code: int, times: int) -> None:
+        if times:
+            counts = self._services.error_counts
+            key = _ERRORS | code & 0xFFFF
+            counts[key] = counts.get(key, 0) + times
 
 
-async def _commit_to_store(request: OffsetCommitRequest, errors: PartitionErrors, context: RequestContext) -> Steps[Message]:
-    for topic_partition, partition in await context.broker.turns.spread(partitions_to_serve(request.topics, errors, context)):
-        errors.add(*topic_partition, await commit_to_store(request.group_id, topic_partition, partition, context))
-    return _response(errors)
+def _at_once(steps: Steps[_Item]) -> _Item:
+    """What they return, without a turn of anybody else."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what the generator returned
 
 
-def _response(errors: PartitionErrors) -> Steps[Message]:
-    response = OffsetCommitResponse()
-    for topic, partitions in errors.by_topic.items():
-        answer = OffsetCommitResponseTopic(name=topic)
-        for index, code in partitions:
-            answer.partitions.append((None if code else _ACCEPTED.get(index)) or _answer(index, code))
-            yield
-        response.topics.append(answer)
-    return response
-
-
-def _answer(index: int, code: ErrorCode) -> OffsetCommitResponsePartition:
-    answer = OffsetCommitResponsePartition(partition_index=index, error_code=code)
-    if not code and len(_ACCEPTED) < MOST_ACCEPTED:
-        _ACCEPTED[index] = answer
-    return answer
+def _batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """The items, so many at a time."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some

@@ -1,6 +1,6 @@
 """OffsetDelete (api 47), version 0 (KIP-496)."""
 
-from broker.handlers.groups.group_topics import PartitionErrors, partitions_to_serve
+from broker.handlers.groups.group_topics import partitions_of
 from broker.request.context import RequestContext
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
@@ -11,25 +11,46 @@ from protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from storage.disk.topic_partition import TopicPartition
 
 
 def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> Steps[OffsetDeleteResponse]:
     """Forget a group's offsets of topics that no member subscribes to."""
     if not context.is_authorized(Operation.DELETE, ResourceType.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    errors = PartitionErrors()
-    found = yield from partitions_to_serve(request.topics, errors, context)
-    served = [*dict.fromkeys(partition for partition, _ in found)]
+    answers: dict[str, list[tuple[int, ErrorCode]]] = {}
+    """By topic, in the order in which they become known."""
+    served = list((yield from _partitions_to_serve(request, answers, context)))
     error, codes = context.broker.groups.offsets.delete_offsets(request.group_id, served)
     if error:
         return OffsetDeleteResponse(error_code=error)
     for (topic, index), code in zip(served, codes, strict=True):
-        errors.add(topic, index, code)
+        answers.setdefault(topic, []).append((index, code))
     response = OffsetDeleteResponse()
-    for topic, partitions in errors.by_topic.items():
+    for topic, partitions in answers.items():
         answer = OffsetDeleteResponseTopic(name=topic)
         for index, code in partitions:
             answer.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
             yield
         response.topics.append(answer)
     return response
+
+
+def _partitions_to_serve(
+    request: OffsetDeleteRequest, answers: dict[str, list[tuple[int, ErrorCode]]], context: RequestContext
+) -> Steps[dict[TopicPartition, None]]:
+    """The partitions that can be served, each once; the others are answered."""
+    served: dict[TopicPartition, None] = {}
+    for topic in request.topics:
+        partitions, error = partitions_of(topic.name, context.access, context.broker.cluster)
+        if not partitions:
+            answers.setdefault(topic.name, [])  # answered even without a partition, as Apache Kafka does
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if index in partitions:
+                served[TopicPartition(topic.name, index)] = None
+            else:
+                answers.setdefault(topic.name, []).append((index, error))
+            yield
+        yield
+    return served

@@ -7,12 +7,12 @@ import logging
 
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code
+from broker.request.services import Services
 from config.keys.groups import OFFSET_METADATA_MAX_BYTES
 from controller.errors import NodeExists, NoNode, StoreError
 from controller.store.metadata_store import MetadataStore
 from controller.store.tree import check_path
 from protocol.errors import ErrorCode
-from protocol.messages.offset_commit import OffsetCommitRequestPartition
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -20,14 +20,12 @@ logger = logging.getLogger(__name__)
 NO_OFFSET = -1
 
 
-async def commit_to_store(
-    group_id: str, partition: TopicPartition, committed: OffsetCommitRequestPartition, context: RequestContext
-) -> ErrorCode:
+async def commit_to_store(group_id: str, partition: TopicPartition, offset: int, metadata: str, services: Services) -> ErrorCode:
     """Write one offset."""
-    if len(committed.committed_metadata or "") > context.broker.config[OFFSET_METADATA_MAX_BYTES]:
+    if len(metadata) > services.config[OFFSET_METADATA_MAX_BYTES]:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     try:
-        await _set_or_create(context.broker.store, _path(group_id, partition), str(committed.committed_offset).encode())
+        await _set_or_create(services.store, _path(group_id, partition), str(offset).encode())
     except (StoreError, ValueError) as error:
         logger.warning("%s: the offset of group %s cannot be stored: %s", partition, group_id, error)
         return error_code(error)

@@ -7,13 +7,13 @@ from broker.coordination.elections import RELEASED_PER_TURN
 from broker.groups.group import GroupState
 from broker.groups.machines import WEIGHT_OF_A_GROUP
 from broker.groups.offset_commits import OFFSETS_PER_TURN
-from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, offset_value, read_offset_value
+from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
 from broker.groups.offsets import GroupOffsets
 from broker.groups.records import GroupKey, read_key
 from protocol.errors import ErrorCode
 from protocol.records.batch import iter_batches
 from storage.disk.topic_partition import TopicPartition
-from tests.support.group_bench import T0, T1, GroupBench, a_bench, run
+from tests.support.group_bench import T0, T1, GroupBench, a_bench, a_commit, run
 from tests.support.logs import read_all
 
 MINUTE = 60_000
@@ -115,14 +115,11 @@ def test_too_few_replicas_refuse_a_commit() -> None:
 def test_text_beyond_the_limit_is_refused_and_the_rest_committed() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
-        codes: list[ErrorCode] = []
         long, short = OffsetAndMetadata(1, -1, "x" * 4_097, 0), OffsetAndMetadata(2, -1, "x" * 4_096, 0)
-        bench.groups.offsets.commit("g", "", None, -1, [(T0, long), (T1, short)], codes.extend)
-        assert codes == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
+        assert bench.commit_all({T0: long, T1: short}) == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
         assert (bench.committed(), bench.committed(partition=T1)) == (-1, 2)
         elephants = OffsetAndMetadata(1, -1, "\N{ELEPHANT}" * 2_049, 0)
-        bench.groups.offsets.commit("g", "", None, -1, [(T0, elephants)], codes.extend)
-        assert codes[2:] == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+        assert bench.commit_all({T0: elephants}) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
 
     run(scenario)
 
@@ -148,11 +145,11 @@ def test_a_member_of_a_group_that_is_gone_commits_in_no_generation() -> None:
 
 def test_of_two_commits_the_later_in_the_log_wins() -> None:
     offsets = GroupOffsets()
-    first, second = [(T0, OffsetAndMetadata(1, -1, "", 0))], [(T0, OffsetAndMetadata(2, -1, "", 0))]
+    first, second = (a_commit({T0: OffsetAndMetadata(offset, -1, "", 0)}) for offset in (1, 2))
     offsets.prepare(first)
     offsets.prepare(second)
-    offsets.on_appended(second, [offset_value(second[0][1])], 11)
-    offsets.on_appended(first, [offset_value(first[0][1])], 10)
+    offsets.on_appended(second, 11)
+    offsets.on_appended(first, 10)
     assert offsets.committed[T0].value.offset == 2
     assert not offsets.is_unstable(T0)
 
@@ -354,8 +351,7 @@ def test_others_have_their_turn_while_many_offsets_expire_and_what_they_commit_s
         await bench.lead()
         old = OffsetAndMetadata(1, -1, "", bench.clock.now_ms())
         for topic in ("a", "b", "c"):
-            partitions = [(TopicPartition(topic, index), old) for index in range(OFFSETS_PER_TURN - 500)]
-            bench.groups.offsets.commit("g", "", None, -1, partitions, lambda _: None)
+            bench.commit_all({TopicPartition(topic, index): old for index in range(OFFSETS_PER_TURN - 500)})
         bench.pass_time(MINUTE)
         expiring = asyncio.get_running_loop().create_task(bench.groups.offsets.expire())
         await asyncio.sleep(0)

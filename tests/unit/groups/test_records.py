@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.coordination.record_encoding import encode_pairs
+from broker.groups.commits import TopicCommit
 from broker.groups.offset_records import NO_EXPIRY, OffsetAndMetadata, OffsetKey, offset_key, offset_keys, offset_value, read_offset_value
 from broker.groups.record_encoding import encode_commits
 from broker.groups.records import read_key
@@ -11,6 +12,7 @@ from protocol.messages.offset_commit_records import OffsetCommitKey, OffsetCommi
 from protocol.records.builder import encode_records
 from protocol.records.reader import Record
 from storage.disk.topic_partition import TopicPartition
+from tests.support.group_bench import a_commit
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -41,27 +43,22 @@ def test_values_are_those_of_the_message(offset: int, leader_epoch: int, metadat
     assert read_offset_value(value) == OffsetAndMetadata(offset, epoch, metadata, timestamp, expires)
 
 
-COMMITS = st.lists(
-    st.tuples(
-        st.builds(TopicPartition, st.sampled_from(["t", "u", "größer"]), INT32),
-        st.builds(OffsetAndMetadata, INT64, INT32, st.one_of(st.just(""), NAMES), INT64, st.one_of(st.just(NO_EXPIRY), INT64)),
-    ),
+COMMITS = st.dictionaries(
+    st.builds(TopicPartition, st.sampled_from(["t", "u", "größer"]), INT32),
+    st.builds(OffsetAndMetadata, INT64, INT32, st.one_of(st.just(""), NAMES), INT64, st.one_of(st.just(NO_EXPIRY), INT64)),
     max_size=8,
 )
 
 
 @settings(deadline=None)
 @given(NAMES, COMMITS, st.sampled_from([0, 60, 1_020, 8_190]))
-def test_records_of_commits_are_those_of_any_producer(
-    group: str, commits: list[tuple[TopicPartition, OffsetAndMetadata]], before: int
-) -> None:
-    commits = [(TopicPartition("t", index), OffsetAndMetadata(index, -1, "", 5)) for index in range(before)] + commits
-    records, values = encode_commits(group, commits)
-    keys = offset_keys(group, [partition for partition, _ in commits])
-    assert values == [offset_value(value) for _, value in commits]
-    expected = [Record(delta, 7, key, value) for delta, (key, value) in enumerate(zip(keys, values, strict=True))]
-    assert records == encode_records(expected, 0, 7)
-    assert encode_pairs(list(zip(keys, values, strict=True))) == records
+def test_records_of_commits_are_those_of_any_producer(group: str, named: dict[TopicPartition, OffsetAndMetadata], before: int) -> None:
+    commit = a_commit({TopicPartition("a", index): OffsetAndMetadata(index, -1, "", 5) for index in range(before)} | named)
+    commit.topics[-1:] = [*commit.topics[-1:], TopicCommit("refused")]
+    commit.topics[-1].values[0] = None
+    keys = offset_keys(group, [partition for partition, _ in commit])
+    expected = [Record(delta, 7, key, value) for delta, (key, (_, value)) in enumerate(zip(keys, commit, strict=True))]
+    assert encode_commits(group, commit) == (encode_records(expected, 0, 7), before + len(named))
 
 
 @settings(deadline=None)

@@ -1,0 +1,42 @@
+"""Holds the offsets that one request commits: by topic and partition, the value of the record that is to be written.
+
+Made by the handler, which reads the request; the coordinator writes the records, and keeps the values as they are. Nothing else is made of
+an offset on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from storage.disk.topic_partition import TopicPartition
+
+
+class TopicCommit:
+    """The offsets in one topic.
+
+    `values` has every partition once, in the order in which they were named; None for an offset that is refused alone, because its metadata
+    is too large.
+    """
+
+    __slots__ = ("name", "values")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.values: dict[int, bytes | None] = {}
+
+
+class Commit:
+    """The offsets of a request; no topic twice, and none without partitions."""
+
+    __slots__ = ("topics",)
+
+    def __init__(self, topics: Iterable[TopicCommit]) -> None:
+        self.topics = list(topics)
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, bytes]]:
+        """What is to be written."""
+        for topic in self.topics:
+            name = topic.name
+            for index, value in topic.values.items():
+                if value is not None:
+                    yield TopicPartition(name, index), value

@@ -1,0 +1,110 @@
+"""Reads OffsetCommit requests and writes their responses, all versions, any number of partitions."""
+
+from __future__ import annotations
+
+from protocol.cursors import fields
+from protocol.cursors.kinds import PARTITION
+from protocol.cursors.request_reader import RequestReader
+from protocol.cursors.response_writer import ResponseWriter
+
+FIRST_WITH_MEMBER = 1
+FIRST_WITH_RETENTION = 2
+FIRST_WITH_THROTTLE_TIME = 3
+FIRST_WITHOUT_RETENTION = 5
+FIRST_WITH_LEADER_EPOCH = 6
+FIRST_WITH_INSTANCE_ID = 7
+FIRST_FLEXIBLE = 8
+
+UNSET = -1
+"""A generation, an epoch or a time that the request does not name."""
+
+
+class OffsetCommitReader(RequestReader):
+    """An OffsetCommit request. Strings are in UTF-8."""
+
+    __slots__ = (
+        "commit_timestamp",
+        "committed_leader_epoch",
+        "committed_metadata",
+        "committed_offset",
+        "generation_id",
+        "group_id",
+        "group_instance_id",
+        "member_id",
+        "retention_time_ms",
+    )
+
+    def __init__(self, frame: memoryview, offset: int, version: int) -> None:
+        self.generation_id = UNSET
+        self.member_id = b""
+        self.group_instance_id: bytes | None = None
+        self.retention_time_ms = UNSET
+        self.committed_offset = UNSET
+        self.committed_leader_epoch = UNSET
+        self.commit_timestamp = UNSET
+        self.committed_metadata: bytes | None = None
+        RequestReader.__init__(self, frame, offset, version, version >= FIRST_FLEXIBLE)
+
+    def _read_head(self) -> None:
+        version = self.version
+        self.group_id = self._string()
+        if version >= FIRST_WITH_MEMBER:
+            self.generation_id = fields.int32(self.data, self.at)
+            self.at += 4
+            self.member_id = self._string()
+        if version >= FIRST_WITH_INSTANCE_ID:
+            self.group_instance_id = self._nullable_string()
+        if FIRST_WITH_RETENTION <= version < FIRST_WITHOUT_RETENTION:
+            self.retention_time_ms = fields.int64(self.data, self.at)
+            self.at += 8
+
+    def _read_partition(self) -> int:
+        at = self.at
+        if self.version >= FIRST_WITH_LEADER_EPOCH:
+            self.index, self.committed_offset, self.committed_leader_epoch = fields.read_commit_in_epoch(self.data, at)
+            self.at = at + 16
+        elif self.version == FIRST_WITH_MEMBER:
+            self.index, self.committed_offset, self.commit_timestamp = fields.read_commit_with_time(self.data, at)
+            self.at = at + 20
+        else:
+            self.index, self.committed_offset = fields.read_commit(self.data, at)
+            self.at = at + 12
+        self.committed_metadata = self._nullable_string()
+        if self.is_flexible:
+            self.at = self._skip_tagged_fields(self.at)
+        return PARTITION
+
+
+class OffsetCommitAnswer(ResponseWriter):
+    """The response header and the response to an OffsetCommit."""
+
+    __slots__ = ("_partition_bytes", "_throttle_at")
+
+    def __init__(self, version: int, correlation_id: int) -> None:
+        ResponseWriter.__init__(self, version, correlation_id, version >= FIRST_FLEXIBLE, False)
+        self._throttle_at = self._at
+        self._partition_bytes = 7 if self.is_flexible else 6
+        if version >= FIRST_WITH_THROTTLE_TIME:
+            self._at += 4
+        self._begin_topics()
+
+    def name_topic(self, topic: bytes) -> None:
+        """Begin a topic that is written even if nothing is put of it."""
+        self.begin_topic(topic)
+        if self._topic is not self._opened:
+            self._open_topic()
+
+    def put(self, index: int, error_code: int) -> None:
+        """Say what became of a partition of the topic that was begun last."""
+        self._begin_element(7)
+        fields.put_code(self._room, self._at, index, error_code)
+        self._at += self._partition_bytes
+
+    def finish(self, throttle_time_ms: int) -> bytes:
+        """The response, without the size before it."""
+        self._end_topics()
+        if self.version >= FIRST_WITH_THROTTLE_TIME:
+            fields.put_int32(self._room, self._throttle_at, throttle_time_ms)
+        if self.is_flexible:
+            self._put(b"\0")
+        return self._joined()
