@@ -1,7 +1,8 @@
 """Which APIs this broker implements: the source of ApiVersions, of what the dispatcher lets in, and of docs/protocol-support.md.
 
-Each has its module `broker/handlers/<room>/<api>.py` with `handle_<api>`. Modules are imported when the first request of their API comes,
-so that the broker is ready early and pays only for what its clients use.
+Each has its module `broker/handlers/<room>/<api>.py` with `handle_<api>`, which is given a decoded message, or with `handle_<api>_frame`,
+which reads the frame itself. Modules are imported when the first request of their API comes: the broker is ready early and pays only
+for what its clients use.
 """
 
 from collections.abc import Callable
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 Handler = Callable[[Any, "RequestContext"], Any]
 """(request, context) -> the response message, a coroutine of it, or an Answer of the network floor."""
 
-FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Answer | None"]
-"""(frame, where the body begins, version, correlation id, connection, services) -> Answer, or None to take the ordinary way."""
+FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Answer"]
+"""(frame, where the body begins, version, correlation id, connection, services) -> Answer. Raises ProtocolError for a frame that is no such
+request."""
 
 ROOMS: dict[str, frozenset[ApiKey]] = {
     "": frozenset(
@@ -133,7 +135,7 @@ def module_of(key: ApiKey) -> str:
 
 
 def handlers_of(key: ApiKey) -> tuple[Handler | None, FrameHandler | None]:
-    """The handler of messages of an implemented API, or the one that reads a frame itself; the other of the two may be missing."""
+    """The handler of messages of an implemented API, or the one that reads a frame itself; the other of the two is None."""
     name = key.name.lower()
     module = import_module(module_of(key))
     return getattr(module, f"handle_{name}", None), getattr(module, f"handle_{name}_frame", None)

@@ -72,17 +72,15 @@ class Dispatcher(RequestHandler):
         route.requests = count = route.requests + 1
         if count == route.sample_at and self._metrics is not None:
             return self._metrics.handle(self.handle, frame, connection, route)
-        if route.frame_handler is not None:
-            try:
-                answer = route.frame_handler(frame, offset, route.version, correlation_id, connection, self._services)
-            except ProtocolError as malformed:
-                return refuse(frame, connection, malformed)
-            except Exception as error:
-                # It may have done its work already, in part.
-                return self.messages.on_unexpected(route, correlation_id, connection, error)
-            if answer is not None:
-                return answer
-        return self.messages.handle(frame, offset, correlation_id, route, connection)
+        if route.frame_handler is None:
+            return self.messages.handle(frame, offset, correlation_id, route, connection)
+        try:
+            return route.frame_handler(frame, offset, route.version, correlation_id, connection, self._services)
+        except ProtocolError as malformed:
+            return refuse(frame, connection, malformed)
+        except Exception as error:
+            # It may have done its work already, in part.
+            return self.messages.on_unexpected(route, correlation_id, connection, error)
 
     def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
         """What brokers and the controller ask of each other."""
