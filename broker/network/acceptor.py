@@ -1,4 +1,4 @@
-"""Accepts the connections of one listener and deals them to the processors.
+"""Accepts the connections of one listener and distributes them over the processors.
 
 It accepts itself, instead of leaving that to `loop.create_server`, because it must be able not to: while max.connections is reached or
 connections come faster than max.connection.creation.rate, clients wait in the backlog of the socket.

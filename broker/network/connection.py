@@ -1,4 +1,4 @@
-"""One client connection: bytes in, frames to its handler, answers out in request order.
+"""Serves one client connection: bytes in, frames to its handler, answers out in request order.
 
 The `Processor` owns it. A `FrameReader` receives the bytes; a frame that is complete in the shared receive buffer is handled there, without
 a copy, in the callback that read it. What cannot be handled yet is kept and the connection is not read meanwhile. An `AnswerWriter` writes.
@@ -378,6 +378,8 @@ class Connection:
         """Read and handle nothing for that long; answers leave all the same. A longer time that is running counts."""
         loop = self._processor.loop
         until = loop.time() + time_ms / 1000
+        if self._state & CLOSED:
+            return
         if self._muted is not None:
             if self._muted.when() >= until:
                 return

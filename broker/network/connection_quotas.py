@@ -1,4 +1,4 @@
-"""How many connections may stand, and how fast new ones may come: Kafka's ConnectionQuotas.
+"""Bounds the number of connections, and the rate of new ones: Kafka's ConnectionQuotas.
 
 The acceptors ask before they accept and before they keep a socket; `SocketServer` tells when a connection is gone. Time is an argument.
 

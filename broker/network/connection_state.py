@@ -1,4 +1,4 @@
-"""Names why a connection handles no frame now: bits of its state, 0 when nothing is in the way. Only APPENDED lets some frames through."""
+"""Names the reasons why a connection handles no frame now: bits of its state, 0 for none. APPENDED alone lets some frames through."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How much memory the large requests of all connections may take while they come in: Kafka's MemoryPool (KIP-72).
+"""Bounds the memory that the large requests of all connections take while they come in: Kafka's MemoryPool (KIP-72).
 
 A request that does not fit the shared receive buffer takes its whole size here before memory is allocated for it, and gives it back when it
 is handled or its client is gone. What finds no room is not read further until there is some, longest waiting first. Small requests need

@@ -1,4 +1,4 @@
-"""The parts of answers, in memory and in files, put behind one another as they are to leave."""
+"""Gathers the parts of answers, in memory and in files, in the order in which they leave."""
 
 from __future__ import annotations
 

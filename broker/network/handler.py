@@ -1,6 +1,6 @@
-"""Defines what a connection asks of whoever answers its requests: the dispatcher, or what authenticates the client before it.
+"""Defines the port through which a connection has its requests answered: by the dispatcher, or by authentication before it.
 
-The network floor knows frames, not requests. Whatever depends on the kind of a request is a question to the handler.
+The network floor knows frames, not requests. A rule that depends on the kind of a request is a question to the handler.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RequestHandler:
-    """Base of handlers. `data` is what `view` is, for compiled code; frames stand in it without their length."""
+    """Base of handlers. Positions are those of a frame in the bytes that were received, without its length."""
 
     __slots__ = ()
 

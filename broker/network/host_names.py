@@ -1,4 +1,4 @@
-"""Hosts as operators write them, and the addresses by which sockets know them.
+"""Resolves hosts as operators write them to the addresses that sockets have.
 
 As in Java a name stands for its first address, IPv4 before IPv6. Used for max.connections.per.ip.overrides and for quotas of addresses.
 """

@@ -1,4 +1,4 @@
-"""The limits of the network floor, under Kafka's names, and how they follow from the configuration.
+"""Derives the limits of the network floor from the configuration, under Kafka's names.
 
 `SocketServer.apply` puts changed limits in force.
 """

@@ -1,4 +1,4 @@
-"""Bad input by the thousand must not fill the log: a few lines per host and minute, then a count.
+"""Keeps bad input from filling the log: a few lines per host and minute, then a count.
 
 Pure: time is an argument. Holds at most MAX_HOSTS hosts; those beyond share one entry.
 """

@@ -1,4 +1,4 @@
-"""The port to other brokers (`replication.ports.peer`) on sockets: one connection, one request under way, as Apache Kafka's brokers talk.
+"""Implements the port to other brokers (`replication.ports.peer`) on sockets: one connection, one request under way, as in Apache Kafka.
 
 Made by `broker.server` for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
 connection and nothing that runs: it connects with a request, and again with the request after the connection was lost. A request costs one

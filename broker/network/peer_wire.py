@@ -1,4 +1,4 @@
-"""One connection to another broker, as bytes: one request out, one frame in. `PeerConnection` owns it.
+"""Carries the bytes of one connection to another broker: one request out, one frame in. `PeerConnection` owns it.
 
 Invariants:
 * A frame is memory of its own, which nobody writes to again: the records in a message are views of it. A fetcher's connection has a buffer

@@ -1,4 +1,4 @@
-"""A processor owns connections: the memory that they receive into, the answers that are ready to leave, and the expiry of idle ones.
+"""Owns connections: the memory that they receive into, the answers that are ready to leave, and the expiry of idle ones.
 
 `num.network.threads` of them share the loop; each acceptor deals connections to them in turn. Answers that an event completes (`wake`) are
 sent together in one callback of the next loop turn: completing a request never runs a handler or a write inside somebody else's call.

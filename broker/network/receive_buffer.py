@@ -1,4 +1,4 @@
-"""The kernel's receive buffer of a connection, and how it grows with the requests that come.
+"""Sizes the kernel's receive buffer of a connection, which grows with the requests that come.
 
 Linux fixes at the handshake how large a window a connection can ever offer, from the SO_RCVBUF of its listener (tcp_openreq_init_rwin in
 net/ipv4/tcp_minisocks.c): with the default of `socket.receive.buffer.bytes` 128 KiB, whatever the connection is given later. So only a size

@@ -1,4 +1,4 @@
-"""How often something happened lately, and what it came to: for metrics of what is rare. Time is an argument, in seconds.
+"""Counts recent events and sums their amounts, for metrics of rare events. Time is an argument, in seconds.
 
 Two windows, the one that runs and the one before, which counts for as much of it as still lies within a window's length.
 """

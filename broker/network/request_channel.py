@@ -1,4 +1,4 @@
-"""What passes between processors and request handlers, and the queue where requests wait for a handler slot.
+"""Defines what passes between processors and request handlers, and queues requests that wait for a handler slot.
 
 A `RequestHandler` answers `handle(frame, connection)`. `frame` is one request without its 4-byte length, as a writable memoryview of a
 receive buffer: it is valid only until the handler returns; what must wait copies first. The answer is one of

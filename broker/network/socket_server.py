@@ -1,4 +1,4 @@
-"""The network floor of a broker: listeners, processors, the request channel, and their limits.
+"""Runs the network floor of a broker: listeners, processors, the request channel, and their limits.
 
 `broker.server` starts it with the end points and the handler, and stops it in two steps: `drain` (no new connections, no new requests, what
 is owed is answered) and `close` (whatever is left goes). Any number of servers may live in one process, one after the other or together.

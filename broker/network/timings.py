@@ -1,4 +1,4 @@
-"""Where the requests of a connection that are measured stand: their answers are written, then sent.
+"""Tells measured requests of a connection when their answers are written, and when they are sent.
 
 `broker.metrics` adds a `Timing` to a connection for an answer that goes out next, or sets it on a `Pending`; the writer of the answers
 tells of its writes. Most requests are not measured, and a connection none of whose requests is holds nothing for it.

@@ -1,4 +1,4 @@
-"""Who sends a request. A principal travels with every connection; nothing proves one yet, so that everybody is ANONYMOUS.
+"""Names the sender of requests. Every connection has a principal; nothing proves one yet, so that all are ANONYMOUS.
 
 Apache Kafka writes a principal as `Type:name`; ACLs and logs show that text.
 """

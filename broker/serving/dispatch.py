@@ -1,4 +1,4 @@
-"""From a frame to an answer: the header, the route, and the handler of frames or of messages.
+"""Turns a frame into an answer: reads the header, finds the route, calls the handler of frames or of messages.
 
 The network floor calls it with every complete frame. Rules, as Apache Kafka has them:
 * a header that cannot be read, an api that is not advertised, a version out of its range, or a body that cannot be decoded closes the
@@ -32,7 +32,7 @@ PRODUCE: Final = int(ApiKey.PRODUCE)
 
 
 class Dispatcher(RequestHandler):
-    """The one door from the network to the handlers of authenticated clients."""
+    """The handler of connections whose clients are authenticated."""
 
     __slots__ = ("_metrics", "_routes", "_services", "messages")
 

@@ -1,4 +1,4 @@
-"""How one (API, version) is served: what reads its requests, who handles them, and how answers become bytes.
+"""Describes how one (API, version) is served: its handler, and how its answers become bytes.
 
 The dispatcher makes a `Route` when the first such request comes; the metrics count on it, and watch what it encodes.
 """

@@ -155,3 +155,11 @@ def test_other_connections_of_the_processor_are_read_meanwhile() -> None:
     bench.turns.run()
     assert (muted.transport.reading, free.transport.reading) == (False, True)
     assert free.answers == [b"0 ms"]
+
+
+def test_a_connection_that_is_gone_is_not_muted() -> None:
+    bench = Bench(counting)
+    client = bench.connect()
+    client.connection.connection_lost(None)
+    client.connection.mute(500)
+    assert bench.turns.timers == 0
