@@ -10,6 +10,7 @@ HOT: Final = (
     "protocol.cursors.response_writer",
     "protocol.cursors.produce",
     "protocol.cursors.fetch",
+    "protocol.cursors.fetch_answer_reader",
     "protocol.cursors.offset_commit",
     "storage.segment.index_file",
     "storage.segment.offset_index",

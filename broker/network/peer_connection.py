@@ -12,13 +12,13 @@ import asyncio
 import struct
 from collections.abc import Generator
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar
 
 from broker.network.peer_wire import WINDOW_BYTES, Wire
 from config.listeners import SecurityProtocol
 from protocol.api_keys import ApiKey
+from protocol.cursors.fetch_answer_reader import FetchAnswerReader
 from protocol.errors import ErrorCode
-from protocol.follower_fetch import FIRST_VERSION, encode_follower_fetch, read_follower_answer
 from protocol.messages.fetch import FetchRequest
 from protocol.schema.fields import Versions
 from protocol.schema.message import Message
@@ -31,13 +31,13 @@ CLIENT_SOFTWARE_VERSION = "3.9.1"
 """What Apache Kafka's brokers say to each other in ApiVersions; others may act upon it."""
 
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
-FIRST_READ_BY_HAND: Final = 13
-"""The first version of Fetch with topic ids."""
 
 MAY_BE_LARGE: Final = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA, ApiKey.ALTER_PARTITION})
 """What may name thousands of partitions, now and then: written, and read, in several turns of the event loop."""
 STEPS_PER_TURN: Final = 200
 """Of a few microseconds each."""
+PARTITIONS_PER_TURN: Final = 1000
+"""Of an answer to a Fetch, of one microsecond each, and less where they are compiled."""
 LARGE_ANSWER_BYTES: Final = 4 * 1024
 
 _MALFORMED: Final = (ProtocolError, IndexError, struct.error)
@@ -92,18 +92,32 @@ class PeerConnection(Peer):
 
     async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
         """See replication.peer.Peer. Raises UnsupportedVersion, UnsupportedField when the request cannot be said in the version."""
-        wire = self._wire
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
-        if wire is None or wire.is_lost:
-            if self._closed:
-                raise PeerUnavailable("the connection was closed here")
-            wire = await self._connect(loop, deadline)
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        wire = await self._connected(deadline) if self._wire is None or self._wire.is_lost else self._wire
         if self._supported is not None:
             version = self._lowered(api_key, version)
-        elif api_key == ApiKey.FETCH:
-            return await self._fetch(wire, version, request, deadline)
         return await self._ask(wire, api_key, version, request, deadline)
+
+    async def fetch(self, version: int, request: FetchRequest, *, timeout_ms: int) -> FetchAnswerReader:
+        """See replication.peer.Peer."""
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        wire = await self._connected(deadline) if self._wire is None or self._wire.is_lost else self._wire
+        wire.keep_window()
+        form = self._forms.get(ApiKey.FETCH << 16 | version) or self._form(ApiKey.FETCH, version)
+        try:
+            frame = await wire.exchange(ApiKey.FETCH, version, form.client_id, request.encode(version), deadline)
+        except asyncio.CancelledError:
+            wire.lose("nobody waits for the answer any more")
+            raise
+        try:
+            answer = FetchAnswerReader(frame, _body_at(frame, form), version)
+            is_verified = answer.verify(PARTITIONS_PER_TURN)
+            while not is_verified:
+                await asyncio.sleep(0)
+                is_verified = answer.verify(PARTITIONS_PER_TURN)
+        except _MALFORMED as malformed:
+            raise _unreadable(wire, ApiKey.FETCH, version, malformed) from None
+        return answer
 
     async def close(self) -> None:
         """See replication.peer.Peer."""
@@ -125,29 +139,9 @@ class PeerConnection(Peer):
             return await self._decode_unhurried(wire, api_key, version, form, frame)
         return self._decode(wire, api_key, version, form, frame)
 
-    async def _fetch(self, wire: Wire, version: int, request: Message, deadline: float) -> Message:
-        """What fetchers ask all day."""
-        form = self._forms.get(ApiKey.FETCH << 16 | version) or self._form(ApiKey.FETCH, version)
-        wire.keep_window()
-        body = encode_follower_fetch(cast(FetchRequest, request)) if version >= FIRST_VERSION else None
-        try:
-            frame = await wire.exchange(ApiKey.FETCH, version, form.client_id, body or request.encode(version), deadline)
-        except asyncio.CancelledError:
-            wire.lose("nobody waits for the answer any more")
-            raise
-        if form.flexible_response_header and version >= FIRST_READ_BY_HAND and not frame[4]:
-            response = read_follower_answer(frame, 5)
-            if response is not None:
-                return response
-        if len(frame) >= LARGE_ANSWER_BYTES:
-            return await self._decode_unhurried(wire, ApiKey.FETCH, version, form, frame)
-        return self._decode(wire, ApiKey.FETCH, version, form, frame)
-
     def _decode(self, wire: Wire, api_key: ApiKey, version: int, form: _Form, frame: memoryview) -> Message:
-        offset = 4
         try:
-            if form.flexible_response_header:
-                offset = 5 if not frame[4] else skip_tagged_fields(frame, 4)
+            offset = _body_at(frame, form)
             if api_key == ApiKey.API_VERSIONS and _INT16.unpack_from(frame, offset)[0] == ErrorCode.UNSUPPORTED_VERSION:
                 version = 0  # who does not know the version answers in version 0 (KIP-511)
             response, _ = form.response.decode(frame, version, offset)
@@ -157,8 +151,7 @@ class PeerConnection(Peer):
 
     async def _decode_unhurried(self, wire: Wire, api_key: ApiKey, version: int, form: _Form, frame: memoryview) -> Message:
         try:
-            offset = skip_tagged_fields(frame, 4) if form.flexible_response_header else 4
-            response, _ = await _unhurried(form.response.decode_steps(frame, version, offset))
+            response, _ = await _unhurried(form.response.decode_steps(frame, version, _body_at(frame, form)))
         except _MALFORMED as malformed:
             raise _unreadable(wire, api_key, version, malformed) from None
         return response
@@ -171,7 +164,12 @@ class PeerConnection(Peer):
         self._forms[api_key << 16 | version] = form
         return form
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop, deadline: float) -> Wire:
+    async def _connected(self, deadline: float) -> Wire:
+        if self._closed:
+            raise PeerUnavailable("the connection was closed here")
+        return await self._connect(deadline)
+
+    async def _connect(self, deadline: float) -> Wire:
         self._wire = None
         address = self._resolve()
         if address is None:
@@ -182,6 +180,7 @@ class PeerConnection(Peer):
                 f"{address.host}:{address.port} speaks {protocol}, but brokers can only be reached by PLAINTEXT yet; "
                 "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
             )
+        loop = asyncio.get_running_loop()
         wire = Wire(loop, address, self._window, self._max_response_bytes)
         try:
             async with asyncio.timeout_at(deadline):
@@ -222,6 +221,13 @@ class PeerConnection(Peer):
         if known is None or known.last < lowest or known.first > version:
             raise PeerUnavailable(f"the broker knows no version of {api_key.name} that is known here; is it of an older release?")
         return min(version, known.last)
+
+
+def _body_at(frame: memoryview, form: _Form) -> int:
+    """Where the answer begins, behind its header."""
+    if not form.flexible_response_header:
+        return 4
+    return 5 if not frame[4] else skip_tagged_fields(frame, 4)
 
 
 async def _unhurried(steps: Generator[None, None, _T]) -> _T:

@@ -6,29 +6,29 @@ from collections.abc import Sequence
 from struct import Struct
 
 from protocol.cursors import fields
+from protocol.cursors.fetch_versions import (
+    FIRST_FLEXIBLE,
+    FIRST_WITH_DIRECTORY_ID,
+    FIRST_WITH_ISOLATION_LEVEL,
+    FIRST_WITH_LEADER_EPOCH,
+    FIRST_WITH_LOG_START_OFFSET,
+    FIRST_WITH_MAX_BYTES,
+    FIRST_WITH_NODE_ENDPOINTS,
+    FIRST_WITH_RACK,
+    FIRST_WITH_REPLICA_STATE,
+    FIRST_WITH_SESSION,
+    FIRST_WITH_TOPIC_IDS,
+    NO_EPOCH,
+    NO_OFFSET,
+    NO_REPLICA,
+    UNLIMITED,
+    UUID_BYTES,
+)
 from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
 from protocol.cursors.request_reader import RequestReader
 from protocol.cursors.response_writer import NodeEndpoints, Piece, ResponseWriter, Sized, node_endpoints_field
 from protocol.schema.wire import InvalidTaggedField, UnsupportedField, tagged_fields
 from protocol.uuid import ZERO_UUID
-
-FIRST_WITH_MAX_BYTES = 3
-FIRST_WITH_ISOLATION_LEVEL = 4
-FIRST_WITH_LOG_START_OFFSET = 5
-FIRST_WITH_SESSION = 7
-FIRST_WITH_LEADER_EPOCH = 9
-FIRST_WITH_RACK = 11
-FIRST_FLEXIBLE = 12
-FIRST_WITH_TOPIC_IDS = 13
-FIRST_WITH_REPLICA_STATE = 15
-FIRST_WITH_NODE_ENDPOINTS = 16
-FIRST_WITH_DIRECTORY_ID = 17
-
-NO_EPOCH = -1
-NO_REPLICA = -1
-NO_OFFSET = -1
-UNLIMITED = 2**31 - 1
-UUID_BYTES = 16
 
 _diverging_epoch = Struct(">iqx").pack
 _current_leader = Struct(">iix").pack

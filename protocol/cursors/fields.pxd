@@ -103,6 +103,11 @@ cdef inline (int64_t, int64_t, int64_t, int64_t, int64_t, int64_t) read_asked_af
     cdef const uint8_t *p = &data[at]
     return get32(p), get32(p + 4), get64(p + 8), get32(p + 16), get64(p + 20), get32(p + 28)
 
+cdef inline (int64_t, int64_t, int64_t, int64_t, int64_t) read_answered(View data, Py_ssize_t at) except *:
+    check(data, at, 30)
+    cdef const uint8_t *p = &data[at]
+    return get32(p), get16(p + 4), get64(p + 6), get64(p + 14), get64(p + 22)
+
 cdef inline (int64_t, int64_t) read_commit(View data, Py_ssize_t at) except *:
     check(data, at, 12)
     cdef const uint8_t *p = &data[at]

@@ -28,6 +28,8 @@ read_asked_in_epoch = Struct(">iiqqi").unpack_from
 """From version 9: (index, current leader epoch, fetch offset, log start offset, max bytes)."""
 read_asked_after_epoch = Struct(">iiqiqi").unpack_from
 """From version 12: (index, current leader epoch, fetch offset, last fetched epoch, log start offset, max bytes)."""
+read_answered = Struct(">ihqqq").unpack_from
+"""A partition in the answer to a Fetch from version 5: (index, error code, high watermark, last stable offset, log start offset)."""
 read_commit = Struct(">iq").unpack_from
 """A partition of an OffsetCommit: (index, offset)."""
 read_commit_with_time = Struct(">iqq").unpack_from

@@ -14,7 +14,7 @@ from protocol.schema.wire import MAX_ELEMENTS, InvalidLength, ProtocolError, Tru
 
 
 class RequestReader:
-    """What the readers of Produce, Fetch and OffsetCommit share. Its users are those; they say how a partition is laid out.
+    """What the readers of Produce, Fetch and OffsetCommit share, and of a follower's answers; they say how a partition is laid out.
 
     `frame` is writable and has nothing behind the request's own bytes. `data` is the same memory.
     """

@@ -10,8 +10,10 @@ the next request; a session that failed in any way is followed by a full request
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.uuid import ZERO_UUID
 from replication.follower.leader_requests import FIRST_FETCH_WITH_TOPIC_IDS, LAST_FETCH_WITH_TOPIC_NAMES
 from replication.leader.partition import Partition
@@ -75,6 +77,14 @@ class FollowedPartition:
     def is_in_sync(self) -> bool:
         """Whether it had, at the last answer, all that consumers may see."""
         return 0 >= self.lag != UNKNOWN_LAG
+
+
+class Found(NamedTuple):
+    """What the leader has of a partition that is fetched. The records lie where they were received until the next request."""
+
+    records: memoryview
+    high_watermark: int
+    log_start_offset: int
 
 
 Key = str | bytes
@@ -263,9 +273,8 @@ class FetchSession:
                 self._add(followed)
             self._begin_anew()
 
-    def on_response(self, response: FetchResponse) -> bool:
+    def on_answer(self, error_code: int, session_id: int) -> bool:
         """Whether the answer says anything of partitions; the session goes on, ends or begins as it says."""
-        error_code = response.error_code
         if error_code:
             if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self.session_id = NO_SESSION
@@ -273,7 +282,6 @@ class FetchSession:
             self._failures += 1
             return False
         self._failures = 0
-        session_id = response.session_id
         if session_id == NO_SESSION:
             self.session_id = NO_SESSION
             self._begin_anew()

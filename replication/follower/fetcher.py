@@ -14,13 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import cast
 
-from protocol.api_keys import ApiKey
+from protocol.cursors.fetch_answer_reader import FetchAnswerReader
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
+from protocol.messages.fetch import FetchRequest, ReplicaState
 from replication.follower import fetcher_failures, truncation
-from replication.follower.fetch_session import NO_EPOCH, FetchSession, FollowedPartition
+from replication.follower.fetch_session import NO_EPOCH, FetchSession, FollowedPartition, Found
 from replication.follower.fetcher_settings import FetcherSettings
 from replication.follower.leader_requests import FIRST_FETCH_WITH_REPLICA_STATE
 from replication.leader.partition import Partition
@@ -111,7 +110,7 @@ class Fetcher:
         """Those that wait for the quota."""
         self.truncating: dict[FollowedPartition, None] = {}
         """Those that are to be cut before they are fetched."""
-        self.beginning_lower: list[tuple[FollowedPartition, PartitionData, UnexpectedAppendOffset]] = []
+        self.beginning_lower: list[tuple[FollowedPartition, Found, UnexpectedAppendOffset]] = []
         """Those whose log is empty and begins inside the batch that came."""
 
     on_error_code = fetcher_failures.on_error_code
@@ -204,7 +203,7 @@ class Fetcher:
         self.requests += 1
         task = self._task = asyncio.current_task()
         try:
-            response = cast(FetchResponse, await self.peer.request(ApiKey.FETCH, version, request, timeout_ms=settings.timeout_ms))
+            answer = await self.peer.fetch(version, request, timeout_ms=settings.timeout_ms)
         except asyncio.CancelledError:
             if not self._interrupted or task is None or task.uncancel():
                 raise
@@ -220,10 +219,10 @@ class Fetcher:
         if self.unanswered:
             self.unanswered = 0
             logger.info("%s: broker %d answers again", self.client_id, self.leader_id)
-        if session.on_response(response):
-            await self._take(response)
+        if session.on_answer(answer.error_code, answer.session_id):
+            await self._take(answer)
         else:
-            code = ErrorCode.of(response.error_code)
+            code = ErrorCode.of(answer.error_code)
             logger.info("%s: broker %d refused a fetch (%s); a new session follows", self.client_id, self.leader_id, code.name)
             if code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR or session.keeps_failing:
                 self.delay_all(session.asked())
@@ -266,7 +265,7 @@ class Fetcher:
 
     # -- an answer
 
-    async def _take(self, response: FetchResponse) -> None:
+    async def _take(self, answer: FetchAnswerReader) -> None:
         """One pass over an answer; then what needs more than that."""
         session = self.session
         uses_topic_ids = session.uses_topic_ids
@@ -274,26 +273,27 @@ class Fetcher:
         diverging: list[tuple[FollowedPartition, int, int]] = []
         out_of_range: list[FollowedPartition] = []
         in_this_turn = 0
-        for topic in response.responses:
-            key = topic.topic_id if uses_topic_ids else topic.topic
-            for data in topic.partitions:
-                of_topic = wanted.get(key)
-                followed = of_topic.get(data.partition_index) if of_topic is not None else None
-                # Another offset than the one asked for: it was followed anew meanwhile.
-                if followed is None or followed.requested_offset != followed.offset:
-                    continue
-                if data.error_code:
-                    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                        out_of_range.append(followed)
-                    else:
-                        self.on_error_code(followed, ErrorCode.of(data.error_code))
-                elif data.diverging_epoch.epoch >= 0:
-                    diverging.append((followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+        while answer.next_partition():
+            topic = answer.topic
+            of_topic = wanted.get(topic if uses_topic_ids else topic.decode())
+            followed = of_topic.get(answer.index) if of_topic is not None else None
+            # Another offset than the one asked for: it was followed anew meanwhile.
+            if followed is None or followed.requested_offset != followed.offset:
+                continue
+            error_code = answer.partition_error_code
+            if error_code:
+                if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    out_of_range.append(followed)
                 else:
-                    in_this_turn += self.process(followed, data) + BYTES_PER_PARTITION
-                    if in_this_turn >= BYTES_PER_TURN:
-                        in_this_turn = 0
-                        await asyncio.sleep(0)
+                    self.on_error_code(followed, ErrorCode.of(error_code))
+            elif answer.diverging_epoch >= 0:
+                diverging.append((followed, answer.diverging_epoch, answer.diverging_end_offset))
+            else:
+                found = Found(answer.records(), answer.high_watermark, answer.log_start_offset)
+                in_this_turn += self.process(followed, found) + BYTES_PER_PARTITION
+                if in_this_turn >= BYTES_PER_TURN:
+                    in_this_turn = 0
+                    await asyncio.sleep(0)
         while self.beginning_lower:
             await self.begin_lower(*self.beginning_lower.pop())
         for followed, epoch, end_offset in diverging:
@@ -301,27 +301,27 @@ class Fetcher:
         for followed in out_of_range:
             await self.on_out_of_range(followed)
 
-    def process(self, followed: FollowedPartition, data: PartitionData) -> int:
+    def process(self, followed: FollowedPartition, found: Found) -> int:
         """Append what came and move the offsets; how many bytes were appended."""
         partition = followed.partition
         if partition.leader_epoch != followed.leader_epoch or partition.is_leader:
             self.unfollow(followed.topic_partition)
             return 0
         log = partition.log
-        records = data.records
+        records = found.records
         size = 0
         try:
             if records:
                 size = len(records)
-                if not self._append(followed, log, cast(memoryview, records)):
+                if not self._append(followed, log, records):
                     return 0
             followed.last_error = 0
-            high_watermark = data.high_watermark
+            high_watermark = found.high_watermark
             lag = high_watermark - followed.offset
             followed.lag = lag if lag > 0 else 0
             moved = log.update_high_watermark(high_watermark)
-            if data.log_start_offset > log.log_start_offset:
-                log.increment_log_start_offset(data.log_start_offset, "the leader's moved")
+            if found.log_start_offset > log.log_start_offset:
+                log.increment_log_start_offset(found.log_start_offset, "the leader's moved")
             if log.log_start_offset != followed.asked.log_start_offset:
                 self.session.touch(followed)
             if moved and partition.waiters.waiting:
@@ -333,7 +333,7 @@ class Fetcher:
             return 0
         except UnexpectedAppendOffset as unexpected:
             if log.begins_inside_batch(unexpected):
-                self.beginning_lower.append((followed, data, unexpected))
+                self.beginning_lower.append((followed, found, unexpected))
             else:
                 self.on_broken(followed, unexpected)
             return 0

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import PartitionData
-from replication.follower.fetch_session import FollowedPartition
+from replication.follower.fetch_session import FollowedPartition, Found
 from replication.follower.leader_requests import EARLIEST, LATEST, LeaderRefused, end_offsets_of_epochs, list_offset
 from replication.ports.peer import PeerUnavailable
 from replication.ports.thread_work import done
@@ -109,8 +108,8 @@ async def _truncate_to(self: Fetcher, followed: FollowedPartition, offset: int, 
         self.session.add(followed)
 
 
-async def begin_lower(self: Fetcher, followed: FollowedPartition, data: PartitionData, unexpected: UnexpectedAppendOffset) -> None:
-    """An empty log may begin inside a batch, for the leader's does after DeleteRecords: it is made to begin with `data`, which does."""
+async def begin_lower(self: Fetcher, followed: FollowedPartition, found: Found, unexpected: UnexpectedAppendOffset) -> None:
+    """An empty log may begin inside a batch, for the leader's does after DeleteRecords: it begins with what was found, which does, then."""
     log = followed.partition.log
     if not self.is_current(followed) or not log.begins_inside_batch(unexpected):
         return
@@ -122,7 +121,7 @@ async def begin_lower(self: Fetcher, followed: FollowedPartition, data: Partitio
     if self.is_current(followed):
         _fetch_from_end(self, followed)
         if followed.partition.log is log:
-            self.process(followed, data)
+            self.process(followed, found)
 
 
 def _fetch_from_end(self: Fetcher, followed: FollowedPartition) -> None:

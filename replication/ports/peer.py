@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from protocol.api_keys import ApiKey
+from protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from protocol.messages.fetch import FetchRequest
 from protocol.schema.message import Message
 
 
@@ -35,10 +37,12 @@ class Peer(Protocol):
     async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
         """Send `request` in `version`, wait for its answer and decode it.
 
-        The records of a Fetch response are memoryviews of the received frame, which stays as it is until the next request. `timeout_ms`
-        covers connecting, too. Raises PeerUnavailable; the connection is closed then. Being cancelled closes it, too, for the answer would
-        come to another.
+        `timeout_ms` covers connecting, too. Raises PeerUnavailable; the connection is closed then. Being cancelled closes it, too, for the
+        answer would come to another.
         """
+
+    async def fetch(self, version: int, request: FetchRequest, *, timeout_ms: int) -> FetchAnswerReader:
+        """The same for a Fetch, whose answer is sound and is read where it was received: it stays there until the next request."""
 
     async def close(self) -> None:
         """Close the connection. A later request raises PeerUnavailable."""

@@ -69,11 +69,9 @@ def test_records_of_any_size_are_views_of_what_came(run, size: int, version: int
         async with a_peer(records) as other:
             peer = PeerConnections()(lambda: other.address, "broker-1")
             for number in range(4):
-                response = await peer.request(ApiKey.FETCH, version, FetchRequest(), timeout_ms=SECONDS)
-                assert isinstance(response, FetchResponse)
-                found = response.responses[0].partitions[0].records
-                assert isinstance(found, memoryview)
-                assert bytes(found) == bytes([number]) * (size + number % 2)
+                answer = await peer.fetch(version, FetchRequest(), timeout_ms=SECONDS)
+                assert answer.next_partition()
+                assert bytes(answer.records()) == bytes([number]) * (size + number % 2)
             await peer.close()
 
     run(scenario)
@@ -91,9 +89,9 @@ def test_a_fetcher_may_ask_other_things_over_its_connection(run) -> None:
             peer = PeerConnections()(lambda: other.address, "broker-1")
             assert (await ask(peer)).producer_id_start == 0
             for number in (1, 3, 5):
-                response = await peer.request(ApiKey.FETCH, 17, FetchRequest(), timeout_ms=SECONDS)
-                assert isinstance(response, FetchResponse)
-                assert response.responses[0].partitions[0].partition_index == number
+                answer = await peer.fetch(17, FetchRequest(), timeout_ms=SECONDS)
+                assert answer.next_partition()
+                assert answer.index == number
                 assert (await ask(peer)).producer_id_start == number + 1
             await peer.close()
 
@@ -112,9 +110,7 @@ def test_an_answer_to_a_fetch_in_single_bytes_is_put_together(run) -> None:
         async with a_peer(slowly) as other:
             peer = PeerConnections()(lambda: other.address, "broker-1")
             for number in range(2):
-                response = await peer.request(ApiKey.FETCH, 17, FetchRequest(), timeout_ms=SECONDS)
-                assert isinstance(response, FetchResponse)
-                assert response.session_id == number
+                assert (await peer.fetch(17, FetchRequest(), timeout_ms=SECONDS)).session_id == number
             await peer.close()
 
     run(scenario)

@@ -21,6 +21,8 @@ from broker.network.request_channel import CLOSE, NO_RESPONSE, Completion, Pendi
 from broker.security.authorizer import Authorizer
 from config.listeners import EndPoint
 from protocol.api_keys import ApiKey
+from protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from protocol.messages.fetch import FetchRequest
 from protocol.messages.header import RequestHeader, ResponseHeader
 from protocol.schema.message import Message
 from protocol.schema.registry import api
@@ -261,6 +263,16 @@ class SimulatedPeer(Peer):
 
     async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
         """See Peer."""
+        answer, offset = await self._ask(api_key, version, request, timeout_ms)
+        return api(api_key).response.decode(memoryview(answer), version, offset)[0]
+
+    async def fetch(self, version: int, request: FetchRequest, *, timeout_ms: int) -> FetchAnswerReader:
+        """See Peer."""
+        answer, offset = await self._ask(ApiKey.FETCH, version, request, timeout_ms)
+        return FetchAnswerReader(memoryview(bytearray(answer)), offset, version)
+
+    async def _ask(self, api_key: ApiKey, version: int, request: Message, timeout_ms: int) -> tuple[bytes, int]:
+        """The frame of the answer, and where its body begins."""
         address = self._resolve()
         if self._closed or address is None:
             raise PeerUnavailable("closed" if self._closed else "the address is not known")
@@ -271,8 +283,7 @@ class SimulatedPeer(Peer):
         )
         frame = header.encode(types.request_header_version(version)) + request.encode(version)
         answer = await Exchange(self._network, self._own, address, frame).take_place(timeout_ms / 1000)
-        _, offset = ResponseHeader.decode(answer, types.response_header_version(version), 0)
-        return types.response.decode(memoryview(answer), version, offset)[0]
+        return answer, ResponseHeader.decode(answer, types.response_header_version(version), 0)[1]
 
     async def close(self) -> None:
         """See Peer."""

@@ -141,7 +141,7 @@ def election_is_unclean(patch: pytest.MonkeyPatch) -> None:
 
 def follower_does_not_truncate(patch: pytest.MonkeyPatch) -> None:
     """Its leader does not tell it where their logs part."""
-    patch.setattr(fetch_read, "_diverging_epoch", lambda *_: None)
+    patch.setattr(fetch_read, "_has_parted", lambda *_: False)
 
 
 def follower_changes_a_byte(patch: pytest.MonkeyPatch) -> None:

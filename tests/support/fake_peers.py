@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from protocol.api_keys import ApiKey
+from protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from protocol.messages.fetch import FetchRequest
 from protocol.schema.message import Message
 from protocol.schema.registry import api
 from replication.ports.peer import PeerAddress, PeerUnavailable, Resolve
+from tests.support.followers import reader_of
 
 
 class Asked(NamedTuple):
@@ -60,6 +63,10 @@ class FakePeer:
         asked = Asked(address, self.client_id, api_key, version, types.request.decode(request.encode(version), version)[0])
         self._peers.asked.append(asked)
         return types.response.decode(self._peers.answer(asked).encode(version), version)[0]
+
+    async def fetch(self, version: int, request: FetchRequest, *, timeout_ms: int) -> FetchAnswerReader:
+        """The same of a Fetch."""
+        return reader_of(await self.request(ApiKey.FETCH, version, request, timeout_ms=timeout_ms), version)
 
     async def close(self) -> None:
         """See Peer."""

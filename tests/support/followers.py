@@ -10,7 +10,8 @@ from typing import Any
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
 from protocol.api_keys import ApiKey
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.schema.message import Message
@@ -75,6 +76,9 @@ class ScriptedPeer:
         if isinstance(answer, Exception):
             raise answer
         return type(answer).decode(answer.encode(version), version)[0]
+
+    async def fetch(self, version: int, request: FetchRequest, *, timeout_ms: int) -> FetchAnswerReader:
+        return reader_of(await self.request(ApiKey.FETCH, version, request, timeout_ms=timeout_ms), version)
 
     async def close(self) -> None:
         self.closed = True
@@ -216,8 +220,18 @@ class DirectPeer:
         response: Message = asking.response
         return response
 
+    async def fetch(self, version: int, request: FetchRequest, *, timeout_ms: int) -> FetchAnswerReader:
+        return reader_of(await self.request(ApiKey.FETCH, version, request, timeout_ms=timeout_ms), version)
+
     async def close(self) -> None:
         self.is_cut = True
+
+
+def reader_of(response: Message, version: int) -> FetchAnswerReader:
+    """A Fetch response as fetchers read it."""
+    answer = FetchAnswerReader(memoryview(bytearray(response.encode(version))), 0, version)
+    assert answer.verify(1_000_000)
+    return answer
 
 
 def batch(offset: int, count: int = 1, epoch: int = 1, **more: Any) -> bytearray:

@@ -438,12 +438,13 @@ async def test_a_session_that_forgets_its_last_partition_ends() -> None:
 @on_a_loop
 async def test_a_session_learns_of_a_topic_that_was_unknown_at_first() -> None:
     bench = HandlerBench()
-    full = bench.fetch(0, session_epoch=0)
-    assert full.fetched[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    bench.replicas.say(state(isr=[0], replicas=[0]))
-    bench.know(p0=0)
-    bench.replicas.append(2)
-    assert offsets(continued(bench, full.response.session_id, 1).fetched[0]) == [0]
+    full = bench.fetch(0, 0, session_epoch=0)
+    assert {each.error_code for each in full.fetched} == {ErrorCode.UNKNOWN_TOPIC_ID}
+    bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in range(2)))
+    bench.know(p0=0, p1=0)
+    for index in range(2):
+        bench.replicas.append(2, index=index)
+    assert [offsets(each) for each in continued(bench, full.response.session_id, 1).fetched] == [[0], [0]]
 
 
 @on_a_loop

@@ -7,15 +7,17 @@ from broker.handlers.data.fetch import LARGE_BYTES
 from broker.network.request_channel import CLOSE, Pending
 from broker.request.turns import Turns
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.support.golden_replay import request_frame
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.network import Bench, Client
-from tests.support.replicas import TOPIC_ID, state
+from tests.support.replicas import TOPIC, TOPIC_ID, state
 
 PARTITIONS = 3000
 VERSION = 17
+LAST_BY_NAME = 12
 SMALL = request_frame(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
 
 
@@ -74,6 +76,19 @@ async def test_others_are_answered_in_the_next_turn_meanwhile() -> None:
         assert len(other.answers) == served
         turns += 1
     assert turns > 2 * PARTITIONS // PARTITIONS_PER_STEP
+
+
+@on_a_loop
+async def test_a_topic_without_a_name_is_not_taken_for_the_one_before_it() -> None:
+    handlers = leading(PARTITIONS_PER_STEP)
+    named = [FetchPartition(partition=index, partition_max_bytes=1000) for index in range(PARTITIONS_PER_STEP)]
+    topics = [FetchTopic(topic=TOPIC, partitions=named), FetchTopic(topic="", partitions=named[:1])]
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=-1, topics=topics)
+    answered = handlers.ask(request, ApiKey.FETCH, LAST_BY_NAME)
+    while answered.waits:
+        handlers.turns._turn()
+    codes = [each.error_code for each in answered.fetched]
+    assert codes == [0] * PARTITIONS_PER_STEP + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 @on_a_loop

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from protocol.messages.fetch import FetchRequest, FetchTopic, ReplicaState
 from protocol.uuid import ZERO_UUID
 from replication.follower.fetch_session import FetchSession, FollowedPartition
 from storage.disk.topic_partition import TopicPartition
@@ -36,7 +36,7 @@ def an_established_session(*partitions: FollowedPartition, version: int = 17) ->
     for each in partitions:
         session.add(each)
     session.prepare()
-    assert session.on_response(FetchResponse(session_id=7))
+    assert session.on_answer(0, 7)
     return session
 
 
@@ -75,7 +75,7 @@ def test_requests_are_apache_kafkas_byte_for_byte() -> None:
         if recorded.session_epoch:
             session.add(a_partition(topic="quiet", topic_id=b"nothing new here"))
             session.prepare()
-            session.on_response(FetchResponse(session_id=recorded.session_id))
+            session.on_answer(0, recorded.session_id)
             session.epoch = recorded.session_epoch
         for each in gone:
             session.remove(each)
@@ -96,7 +96,7 @@ def test_the_first_request_names_everything_and_the_next_only_what_changed() -> 
     session = an_established_session(first, second)
 
     assert session.prepare().topics == []
-    session.on_response(FetchResponse(session_id=7))
+    session.on_answer(0, 7)
     second.offset = 5
     session.touch(second)
     request = session.prepare()
@@ -113,7 +113,7 @@ def test_what_is_removed_is_forgotten_once() -> None:
     session.remove(first)
 
     forgotten = session.prepare().forgotten_topics_data
-    session.on_response(FetchResponse(session_id=7))
+    session.on_answer(0, 7)
 
     assert [(topic.topic_id, topic.partitions) for topic in forgotten] == [(ID, [0])]
     assert session.prepare().forgotten_topics_data == []
@@ -172,7 +172,7 @@ def test_an_empty_session_ends_and_there_is_nothing_to_say_until_something_is_wa
     assert not session.has_nothing_to_say
 
     session.prepare()
-    session.on_response(FetchResponse(session_id=0))
+    session.on_answer(0, 0)
 
     assert session.has_nothing_to_say
     session.add(a_partition(0))
@@ -186,7 +186,7 @@ def test_after_a_refused_session_the_next_request_names_everything_in_a_new_one(
     session = an_established_session(a_partition(0), a_partition(1))
     session.prepare()
 
-    assert not session.on_response(FetchResponse(error_code=code))
+    assert not session.on_answer(code, 0)
     request = session.prepare()
 
     assert (request.session_id, request.session_epoch) == (session_id, 0)
@@ -207,7 +207,7 @@ def test_a_request_without_an_answer_closes_the_session() -> None:
 def test_the_epoch_of_a_session_wraps_to_one() -> None:
     session = an_established_session(a_partition(0))
     session.epoch = 2**31 - 1
-    session.on_response(FetchResponse(session_id=7))
+    session.on_answer(0, 7)
 
     assert session.epoch == 1
 
@@ -218,7 +218,7 @@ def test_a_leader_that_keeps_no_session_is_told_everything_each_time_what_return
     session.add(first)
     session.add(second)
     session.prepare()
-    session.on_response(FetchResponse(session_id=0))
+    session.on_answer(0, 0)
     session.serve_last(first)
 
     request = session.prepare()
@@ -236,7 +236,7 @@ def test_topics_are_named_by_name_while_one_of_them_has_no_id() -> None:
     request = session.prepare()
     assert session.version == 12
     assert [topic.topic for topic in request.topics] == ["orders", "old"]
-    session.on_response(FetchResponse(session_id=7))
+    session.on_answer(0, 7)
     request.encode(12)
 
     nameless.partition.fetched_topic_id = b"found at last..."  # type: ignore[misc]  # it is no real partition
