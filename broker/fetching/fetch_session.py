@@ -62,7 +62,7 @@ class SessionPartition(AskedPartition):
 
     def __init__(self, session: FetchSession, topic: bytes, name: str | None, topic_id: bytes, index: int) -> None:
         """`topic` is what requests call it by: its name in UTF-8, or its id. `name` is None for an id that is not known yet."""
-        AskedPartition.__init__(self, topic_id, index)
+        self.identify(topic_id, index)
         self.session = session
         self.topic = topic
         self.name = name
@@ -252,7 +252,7 @@ class FetchSession:
         "uses_topic_ids",
     )
 
-    def __init__(self, *, uses_topic_ids: bool) -> None:
+    def __init__(self, uses_topic_ids: bool) -> None:
         self.session_id = NO_SESSION
         self.uses_topic_ids = uses_topic_ids
         self.epoch = next_epoch(INITIAL_EPOCH)

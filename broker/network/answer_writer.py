@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, cast
 
-from broker.network.gather import gather
+from broker.network import gather
 from broker.network.request_channel import Parts
 from broker.network.sendfile import FileSender, Owner
 from broker.network.timings import NO_TIMINGS, Timing, on_sent, on_write
@@ -71,7 +71,7 @@ class AnswerWriter:
 
     def gather(self, parts: Parts, out: Parts) -> int:
         """Puts one response, its length first, behind those in `out`; returns its size."""
-        size, has_regions = gather(parts, out)
+        size, has_regions = gather.put(parts, out)
         if has_regions:
             self._has_regions = True
         return size

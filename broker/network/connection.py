@@ -35,7 +35,7 @@ from broker.network.connection_state import (
     WAITING,
     YIELDED,
 )
-from broker.network.frame_reader import FrameReader, holds_frame, size_at
+from broker.network.frame_reader import FrameReader
 from broker.network.handler import RequestHandler
 from broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Parts, Pending, Request
@@ -43,6 +43,7 @@ from broker.network.throttle import QuotaType
 from broker.network.timings import Timing, add_timing
 from broker.security.access import Access
 from broker.security.client import Client
+from protocol.cursors import fields
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
@@ -122,15 +123,18 @@ class Connection:
         if self._writer.unsent is not None:
             self.send_unsent()
         try:
-            position = self._handle_frames(reader.view, reader.start, reader.end, admitted)
+            position = self._handle_frames(reader, admitted)
         except Exception:
             self._fail()
             return
         if position != reader.end and not self._state & CLOSED:
             self._keep_or_wait(position)
 
-    def _handle_frames(self, view: memoryview, position: int, end: int, admitted: bool) -> int:
+    def _handle_frames(self, reader: FrameReader, admitted: bool) -> int:
         """As `_process`, without what is left; returns where that begins."""
+        view = reader.view
+        position = reader.start
+        end = reader.end
         processor = self._processor
         channel = processor.channel
         max_bytes = processor.request_max_bytes
@@ -140,7 +144,7 @@ class Connection:
             state = self._state
             if state > APPENDED:
                 break
-            (size,) = size_at(view, position)
+            size = fields.int32(reader.data, position)
             begin = position + 4
             after = begin + size
             if size <= 0 or size > max_bytes:
@@ -181,7 +185,7 @@ class Connection:
     def _keep_or_wait(self, position: int) -> None:
         """Something is left: read on if it is the head of a frame, else keep it until it may be handled."""
         reader = self._reader
-        if self._state <= APPENDED and not holds_frame(reader.view, position, reader.end):
+        if self._state <= APPENDED and not reader.holds_frame(position):
             if not reader.keep_head(position):
                 self._state |= STARVED
                 self._pause()

@@ -11,17 +11,16 @@ kernel may keep as much for the connection, too, so that such frames come in few
 from __future__ import annotations
 
 import socket
-from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.network.buffer_supplier import LARGEST_KEPT
 from broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES
 from broker.network.receive_buffer import LARGEST_BYTES, set_receive_buffer
+from protocol.cursors import fields
 
 if TYPE_CHECKING:
     from broker.network.processor import Processor
 
-size_at: Final = Struct(">i").unpack_from
 FIRST_ALLOCATION: Final = LARGEST_KEPT
 
 
@@ -35,23 +34,34 @@ class Owner(Protocol):
         """There is room for the frame that comes in."""
 
 
-def holds_frame(view: memoryview | bytearray, start: int, end: int) -> bool:
-    """Whether a frame that begins at `start` is complete before `end`, or can never be because its length is none."""
-    return end - start >= 4 and 4 + size_at(view, start)[0] <= end - start
-
-
 class FrameReader:
     """See the module. Frames that can be handled are in `view[start:end]`, from `receive` or `take_kept` until `on_handled`.
 
+    `data` is `view` for compiled code.
     `growing`: the socket, while the kernel's receive buffer may grow with the frames.
     """
 
-    __slots__ = ("_filled", "_from", "_grown", "_lent", "_owner", "_processor", "_rest", "_taken", "end", "growing", "start", "view")
+    __slots__ = (
+        "_filled",
+        "_from",
+        "_grown",
+        "_lent",
+        "_owner",
+        "_processor",
+        "_rest",
+        "_taken",
+        "data",
+        "end",
+        "growing",
+        "start",
+        "view",
+    )
 
     def __init__(self, owner: Owner, processor: Processor) -> None:
         self._owner: Owner | None = owner  # None once the connection is gone
         self._processor = processor
-        self.view = processor.view
+        self.view = self._processor.view
+        self.data = self._processor.data
         self.start = 0
         self.end = 0
         self.growing: socket.socket | None = None
@@ -93,7 +103,7 @@ class FrameReader:
 
     def _fill(self, rest: bytearray) -> bool:
         """The memory of a large frame is full: whether that is all of it. If not, it gets more."""
-        total = 4 + size_at(rest)[0]
+        total = 4 + fields.int32(rest, 0)
         if len(rest) == total:
             self._rest = None
             self._filled = 0
@@ -108,6 +118,7 @@ class FrameReader:
     def _lend(self, memory: bytearray, start: int) -> None:
         self._lent = memory
         self.view = memoryview(memory)
+        self.data = self.view
         self.start = start
         self.end = len(memory)
 
@@ -126,6 +137,7 @@ class FrameReader:
         if memory is not None:
             self._lent = None
             self.view = self._processor.view
+            self.data = self._processor.data
             if memory is not self._rest:
                 self._processor.buffers.release(memory)
 
@@ -134,7 +146,7 @@ class FrameReader:
         view, end = self.view, self.end
         kept = end - start
         if kept >= FIRST_BYTES:
-            total = 4 + size_at(view, start)[0]
+            total = 4 + fields.int32(self.data, start)
             if total > len(self._processor.view):
                 return self._allocate(start, total)
         self._rest = bytearray(view[start:end])
@@ -167,7 +179,7 @@ class FrameReader:
     def on_room(self) -> None:
         """The frame that comes in has room now."""
         if self._rest is not None:
-            self._taken = 4 + size_at(self._rest, self._from)[0]
+            self._taken = 4 + fields.int32(self._rest, self._from)
 
     def _grow(self, sock: socket.socket, size: int) -> None:
         """Frames of that size come. As for the memory, in powers of two: sizes that creep up cost no calls."""
@@ -198,7 +210,15 @@ class FrameReader:
     def keeps_frame(self) -> bool:
         """Whether a complete frame is kept."""
         rest = self._rest
-        return rest is not None and not self._filled and holds_frame(rest, self._from, len(rest))
+        if rest is None or self._filled:
+            return False
+        size = len(rest) - self._from
+        return size >= 4 and 4 + fields.int32(rest, self._from) <= size
+
+    def holds_frame(self, start: int) -> bool:
+        """Whether a frame that begins at `start` of `view` is complete, or can never be because its length is none."""
+        size = self.end - start
+        return size >= 4 and 4 + fields.int32(self.data, start) <= size
 
     def first_kept_frame(self) -> memoryview:
         """The first frame that is kept; there is one."""
@@ -206,7 +226,7 @@ class FrameReader:
         if rest is None:
             raise ValueError("nothing is kept")
         begin = self._from + 4
-        return memoryview(rest)[begin : begin + size_at(rest, self._from)[0]]
+        return memoryview(rest)[begin : begin + fields.int32(rest, self._from)]
 
     def forget(self) -> None:
         """The connection is gone."""

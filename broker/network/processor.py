@@ -43,6 +43,7 @@ class Processor:
         "channel",
         "clock_ns",
         "connections",
+        "data",
         "expired_connections",
         "handler",
         "loop",
@@ -74,6 +75,7 @@ class Processor:
         self.request_max_bytes = limits.socket_request_max_bytes
         self.buffer = bytearray(RECEIVE_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
+        self.data = self.view  # the same for compiled code
         self.buffers = BufferSupplier(limits.queued_max_request_bytes)
         self.window = self.view[:FULL_WINDOW_BYTES]
         self.connections: set[Connection] = set()

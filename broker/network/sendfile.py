@@ -5,8 +5,8 @@ first region on to its `FileSender`. Rules that make two writers on one socket s
 buffer is empty, and the connection writes nothing to the transport until the sender called `on_sent`. It waits for room with `add_writer`
 on a duplicate of the descriptor, because the loop refuses a descriptor that a transport uses.
 
-A turn of the loop sends at most TURN_BYTES of one connection. Bytes that are not in the page cache are pulled in by a thread first, so one
-consumer that reads old data never stalls the others.
+A turn of the loop sends at most SENDER_TURN_BYTES of one connection. Bytes that are not in the page cache are pulled in by a thread first,
+so one consumer that reads old data never stalls the others.
 """
 
 from __future__ import annotations
@@ -20,25 +20,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page, without_sent
+from broker.network import gather
 from broker.network.request_channel import Parts
+from broker.network.sizes import CHUNK_BYTES, PACED_BYTES, PACKET_BYTES, SENDER_TURN_BYTES
 from broker.security.client import Client
 from protocol.compiled import compiled
 from storage.segment.file_region import FileRegion
 
 logger = logging.getLogger(__name__)
 
-TURN_BYTES: Final = 1024 * 1024
-PACKET_BYTES: Final = 16 * PAGE_BYTES
-PACED_BYTES: Final = 15 * PAGE_BYTES
-"""What a socket that paces its packets is given at once: a packet. The second of one call would wait for a timer, and each behind it, too:
-1 MiB over loopback with BBR costs the kernel 500 µs in one call and 130 in such pieces; without pacing 133 and 142."""
-CHUNK_BYTES: Final = 128 * 1024
-"""What a thread, or a connection without a socket of its own (TLS), reads at once."""
-
 SHORT_FILE: Final = "the file is shorter than the log said"
 _native = compiled("broker.network.native")
-_send_ready: Final[Callable[[int, Parts], tuple[int, int, bool]] | None] = None if _native is None else _native.send_ready
 _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 
@@ -50,18 +42,19 @@ def piece_of(sock: socket.socket | None) -> int:
                 return PACED_BYTES
         except OSError:
             pass
-    return TURN_BYTES
+    return SENDER_TURN_BYTES
 
 
-def send_pieces(out: int, source: int, position: int, length: int, piece: int) -> int:
-    """Send so much of a file in pieces until the socket takes no more; how many bytes have left, 0 where the file ends.
+def send_pieces(out: int, source: int, position: int, length: int, piece: int, packet: int) -> int:
+    """Send so much of a file in pieces, the last `packet` bytes in one, until the socket takes no more.
 
-    Raises OSError when none has: BlockingIOError when there is no room. What fails later will fail again when the rest is sent.
+    Returns the bytes that have left, 0 where the file ends. Raises OSError when none has: BlockingIOError when there is no room.
+    What fails later will fail again when the rest is sent.
     """
     left = length
     try:
         while left:
-            asked = left if left < piece or left <= PACKET_BYTES else piece
+            asked = left if left < piece or left <= packet else piece
             sent = os.sendfile(out, source, position, asked)
             position += sent
             left -= sent
@@ -73,7 +66,7 @@ def send_pieces(out: int, source: int, position: int, length: int, piece: int) -
     return length - left
 
 
-_send_pieces: Callable[[int, int, int, int, int], int] = send_pieces if _native is None else _native.send_pieces
+_send_pieces: Callable[[int, int, int, int, int, int], int] = send_pieces if _native is None else _native.send_pieces
 
 
 def _pull_in(region: FileRegion, position: int, length: int) -> None:
@@ -120,100 +113,9 @@ class FileSender:
 
     def send(self, parts: Parts) -> bool:
         """Send `parts` behind what is queued; whether all of it has left. If not, `on_sent` of the connection will be called."""
-        sock = self._sock
-        if sock is None or self._parts or self._transport.get_write_buffer_size():
-            was_idle = not self._parts
-            self._queue(parts)
-            return was_idle and self._send_queued()
-        if _send_ready is not None:
-            gone, sent, is_full = _send_ready(sock.fileno(), parts)
-            return gone == len(parts) or self.send_rest(parts, gone, sent, is_full)
-        return self._send_at_once(sock, parts)
-
-    def send_rest(self, parts: Parts, gone: int, sent: int, is_full: bool) -> bool:
-        """As `send`, when the first `gone` parts and `sent` bytes of the next have left already; `is_full`: the socket takes no more."""
-        if gone or sent:
-            parts = without_sent(parts, gone, sent)
-        if is_full:
-            self._queue(parts)
-            self._wait_for_room()
-            return False
-        return self._sock is not None and self._send_at_once(self._sock, parts)
-
-    def _send_at_once(self, sock: socket.socket, parts: Parts) -> bool:
-        """With nothing in the way, as most answers leave. Only what the socket does not take is queued: 64 KiB cost 12 µs instead of 20."""
-        memory: list[bytes | bytearray | memoryview] = []
-        data = b""
-        region: FileRegion | None = None
-        number = length = position = warm = 0
-        is_cold = False
-        try:
-            for part in parts:
-                number += 1
-                if not isinstance(part, FileRegion):
-                    memory.append(part)
-                    continue
-                length = part.length
-                if not length:
-                    continue
-                region = part
-                file, position = part.file, part.position
-                begun = position % PAGE_BYTES
-                if begun and INLINE_BYTES < length <= ALIGNED_BYTES and (first := file.pread_cached(PAGE_BYTES - begun, position)):
-                    # As from_next_page. That these bytes are at hand tells of the beginning of the rest, too.
-                    memory.append(first)
-                    position += len(first)
-                    warm = length = length - len(first)
-                    if length > PACKET_BYTES:
-                        is_cold = not file.is_cached(length, position)
-                    else:
-                        is_cold = not (part.end_is_cached or file.is_cached(1, position + length - 1))
-                else:
-                    warm = length if length < TURN_BYTES else TURN_BYTES
-                    is_cold = not file.is_cached(warm, position)
-                if memory:
-                    data = b"".join(memory)
-                    memory = []
-                    # Without MSG_MORE a header would leave as a packet of its own (TCP_NODELAY).
-                    sent = sock.send(data, _MSG_MORE)
-                    if sent < len(data):
-                        data = data[sent:]
-                        break
-                    data = b""
-                if is_cold:
-                    break
-                sent = _send_pieces(sock.fileno(), file.fileno(), position, warm, self._piece)
-                position += sent
-                length -= sent
-                warm -= sent
-                if length:
-                    if not sent:
-                        raise OSError(errno.EIO, SHORT_FILE)
-                    break
-            else:
-                if not memory:
-                    return True
-                data = b"".join(memory)
-                sent = sock.send(data)
-                if sent == len(data):
-                    return True
-                data = data[sent:]
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._fail(error, region)
-            return False
-        if data:
-            self._parts.append(data)
-        if length and region is not None:
-            self._parts.append(FileRegion(region.file, position, length))
-            if not data and not is_cold:
-                self._warm = warm
-        self._queue(parts[number:])
-        if is_cold and not data:
-            return self._send_queued()  # a thread pulls it in
-        self._wait_for_room()
-        return False
+        was_idle = not self._parts
+        self._queue(parts)
+        return was_idle and self._send_queued()
 
     def _queue(self, parts: Parts) -> None:
         """Memory parts next to each other become one."""
@@ -222,7 +124,7 @@ class FileSender:
             if isinstance(part, FileRegion):
                 if not part.length:
                     continue
-                region = part if self._sock is None else from_next_page(part, memory)
+                region = gather.unproven(part) if self._sock is None else gather.from_next_page(part, memory)
                 if memory:
                     self._parts.append(b"".join(memory))
                     memory = []
@@ -240,10 +142,10 @@ class FileSender:
             self._connection.on_sent()
 
     def _send_queued(self) -> bool:
-        """Send what the socket takes of what is queued, at most TURN_BYTES; whether nothing is left."""
+        """Send what the socket takes of what is queued, at most SENDER_TURN_BYTES; whether nothing is left."""
         if self._closed or self._pulling is not None or self._transport.get_write_buffer_size():
             return False  # the thread, or resume_writing of the connection, calls again
-        budget = TURN_BYTES
+        budget = SENDER_TURN_BYTES
         parts = self._parts
         try:
             while parts and budget > 0:
@@ -301,7 +203,7 @@ class FileSender:
     def _send_region(self, region: FileRegion, length: int) -> int:
         position = region.position + self._position
         if self._sock is not None:
-            sent = _send_pieces(self._sock.fileno(), region.file.fileno(), position, length, self._piece)
+            sent = _send_pieces(self._sock.fileno(), region.file.fileno(), position, length, self._piece, PACKET_BYTES)
             if sent == 0:
                 raise OSError(errno.EIO, SHORT_FILE)
             return sent
@@ -323,7 +225,7 @@ class FileSender:
         """Whether the next `length` bytes are in the page cache; if not, a thread fetches them and calls `pump`."""
         position = region.position + self._position
         self._warm = self._position + length
-        if region.file.is_cached(length, position):
+        if region.end_is_cached or region.file.is_cached(length, position):
             return True
         self._stop_waiting()
         self._pulling = self._loop.run_in_executor(None, _pull_in, region, position, length)

@@ -15,8 +15,8 @@ class Client:
 
     __slots__ = (
         "_client_id",
-        "_client_id_bytes",
         "client_host",
+        "client_id_bytes",
         "client_port",
         "client_software_name",
         "client_software_version",
@@ -49,19 +49,19 @@ class Client:
         """Whether the connection is gone."""
         self.on_lost: Callable[[], None] | None = None
         """Called when the connection goes; releases what is kept for the client between two requests."""
-        self._client_id_bytes: bytes | None = None
+        self.client_id_bytes: bytes | None = None
         self._client_id: str | None = None
 
     @property
     def client_id(self) -> str | None:
         """The client id in the header of the latest request, decoded when it is first asked for; None for a null one."""
         client_id = self._client_id
-        if client_id is None and self._client_id_bytes is not None:
-            client_id = self._client_id = self._client_id_bytes.decode("utf-8", "replace")
+        if client_id is None and self.client_id_bytes is not None:
+            client_id = self._client_id = self.client_id_bytes.decode("utf-8", "replace")
         return client_id
 
     def identify(self, client_id: bytes | None) -> None:
         """Takes the client id from the header of a request. Clients repeat theirs, so its text is kept while the bytes are the same."""
-        if client_id != self._client_id_bytes:
-            self._client_id_bytes = client_id
+        if client_id != self.client_id_bytes:
+            self.client_id_bytes = client_id
             self._client_id = None

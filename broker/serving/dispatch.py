@@ -9,8 +9,7 @@ The network floor calls it with every complete frame. Rules, as Apache Kafka has
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.handlers.api_versions import unsupported_version_response
 from broker.handlers.table import SERVED, handlers_of
@@ -21,15 +20,15 @@ from broker.request.services import Services
 from broker.serving.message_requests import MALFORMED, MessageRequests, name_of, refuse
 from broker.serving.route import BETWEEN_BROKERS, CORRELATION_ID, Route
 from protocol.api_keys import ApiKey
+from protocol.cursors import fields
 from protocol.schema.registry import api
 from protocol.schema.wire import ProtocolError, skip_tagged_fields
 
 if TYPE_CHECKING:
     from broker.metrics.request_metrics import RequestMetrics
 
-_unpack_header = Struct(">iih").unpack_from
-"""The api key and the version as one number, by which routes are found; the correlation id; the length of the client id."""
-_api_key_at = Struct(">h").unpack_from
+
+PRODUCE: Final = int(ApiKey.PRODUCE)
 
 
 class Dispatcher(RequestHandler):
@@ -46,8 +45,9 @@ class Dispatcher(RequestHandler):
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """Answer one request."""
+        data = frame
         try:
-            kind, correlation_id, client_id_length = _unpack_header(frame)
+            kind, correlation_id, client_id_length = fields.read_request_header(data, 0)
             route = self._routes.get(kind)
             if route is None:
                 route = self._route(kind >> 16, kind & 0xFFFF)  # a version below 0 is a high one, then: there is neither
@@ -62,9 +62,11 @@ class Dispatcher(RequestHandler):
                 offset += client_id_length
                 if offset > len(frame):
                     raise ProtocolError(f"client id of {client_id_length} bytes in a frame of {len(frame)}")
-                connection.client.identify(bytes(frame[10:offset]))
+                client = connection.client
+                if client.client_id_bytes is None or not fields.holds(data, 10, offset, client.client_id_bytes):
+                    client.identify(fields.take(data, 10, offset))
             if route.flexible_request_header:
-                offset = skip_tagged_fields(frame, offset) if frame[offset] else offset + 1
+                offset = skip_tagged_fields(frame, offset) if fields.uint8(data, offset) else offset + 1
         except MALFORMED as malformed:
             return refuse(frame, connection, malformed)
         route.requests = count = route.requests + 1
@@ -84,11 +86,11 @@ class Dispatcher(RequestHandler):
 
     def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
         """What brokers and the controller ask of each other."""
-        return end - begin >= 2 and _api_key_at(view, begin)[0] in BETWEEN_BROKERS
+        return end - begin >= 2 and fields.int16(view, begin) in BETWEEN_BROKERS
 
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
         """Another Produce."""
-        return end - begin >= 2 and _api_key_at(view, begin)[0] == ApiKey.PRODUCE
+        return end - begin >= 2 and fields.int16(view, begin) == PRODUCE
 
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route of a request seen for the first time; None when it is not advertised."""

@@ -2,7 +2,7 @@
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 cdef extern from "<endian.h>" nogil:
     uint16_t be16toh(uint16_t)
@@ -54,6 +54,10 @@ cdef inline void set64(uint8_t *p, int64_t number) noexcept nogil:
 
 
 # A number that hardly any field holds says that an exception may have been raised.
+cdef inline int64_t uint8(View data, Py_ssize_t at) except -1:
+    check(data, at, 1)
+    return data[at]
+
 cdef inline int64_t int8(View data, Py_ssize_t at) except? -107:
     check(data, at, 1)
     return <int8_t>data[at]
@@ -69,6 +73,11 @@ cdef inline int64_t int32(View data, Py_ssize_t at) except? -2000000011:
 cdef inline int64_t int64(View data, Py_ssize_t at) except? -9000000000000000011:
     check(data, at, 8)
     return get64(&data[at])
+
+cdef inline (int64_t, int64_t, int64_t) read_request_header(View data, Py_ssize_t at) except *:
+    check(data, at, 10)
+    cdef const uint8_t *p = &data[at]
+    return get32(p), get32(p + 4), get16(p + 8)
 
 cdef inline (int64_t, int64_t) read_acks_and_timeout(View data, Py_ssize_t at) except *:
     check(data, at, 6)
@@ -115,6 +124,8 @@ cdef inline (int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int6
     return (get64(p), get32(p + 8), get32(p + 12), <int8_t>p[16], <uint32_t>get32(p + 17), get16(p + 21), get32(p + 23), get64(p + 27),
             get64(p + 35), get64(p + 43), get16(p + 51), get32(p + 53), get32(p + 57))
 
+ctypedef const uint8_t[::1] Bytes
+
 cdef inline int64_t read_number(const uint8_t[::1] data, Py_ssize_t at) except? -2000000011:
     if at < 0 or at > data.shape[0] - 4:
         raise IndexError("the index ends too early")
@@ -129,6 +140,13 @@ cdef inline (int64_t, int64_t) read_entry(const uint8_t[::1] data, Py_ssize_t at
     if at < 0 or at > data.shape[0] - 8:
         raise IndexError("the index ends too early")
     return get32(&data[at]), get32(&data[at + 4])
+
+cdef inline int64_t read_new_number(bytearray data, Py_ssize_t at) except? -2000000011:
+    return get32(place(data, at, 4))
+
+cdef inline (int64_t, int64_t) read_new_entry(bytearray data, Py_ssize_t at) except *:
+    cdef const uint8_t *p = place(data, at, 8)
+    return get32(p), get32(p + 4)
 
 cdef inline (int64_t, int64_t, int64_t, int64_t) read_batch_bounds(bytes data, Py_ssize_t at) except *:
     if data is None or at < 0 or at > PyBytes_GET_SIZE(data) - 27:
@@ -178,6 +196,15 @@ cdef inline bytes pack_int64_int32(int64_t first, int64_t second):
     set64(room, first)
     set32(room + 8, second)
     return PyBytes_FromStringAndSize(<const char *>room, 12)
+
+cdef inline bint holds(View data, Py_ssize_t at, Py_ssize_t end, bytes value) except -1:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(value)
+    if end - at != size:
+        return False
+    if size == 0:
+        return True
+    check(data, at, size)
+    return memcmp(&data[at], PyBytes_AS_STRING(value), size) == 0
 
 cdef inline bytes take(View data, Py_ssize_t at, Py_ssize_t end):
     if at == end and 0 <= at <= data.shape[0]:

@@ -16,6 +16,8 @@ _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 _int64 = Struct(">q").unpack_from
 
+read_request_header = Struct(">iih").unpack_from
+"""How every request begins: (API key and version as one number, correlation id, length of the client id)."""
 read_acks_and_timeout = Struct(">hi").unpack_from
 """(acks, timeout_ms)"""
 read_asked = Struct(">iqi").unpack_from
@@ -38,6 +40,8 @@ producer id, producer epoch, base sequence, record count)."""
 
 read_entry = Struct(">ii").unpack_from
 """Of an index in memory that is only read: two numbers of four bytes."""
+read_new_entry = read_entry
+"""The same of entries to which more may be added."""
 read_batch_bounds = Struct(">qi4xb6xi").unpack_from
 """Of the head of a record batch in `bytes`: (base offset, length, magic, last offset delta)."""
 
@@ -57,6 +61,11 @@ put_partition = Struct(">ihqqq").pack_into
 put_code = Struct(">ihx").pack_into
 """Index and error code, and no tagged fields."""
 put_two_int64 = Struct(">qq").pack_into
+
+
+def uint8(data: Data, at: int) -> int:
+    """An unsigned number of one byte."""
+    return data[at]
 
 
 def int8(data: Data, at: int) -> int:
@@ -81,6 +90,10 @@ def read_number(data: Data, at: int) -> int:
     """Of an index in memory that is only read: a signed number of four bytes."""
     value: int = _int32(data, at)[0]
     return value
+
+
+read_new_number = read_number
+"""The same of an index to which more may be added."""
 
 
 def read_long(data: Data, at: int) -> int:
@@ -131,6 +144,11 @@ def varlong(data: Data, at: int) -> tuple[int, int]:
 def wrapped_sum(number: int, other: int) -> int:
     """The sum in 64 bits, as Java has it."""
     return (number + other + 2**63) % 2**64 - 2**63
+
+
+def holds(data: Data, at: int, end: int, value: bytes) -> bool:
+    """Whether the bytes from `at` up to `end` are these."""
+    return data[at:end] == value
 
 
 def take(data: Data, at: int, end: int) -> bytes:

@@ -11,8 +11,7 @@ cdef class Partition:
     cdef public Waiters waiters
     cdef public object topic_partition, _isr_changes, isr_change, leader_epoch_start_offset
     cdef public tuple adding_replicas, isr, maximal_isr, removing_replicas, replicas
-    cdef public dict followers
-    cdef public dict idle_fetches
+    cdef public dict followers, idle_fetches
     cdef public int64_t broker_id, controller_epoch, effective_min_isr, leader_epoch, leader_id, partition_epoch
     cdef public bint has_departing_member, has_failed, is_cut_off, is_leader, is_named_by_id, is_online
 
@@ -21,3 +20,6 @@ cdef class Partition:
     cpdef void check_may_append(self, int64_t required_acks) except *
     @cython.locals(log=PartitionLog)
     cpdef bint is_flushed(self, int64_t end_offset) except -1
+    cpdef void check_replica(self, int64_t broker_id, int64_t asked_epoch) except *
+    cpdef void check_leader_epoch(self, int64_t asked) except *
+    cpdef PartitionLog check_leader(self, int64_t asked_epoch=*, bint or_follower=*)

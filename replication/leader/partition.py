@@ -344,7 +344,7 @@ class Partition:
             raise FencedLeaderEpoch(self.topic_partition, asked, self.leader_epoch)
         raise UnknownLeaderEpoch(self.topic_partition, asked, self.leader_epoch)
 
-    def check_leader(self, asked_epoch: int = -1, *, or_follower: bool = False) -> PartitionLog:
+    def check_leader(self, asked_epoch: int = -1, or_follower: bool = False) -> PartitionLog:
         """The log, if this broker leads the partition in the asked epoch, or follows and that will do (KIP-392).
 
         Raises the epoch errors, NotLeaderOrFollower, LogBeingTruncated.

@@ -40,6 +40,10 @@ class AskedPartition:
     )
 
     def __init__(self, topic_id: bytes, index: int) -> None:
+        self.identify(topic_id, index)
+
+    def identify(self, topic_id: bytes, index: int) -> None:
+        """Say which partition it is; nothing is asked or found yet."""
         self.topic_id = topic_id
         self.index = index
         self.offset = 0

@@ -44,7 +44,7 @@ class FetchParams:
         "throttled_bytes",
     )
 
-    def __init__(self, replica_id: int, isolation: int, *, or_follower: bool, rack_id: str | None = None, listener: str = "") -> None:
+    def __init__(self, replica_id: int, isolation: int, or_follower: bool = False, rack_id: str | None = None, listener: str = "") -> None:
         self.replica_id = replica_id
         self.isolation = isolation
         self.or_follower = or_follower
@@ -70,7 +70,7 @@ class FetchParams:
         self.is_withheld = False
         """Whether the leader's quota kept something back."""
 
-    def begin(self, max_bytes: int, now_ms: int, *, min_one_batch: bool) -> None:
+    def begin(self, max_bytes: int, now_ms: int, min_one_batch: bool) -> None:
         """Everything is read anew."""
         self.left = max_bytes
         self.now_ms = now_ms
@@ -104,6 +104,7 @@ def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartiti
     topic_id = asked.topic_id
     if topic_id not in (log.topic_id, ZERO_UUID) and log.topic_id != ZERO_UUID:
         raise InconsistentTopicId(f"a fetch session holds {partition.topic_partition} by an id that is not its own any more")
+    asked.end_offset = params.end_offset(partition)
     asked.region = None
     asked.aborted = None
     asked.preferred_read_replica = NO_PREFERENCE
@@ -113,7 +114,7 @@ def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartiti
     if asked.preferred_read_replica != NO_PREFERENCE:
         partition.check_leader_epoch(asked.leader_epoch)
     else:
-        partition.check_leader(asked.leader_epoch, or_follower=params.or_follower)
+        partition.check_leader(asked.leader_epoch, params.or_follower)
         if params.replica_id >= 0:
             partition.check_replica(params.replica_id, asked.leader_epoch)
         if asked.last_fetched_epoch == NO_EPOCH or not _has_parted(log, asked):
@@ -121,14 +122,12 @@ def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartiti
     asked.high_watermark = log.high_watermark
     asked.last_stable_offset = log.last_stable_offset
     asked.log_start_offset = log.log_start_offset
-    note_end(partition, asked, params)
+    note_end(log, asked)
 
 
-def note_end(partition: Partition, asked: AskedPartition, params: FetchParams) -> None:
-    """Remember how far the asker could read, so that it can be told later how much has come."""
-    log = partition.log
-    asked.end_offset = end_offset = params.end_offset(partition)
-    if end_offset == log.log_end_offset:
+def note_end(log: PartitionLog, asked: AskedPartition) -> None:
+    """Remember how much is in the log up to `end_offset`, so that it can be told later how much has come."""
+    if asked.end_offset == log.log_end_offset:
         asked.open_segment = segment = log.active_segment
         asked.open_size = segment.size
     else:
@@ -140,10 +139,11 @@ def _find_records(replicas: ReplicaManager, partition: Partition, asked: AskedPa
     offset = asked.offset
     region = None
     next_offset = offset
-    end_offset = params.end_offset(partition)
     if params.finds_records:
         max_bytes = asked.max_bytes if asked.max_bytes < params.left else params.left
-        region, next_offset = log.read(offset, max_bytes, end_offset, params.min_one_batch, params.may_wait)
+        found = log.read(offset, max_bytes, asked.end_offset, params.min_one_batch, params.may_wait)
+        region = found.region
+        next_offset = found.next_offset
     elif not log.log_start_offset <= offset <= log.log_end_offset:
         raise OffsetOutOfRange(partition.topic_partition, offset, log.log_start_offset, log.log_end_offset)
     if params.replica_id >= 0:

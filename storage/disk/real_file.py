@@ -2,9 +2,11 @@
 
 import mmap
 import os
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
+from protocol.compiled import compiled
 from storage.disk.deleted_files import close_file
 
 if TYPE_CHECKING:
@@ -17,6 +19,9 @@ _BLOCK_BYTES = 512  # unit of st_blocks on any file system
 _SLACK_BYTES = 1 << 20
 """Excess allocation that is not freed, because file systems round up or use some of it for their own tables."""
 _PROBE = [bytearray(1)]  # its content is not used
+
+_native = compiled("storage.disk.cached_reads")
+_read_cached: Callable[[int, int, int], bytes | None] | None = None if _native is None else _native.read_cached
 
 
 class RealFile:
@@ -47,6 +52,8 @@ class RealFile:
             written += count
 
     def pread(self, length: int, at: int) -> bytes:
+        if _read_cached is not None and (cached := _read_cached(self.descriptor, length, at)) is not None:
+            return cached
         data = os.pread(self.descriptor, length, at)
         if len(data) == length or not data:
             return data
@@ -61,6 +68,8 @@ class RealFile:
         return b"".join(chunks)
 
     def pread_cached(self, length: int, at: int) -> bytes | None:
+        if _read_cached is not None and (cached := _read_cached(self.descriptor, length, at)) is not None:
+            return cached
         data = bytearray(length)
         try:
             count = os.preadv(self.descriptor, [data], at, os.RWF_NOWAIT)

@@ -522,10 +522,10 @@ class PartitionLog:
             segment, position = hint
         else:
             # Who reads on finds the next region this way, too, until the end is near and is remembered.
-            found = self._locate(offset, ahead, may_wait)
-            if found is None:
+            finder = self._locate(offset, ahead, may_wait)
+            if finder is None:
                 return FetchSlice(None, offset)
-            segment, finder = found
+            segment = finder.segment
             position = finder.position
         next_offset = end_offset
         higher = None if segment is self.active_segment else self.segments.higher(segment.base_offset)
@@ -563,13 +563,15 @@ class PartitionLog:
         """How lookups read the segment. Raises NotCached."""
         return segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
 
-    def _locate(self, offset: int, ahead: int, may_wait: bool) -> tuple[Segment, BatchFinder] | None:
-        """The segment that holds the batch with `offset`, or the one that follows a gap, and a finder that stands at the batch."""
-        segment = self.segments.floor(offset)
+    def _locate(self, offset: int, ahead: int, may_wait: bool) -> BatchFinder | None:
+        """Stands at the batch with `offset`, or at the one that follows a gap. Raises NotCached."""
+        segment: Segment | None = self.active_segment
+        if offset < self.active_segment.base_offset:
+            segment = self.segments.floor(offset)
         while segment is not None:
             finder = segment.finder(self._file_of(segment, may_wait))
             if finder.locate(offset, ahead):
-                return segment, finder
+                return finder
             segment = self.segments.higher(segment.base_offset)
         return None
 

@@ -9,11 +9,14 @@ MAX_UNKNOWN = 20
 """Segments whose largest timestamp is not known yet, that one turn of the event loop looks at."""
 
 
-class FetchSlice(NamedTuple):
-    """Whole batches for one fetch; `next_offset` follows the last of them."""
+class FetchSlice:
+    """Whole batches for one fetch, or none; `next_offset` follows the last of them."""
 
-    region: FileRegion | None
-    next_offset: int
+    __slots__ = ("next_offset", "region")
+
+    def __init__(self, region: FileRegion | None, next_offset: int) -> None:
+        self.region = region
+        self.next_offset = next_offset
 
 
 class OffsetAndTimestamp(NamedTuple):

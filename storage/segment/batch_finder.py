@@ -37,18 +37,18 @@ class BatchFinder:
         "_data_at",
         "_file",
         "_index",
-        "_segment",
         "_size",
         "base_offset",
         "end",
         "last_offset",
         "next_offset",
         "position",
+        "segment",
     )
 
     def __init__(self, segment: Segment, file: File | UnwaitingFile, index: OffsetIndex, base_offset: int, size: int) -> None:
         """`file`, `index`, `base_offset` and `size` are those of the segment."""
-        self._segment = segment
+        self.segment = segment
         self._file = file
         self._index = index
         self._base_offset = base_offset
@@ -108,12 +108,12 @@ class BatchFinder:
         """Where to begin looking for `offset`: the beginning of a batch, as the index says."""
         entry_offset, position = self._index.lookup(offset)
         if position and not self._is_entry(entry_offset, position, HEADER_SIZE):
-            self._segment.rebuild_indexes()
+            self.segment.rebuild_indexes()
             position = self._index.lookup(offset).position
         return position
 
     def _locate_anew(self, offset: int, ahead: int) -> bool:
-        self._segment.rebuild_indexes()
+        self.segment.rebuild_indexes()
         return self._walk(self._index.lookup(offset).position, offset, CHUNK_BYTES + ahead)
 
     def _walk(self, position: int, offset: int, length: int) -> bool:
@@ -158,7 +158,7 @@ class BatchFinder:
                 if self._is_entry(entry_offset, position, CHUNK_BYTES):
                     end, next_offset = position, self.base_offset
                 else:
-                    self._segment.rebuild_indexes()
+                    self.segment.rebuild_indexes()
         while (self.has_read(end) or cut - end > max_bytes // 4) and self.stand_at(end, CHUNK_BYTES) and self.end <= cut:
             end, next_offset = self.end, self.last_offset + 1
         self.next_offset = next_offset
@@ -168,7 +168,7 @@ class BatchFinder:
         """Whether the header at `position` was read."""
         return self._data_at <= position and position + BOUNDS_SIZE <= self._data_at + len(self._data)
 
-    def read_of(self, position: int, length: int) -> bytes | None:
+    def read_of(self, position: int, length: int) -> bytes | memoryview | None:
         """The bytes of a region that were read already, if these are all of a small one, or a large one's up to the next page.
 
         Those are sent with what stands before the region, and the rest leaves as one packet of whole pages.
@@ -177,4 +177,4 @@ class BatchFinder:
         wanted = length if length <= INLINE_BYTES else PAGE_BYTES - position % PAGE_BYTES
         if at < 0 or at + wanted > len(self._data) or (length > INLINE_BYTES and (wanted == PAGE_BYTES or length - wanted > PACKET_BYTES)):
             return None
-        return self._data[at : at + wanted]
+        return memoryview(self._data)[at : at + wanted] if wanted > PAGE_BYTES else self._data[at : at + wanted]

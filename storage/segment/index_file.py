@@ -172,10 +172,9 @@ class IndexFile:
         """
         tail = self._tail
         size = self.entry_size
-        if tail and _number(tail, at, is_long) <= target:
-            return self._written + last_slot(tail, len(tail) // size, size, at, is_long, target)
-        if not self._written:
-            return -1
+        slot = last_slot(tail, len(tail) // size, size, at, is_long, target)
+        if slot >= 0:
+            return self._written + slot
         return last_slot(self._mapped_entries(), self._written, size, at, is_long, target)
 
     def _mapping(self) -> mmap.mmap | bytes:
@@ -221,6 +220,8 @@ def last_slot(data: memoryview | bytearray, count: int, size: int, at: int, is_l
     those that are in use anyway. Entries are spread rather evenly, so the answer is near where a straight line has it.
     What is not even is left to a bisection.
     """
+    if not count:
+        return -1
     high = count - 1
     above = _number(data, high * size + at, is_long)
     if above <= target:

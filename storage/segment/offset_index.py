@@ -10,7 +10,7 @@ from typing import NamedTuple
 from protocol.cursors import fields
 from storage.disk.filesystem import FileSystem
 from storage.errors import CorruptIndex
-from storage.segment.index_file import IndexFile
+from storage.segment.index_file import IndexFile, last_slot
 from storage.segment.limits import ENTRY_SIZE, MAX_RELATIVE_OFFSET, POSITION_AT
 
 _ENTRY = struct.Struct(">ii")
@@ -68,29 +68,37 @@ class OffsetIndex(IndexFile):
         """
         base_offset = self.base_offset
         relative = offset - base_offset
-        slot = self.last_slot(relative if relative < MAX_RELATIVE_OFFSET else MAX_RELATIVE_OFFSET, 0)
+        target = relative if relative < MAX_RELATIVE_OFFSET else MAX_RELATIVE_OFFSET
+        is_in_memory = self._is_in_memory(target, 0)
+        entries = self._tail if is_in_memory else self._mapped_entries()
+        count = self.entries - self._written if is_in_memory else self._written
+        slot = last_slot(entries, count, ENTRY_SIZE, 0, False, target)
         first = position = 0
         if slot >= 0:
-            first, position = self._entry(slot)
-        if slot + 1 == self.entries:
+            first, position = fields.read_entry(entries, slot * ENTRY_SIZE)
+        slot += 1
+        if slot < count:
+            second, next_position = fields.read_entry(entries, slot * ENTRY_SIZE)
+        elif is_in_memory or not self._tail:
             return base_offset + first, position, -1, -1
-        second, next_position = self._entry(slot + 1)
+        else:
+            second, next_position = fields.read_new_entry(self._tail, 0)
         return base_offset + first, position, base_offset + second, next_position
 
     def lookup_position(self, position: int) -> tuple[int, int]:
         """The last entry whose batch begins at or before `position`: its offset, and where that batch begins."""
-        slot = self.last_slot(position, POSITION_AT)
+        is_in_memory = self._is_in_memory(position, POSITION_AT)
+        entries = self._tail if is_in_memory else self._mapped_entries()
+        count = self.entries - self._written if is_in_memory else self._written
+        slot = last_slot(entries, count, ENTRY_SIZE, POSITION_AT, False, position)
         if slot < 0:
             return self.base_offset, 0
-        offset, found = self._entry(slot)
+        offset, found = fields.read_entry(entries, slot * ENTRY_SIZE)
         return self.base_offset + offset, found
 
-    def _entry(self, slot: int) -> tuple[int, int]:
-        """Relative offset and position."""
-        in_tail = slot - self._written
-        if in_tail >= 0:
-            return fields.read_entry(self._tail, in_tail * ENTRY_SIZE)
-        return fields.read_entry(self._mapped_entries(), slot * ENTRY_SIZE)
+    def _is_in_memory(self, target: int, at: int) -> bool:
+        """Whether the last entry whose number at byte `at` is at most `target` is one that is not in the file yet."""
+        return len(self._tail) > 0 and fields.read_new_number(self._tail, at) <= target
 
     def truncate_to(self, offset: int) -> None:
         """Drops the entries at and above `offset`."""

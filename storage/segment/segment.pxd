@@ -1,10 +1,11 @@
 cimport cython
 from libc.stdint cimport int64_t
+from storage.segment.batch_finder cimport BatchFinder
 from storage.segment.log_settings cimport LogSettings
 from storage.segment.offset_index cimport OffsetIndex
 from storage.segment.time_index cimport TimeIndex
 
-cdef int64_t BOUNDS_SIZE, CURRENT_MAGIC, FIRST_BYTES, HEADER_SIZE, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, UNKNOWN
+cdef int64_t FIRST_BYTES, HEADER_SIZE, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, UNKNOWN
 
 cdef class Segment:
     cdef public object _directory, _file, _suffix, _transaction_index, filesystem
@@ -25,3 +26,4 @@ cdef class Segment:
     @cython.locals(offset_index=OffsetIndex, time_index=TimeIndex)
     cdef void _stage_entry(self, int64_t last_offset, int64_t position) except *
     cpdef void write(self, object data) except *
+    cpdef BatchFinder finder(self, object file=*)

@@ -237,7 +237,7 @@ def test_more_connections_than_files_wait_and_leave_files_for_the_logs(tmp_path:
             waiting[-1].sendall(API_VERSIONS)
             receive(waiting[-1])
         assert "offline" not in broker.log()
-        assert broker.log().count("cannot accept") == broker.log().count("most of the files") == 1
+        assert broker.log().count("cannot accept") == broker.log().count("most of the permitted files") == 1
         assert broker.end() == 0
 
 

@@ -11,6 +11,6 @@ class LookedAt(Partition):
 
     indexes: ClassVar[list[int]] = []
 
-    def check_leader(self, asked_epoch: int = -1, *, or_follower: bool = False) -> PartitionLog:
+    def check_leader(self, asked_epoch: int = -1, or_follower: bool = False) -> PartitionLog:
         self.indexes.append(self.topic_partition.partition)
-        return super().check_leader(asked_epoch, or_follower=or_follower)
+        return super().check_leader(asked_epoch, or_follower)

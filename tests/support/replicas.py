@@ -190,7 +190,7 @@ class Replicas:
 
     def read(self, asked: Asked, params: FetchParams, *, is_first_read: bool = True) -> PartitionData:
         """The same as a client of these parameters."""
-        params.begin(1 << 20, elapsed_ms(self.clock), min_one_batch=True)
+        params.begin(1 << 20, elapsed_ms(self.clock), True)
         params.is_first_reading = is_first_read
         read_one(self.manager, self.manager.partition_or_raise(TOPIC, asked.index), asked, params)
         return asked.found()

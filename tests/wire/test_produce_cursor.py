@@ -271,6 +271,30 @@ def test_what_was_put_can_be_corrected_until_the_response_is_finished(version: i
     assert answer.finish(9, ()) == encoded(response, version, 5)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("count", [3, 200])
+def test_what_is_said_later_stands_where_a_place_was_kept(version: int, count: int) -> None:
+    errors = [(0, "a record"), (3, None)]
+    late, at_once = ProduceAnswer(version, 1), ProduceAnswer(version, 1)
+    places = []
+    for topic in (b"one", b"two"):
+        for answer in (late, at_once):
+            answer.begin_topic(topic)
+        for index in range(count):
+            if index % 2:
+                at_once.put(index, 0, 7 + index, 8, 9)
+                late.put(index, 0, 7 + index, 8, 9)
+            elif index % 4:
+                at_once.put(index, 0, 5, 6, 7)
+                places.append((late.put_later(index), (0, 5, 6, 7, (), None, -1, -1)))
+            else:
+                at_once.put_failed(index, 87, -1, -1, 4, errors, "a text", -1, -1)
+                places.append((late.put_later(index), (87, -1, -1, 4, errors, "a text", -1, -1)))
+    for place, said in reversed(places):
+        late.fill(place, *said)
+    assert late.finish(0, ()) == at_once.finish(0, ())
+
+
 def test_a_topic_that_is_begun_again_goes_on_and_one_without_partitions_is_not_written() -> None:
     def an_answer(*begun: Any) -> bytes:
         answer = ProduceAnswer(LAST_VERSION, 5)

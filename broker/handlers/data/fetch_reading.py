@@ -118,11 +118,11 @@ class Fetch:
         self.delayed: DelayedFetch | None = None
         """What waits for it, once something does."""
         self.parts: Parts = []
-        self.session = FetchSession(uses_topic_ids=reader.version >= FIRST_WITH_TOPIC_IDS)
+        self.session = FetchSession(reader.version >= FIRST_WITH_TOPIC_IDS)
         self.is_incremental = reader.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
         self.stage = VERIFYING if self.is_incremental else TAKING
         self.max_wait_ms = reader.max_wait_ms
-        self.params = FetchParams(CONSUMER, reader.isolation_level, or_follower=False)
+        self.params = FetchParams(CONSUMER, reader.isolation_level)
         self.has_moved = False
         """Whether something has happened to its partitions while they were read, or gathered for."""
         self._reader = reader
@@ -231,7 +231,7 @@ class Fetch:
                 reader.session_id, reader.session_epoch, uses_topic_ids=self._version >= FIRST_WITH_TOPIC_IDS, now_ms=now_ms
             )
         except FetchSessionError as error:
-            self.session = FetchSession(uses_topic_ids=False)
+            self.session = FetchSession(False)
             self._writer = FetchWriter(self._version, self._correlation_id, self.session, self.params, services)
             self._writer.error_code = SESSION_ERRORS[type(error)]
             self._named = []
@@ -312,7 +312,7 @@ class Fetch:
         self.session.end_fetch(self)
         self.services.fetch_sessions.remove(self.session.session_id)
         self.is_incremental = False
-        self.session = FetchSession(uses_topic_ids=self.session.uses_topic_ids)
+        self.session = FetchSession(self.session.uses_topic_ids)
         self.session.begin_fetch(self)
         for named in self._named:
             if self.session.find(named.topic, named.index) is None:
@@ -323,7 +323,9 @@ class Fetch:
 
     def _begin_reading(self) -> None:
         params = self.params
-        params.begin(self._max_bytes, elapsed_ms(self.services.clock), min_one_batch=self._version >= FIRST_WITH_ONE_BATCH)
+        # The time matters to those of whose replicas something is known.
+        now_ms = elapsed_ms(self.services.clock) if params.replica_id >= 0 or params.rack_id is not None else 0
+        params.begin(self._max_bytes, now_ms, self._version >= FIRST_WITH_ONE_BATCH)
         params.finds_records = not self._finds_later
         self._entries = self.session.in_order()
         self._unknown = []
@@ -515,7 +517,8 @@ class Fetch:
     def _growth(self, asked: SessionPartition, partition: Partition) -> int:
         """How many bytes more may be read than when it was looked at last; enough where only a reading tells."""
         end_offset, segment, size = asked.end_offset, asked.open_segment, asked.open_size
-        note_end(partition, asked, self.params)
+        asked.end_offset = self.params.end_offset(partition)
+        note_end(partition.log, asked)
         if asked.end_offset == end_offset:
             return 0
         if segment is None or asked.open_segment is not segment or asked.open_size <= size:

@@ -65,6 +65,8 @@ class FetchWriter:
     def write_one(self, asked: SessionPartition) -> None:
         """Tell the client about one partition, if that is news."""
         region = asked.region
+        # What was read along goes into the answer as it is.
+        records = region.begun if region is not None and region.holds_all() else region
         if asked.has_news() or not self.is_incremental:
             answer = self._answer
             answer.begin_topic(asked.topic)
@@ -82,7 +84,7 @@ class FetchWriter:
                     asked.log_start_offset,
                     asked.aborted,
                     asked.preferred_read_replica,
-                    region,
+                    records,
                 )
             elif self._version >= FIRST_WITH_DIVERGING_EPOCHS:
                 self._sound += 1
@@ -130,7 +132,7 @@ class FetchWriter:
         key = FETCH_ERRORS | code & 0xFFFF
         counts[key] = counts.get(key, 0) + times
 
-    def finish(self, named: Sequence[SessionPartition]) -> Parts:
+    def finish(self, named: list[SessionPartition]) -> Parts:
         """The answer. `named` are the partitions of a session that the request itself names."""
         answer = self._answer
         code = self.error_code

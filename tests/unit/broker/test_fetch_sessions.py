@@ -23,7 +23,7 @@ def a_cache(slots: int = 2) -> FetchSessionCache:
 
 
 def a_session(count: int = 1) -> FetchSession:
-    session = FetchSession(uses_topic_ids=False)
+    session = FetchSession(False)
     for index in range(count):
         session.add(b"t", "t", index)
     return session

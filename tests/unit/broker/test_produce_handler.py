@@ -1,19 +1,24 @@
 """Produce: acks, replicas that are waited for, and what is said when it does not work."""
 
+import asyncio
 import errno
 
 import pytest
 
+from broker.handlers.data.produce_codes import AT_ONCE
 from broker.network.request_channel import CLOSE, NO_RESPONSE
+from broker.request.turns import Turns
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.update_metadata import UpdateMetadataRequest
+from protocol.records.batch import HEADER_SIZE
 from replication.control import failed_log_dirs
-from tests.support.batches import a_batch, a_record
+from tests.support.batches import a_batch, a_record, with_bytes
 from tests.support.controlled_cluster import until
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
-from tests.support.handler_bench import HandlerBench, on_a_loop
+from tests.support.golden_replay import request_frame
+from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, at_once, brokers, metadata, state
 
 
@@ -148,6 +153,24 @@ async def test_other_acks_are_refused() -> None:
     assert bench.replicas.partition.log.log_end_offset == 0
 
 
+@on_a_loop
+async def test_only_those_partitions_time_out_that_are_not_replicated() -> None:
+    bench = HandlerBench()
+    bench.replicas.say(state(), state(index=1))
+    bench.know(p0=0, p1=0)
+    asked = bench.produce(a_batch(2), a_batch(3))
+    partitions = bench.replicas.manager.partitions[TOPIC]
+    for broker_id in (1, 2):
+        partitions[0].on_follower_fetch(broker_id, 2, 0, 0)
+    bench.time.advance(999)
+    assert asked.waits
+    assert [len(each.waiters.waiting) for each in partitions.values()] == [0, 1]
+    bench.time.advance(10)
+    assert [(each.error_code, each.base_offset) for each in asked.produced] == [(0, 0), (ErrorCode.REQUEST_TIMED_OUT, 0)]
+    bench.services.produce_purgatory.purge()
+    assert partitions[1].waiters.waiting == []
+
+
 # -- what is refused -----------------------------------------------------------------------------------------------------
 
 
@@ -244,6 +267,41 @@ async def test_a_batch_that_is_recompressed_is_appended_when_the_worker_has_done
     log = bench.replicas.partition.log
     assert log.log_end_offset == 400
     assert log.size_bytes < 400 * 200
+
+
+@on_a_loop
+async def test_what_workers_did_is_answered_in_the_place_that_the_request_gave_it() -> None:
+    bench = HandlerBench(compression_type="gzip")
+    bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in range(4)))
+    bench.know(p0=0, p1=0, p2=0, p3=0)
+    damaged, misfit = a_batch(400), with_bytes(a_batch(400), HEADER_SIZE, b"\x7e")
+    damaged[-1] ^= 1
+    asked = bench.produce(a_batch(400), damaged, misfit, a_batch(3, "gzip"))
+    await until(lambda: not asked.waits)
+    assert [(each.index, each.error_code, each.base_offset) for each in asked.produced] == [
+        (0, ErrorCode.NONE, 0),
+        (1, ErrorCode.CORRUPT_MESSAGE, -1),
+        (2, ErrorCode.INVALID_RECORD, -1),
+        (3, ErrorCode.NONE, 0),
+    ]
+
+
+@on_a_loop
+async def test_a_request_that_goes_on_in_turns_needs_its_buffer_no_more() -> None:
+    bench = HandlerBench()
+    count = 3 * AT_ONCE
+    bench.replicas.say(*(state(isr=[0], replicas=[0], index=index) for index in range(count)))
+    bench.know(**{f"p{index}": 0 for index in range(count)})
+    bench.services.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=0)
+    data = [PartitionProduceData(index=index, records=bytes(a_batch(2))) for index in range(count)]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
+    frame = memoryview(bytearray(request_frame(request, ApiKey.PRODUCE, 9)[4:]))
+    asked = Asking(bench.dispatcher.handle(frame, bench.connection), ApiKey.PRODUCE, 9)  # type: ignore[arg-type]  # all it needs of one
+    assert asked.waits
+    frame[:] = bytes(len(frame))
+    await until(lambda: not asked.waits)
+    assert [(each.index, each.error_code) for each in asked.produced] == [(index, 0) for index in range(count)]
+    assert {partition.log.log_end_offset for partition in bench.replicas.manager} == {2}
 
 
 @on_a_loop

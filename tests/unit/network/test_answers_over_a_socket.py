@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.network.connection import Connection
-from broker.network.gather import INLINE_BYTES, PAGE_BYTES
 from broker.network.request_channel import Answer
+from broker.network.sizes import INLINE_BYTES, PAGE_BYTES
 from broker.security.client import Client
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion

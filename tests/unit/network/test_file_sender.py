@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.gather import ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, from_next_page
+from broker.network.gather import from_next_page
 from broker.network.request_channel import Answer
-from broker.network.sendfile import CHUNK_BYTES
+from broker.network.sizes import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES
+from storage.disk import real_file
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
 from tests.support.network import Bench, Turns, framed, other
@@ -184,6 +185,7 @@ def test_a_disk_that_refuses_closes_the_connection_and_the_log_names_the_file(
 
     for name in ("sendfile", "pread", "preadv"):
         monkeypatch.setattr(os, name, refuse)
+    monkeypatch.setattr(real_file, "_read_cached", None)  # which would not call these
     bench = a_bench(ColdFile(path, warm=True))
     client = bench.connect()
     client.send(framed(fetch(length)))

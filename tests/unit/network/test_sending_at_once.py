@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.network import sendfile as sendfile_module
-from broker.network.gather import INLINE_BYTES, PAGE_BYTES
 from broker.network.request_channel import Parts
-from broker.network.sendfile import PACED_BYTES, PACKET_BYTES, SHORT_FILE, TURN_BYTES, FileSender, piece_of
+from broker.network.sendfile import SHORT_FILE, FileSender, piece_of
+from broker.network.sizes import INLINE_BYTES, PACED_BYTES, PACKET_BYTES, PAGE_BYTES
+from broker.network.sizes import SENDER_TURN_BYTES as TURN_BYTES
 from storage.disk.filesystem import RealFile, RealFileSystem
 from storage.segment.file_region import FileRegion
 
@@ -314,9 +315,9 @@ def test_a_turn_sends_no_more_than_its_share(side: Side, file: WarmFile, monkeyp
     monkeypatch.setattr(sendfile_module, "_send_pieces", sendfile_module.send_pieces)
     parts, _ = an_answer(file, 0, 2 * TURN_BYTES + 5)
     assert not side.sender.send(parts)
-    assert counts == [TURN_BYTES]
+    assert counts == [TURN_BYTES - len(b"<head>")]
     side.loop.there_is_room()
-    assert sum(counts) == 2 * TURN_BYTES
+    assert sum(counts) == 2 * TURN_BYTES - len(b"<head>")
     side.loop.there_is_room()
     assert sum(counts) == 2 * TURN_BYTES + 5
     assert side.sent == 1
@@ -359,10 +360,10 @@ def test_a_socket_that_paces_its_packets_is_given_one_at_a_time() -> None:
 
 
 @pytest.fixture(params=[False, True], ids=["python", "compiled"])
-def send_pieces(request: pytest.FixtureRequest) -> Callable[[int, int, int, int, int], int]:
+def send_pieces(request: pytest.FixtureRequest) -> Callable[[int, int, int, int, int, int], int]:
     if not request.param:
         return sendfile_module.send_pieces
-    found: Callable[[int, int, int, int, int], int] = pytest.importorskip("broker.network.native").send_pieces
+    found: Callable[[int, int, int, int, int, int], int] = pytest.importorskip("broker.network.native").send_pieces
     return found
 
 
@@ -396,23 +397,23 @@ def test_a_region_that_fits_a_packet_is_not_cut(side: Side, file: WarmFile, monk
 
 def test_pieces_leave_until_there_is_no_room(side: Side, file: WarmFile, send_pieces: Callable[..., int]) -> None:
     out, source = side.ours.fileno(), file.fileno()
-    gone = send_pieces(out, source, 77, 2_000_000, PACED_BYTES)
+    gone = send_pieces(out, source, 77, 2_000_000, PACED_BYTES, PACKET_BYTES)
     assert 0 < gone < 2_000_000
     with pytest.raises(BlockingIOError):
-        send_pieces(out, source, 77 + gone, 2_000_000 - gone, PACED_BYTES)
+        send_pieces(out, source, 77 + gone, 2_000_000 - gone, PACED_BYTES, PACKET_BYTES)
     assert side.received() == DATA[77 : 77 + gone]
 
 
 def test_of_a_file_that_ends_too_soon_leaves_what_it_has(side: Side, file: WarmFile, send_pieces: Callable[..., int]) -> None:
     out, source = side.ours.fileno(), file.fileno()
-    assert send_pieces(out, source, len(DATA) - 100_000, 200_000, PACED_BYTES) == 100_000
+    assert send_pieces(out, source, len(DATA) - 100_000, 200_000, PACED_BYTES, PACKET_BYTES) == 100_000
     assert side.received() == DATA[-100_000:]
-    assert send_pieces(out, source, len(DATA), 200_000, PACED_BYTES) == 0
+    assert send_pieces(out, source, len(DATA), 200_000, PACED_BYTES, PACKET_BYTES) == 0
 
 
 def test_what_fails_before_anything_has_left_is_raised(side: Side, file: WarmFile, send_pieces: Callable[..., int]) -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
-        send_pieces(side.ours.fileno(), -1, 0, 10, PACED_BYTES)
+        send_pieces(side.ours.fileno(), -1, 0, 10, PACED_BYTES, PACKET_BYTES)
     side.far_end.close()
     with pytest.raises(BrokenPipeError):
-        send_pieces(side.ours.fileno(), file.fileno(), 0, 10, PACED_BYTES)
+        send_pieces(side.ours.fileno(), file.fileno(), 0, 10, PACED_BYTES, PACKET_BYTES)

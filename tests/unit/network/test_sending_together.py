@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.gather import INLINE_BYTES
 from broker.network.limits import MAX_UNSENT
 from broker.network.request_channel import CLOSE, Answer, Pending
+from broker.network.sizes import INLINE_BYTES
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
 from tests.support.network import Bench, framed, other, produce

@@ -8,21 +8,13 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from broker.network import sendfile
-from broker.network.gather import INLINE_BYTES, PAGE_BYTES, without_sent
-from broker.network.request_channel import Parts
-from broker.network.sendfile import PACKET_BYTES
-from protocol.compiled import compiled
+from broker.network.sizes import INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
 from storage.disk.filesystem import RealFile, RealFileSystem
 from storage.segment.file_region import FileRegion
 from tests.unit.network.test_sending_at_once import Side
-
-network: Any = compiled("broker.network.native")
-pytestmark = pytest.mark.skipif(network is None, reason="only the compiled sender uses what was read")
 
 DATA = random.Random(5).randbytes(256 * 1024)
 LENGTHS = (INLINE_BYTES, INLINE_BYTES + 1, 40_000, PACKET_BYTES, PACKET_BYTES + 1, PACKET_BYTES + PAGE_BYTES)
@@ -99,10 +91,7 @@ def test_they_are_read_once(side: Side, log: Log) -> None:
             log.put(DATA[position : position + length], position)
 
 
-@pytest.mark.parametrize("way", ["compiled", "Python"])
-def test_a_socket_that_takes_only_a_part_gets_the_rest_later(log: Log, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if way == "Python":
-        monkeypatch.setattr(sendfile, "_send_ready", None)
+def test_a_socket_that_takes_only_a_part_gets_the_rest_later(log: Log) -> None:
     random_ = random.Random(9)
     for _ in range(300):
         held = random_.choice([0, 1, 2000])
@@ -110,21 +99,3 @@ def test_a_socket_that_takes_only_a_part_gets_the_rest_later(log: Log, way: str,
             region, expected = log.find(random_.randrange(PAGE_BYTES, 2 * PAGE_BYTES), random_.choice(LENGTHS))
             side.sender.send([b"<head>", region, b"<tail>"])
             assert side.all_received() == bytes(held) + b"<head>" + expected + b"<tail>"
-
-
-@pytest.mark.parametrize("head", [b"", b"<head>"])
-def test_what_is_left_of_a_region_is_read_anew(head: bytes, log: Log) -> None:
-    lengths = set()
-    for position in range(PAGE_BYTES + 1, PAGE_BYTES + 1000, 37):
-        with a_side(0, 1) as side:
-            region, expected = log.find(position, 40_000)
-            parts: Parts = [head, region]
-            gone, sent, is_full = network.send_ready(side.ours.fileno(), parts)
-            assert (gone, is_full) == (1, True)
-            assert side.received() == b"\0" + head + expected[:sent]
-            others = bytes(2 * PAGE_BYTES)
-            log.put(others, position)
-            side.sender.send(without_sent(parts, gone, sent))
-            assert side.all_received() == (others + expected[len(others) :])[sent:]
-            lengths.add(sent)
-    assert min(lengths) < 3000  # less than what is kept

@@ -256,7 +256,8 @@ def test_any_offset_and_any_size_give_the_batches_that_are_there(index_interval_
             fitting = [(at, each) for at, each in batches[first:] if each.next_offset <= bound]
             for max_bytes in (-1, 0, 1, 700, 5000, 12_000, 17_000, 1 << 20):
                 log.read_hints.clear()
-                region, next_offset = log.read(offset, max_bytes, bound, True)
+                found = log.read(offset, max_bytes, bound, True)
+                region, next_offset = found.region, found.next_offset
                 if max_bytes < 0 or not fitting:
                     assert (region, next_offset) == (None, offset)
                     continue
@@ -286,7 +287,7 @@ def test_a_small_read_is_one_read_of_the_file() -> None:
         for max_bytes in (4000, 8000, 16 * 1024):
             log.read_hints.clear()
             reads.clear()
-            region, _ = log.read(offset, max_bytes, log.log_end_offset, True)
+            region = log.read(offset, max_bytes, log.log_end_offset, True).region
             assert region is not None
             assert len(reads) <= 1
             assert region.begun is not None
@@ -303,7 +304,7 @@ def test_a_large_read_looks_at_both_ends() -> None:
     for offset in range(0, 150, 7):
         log.read_hints.clear()
         reads.clear()
-        region, _ = log.read(offset, 100_000, log.log_end_offset, True)
+        region = log.read(offset, 100_000, log.log_end_offset, True).region
         assert region is not None
         assert region.length > 98_000
         assert region.end_is_cached

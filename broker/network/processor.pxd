@@ -1,0 +1,21 @@
+from libc.stdint cimport int64_t
+from broker.network.handler cimport RequestHandler
+from broker.network.request_channel cimport RequestChannel
+from protocol.cursors.fields cimport View
+
+cdef int64_t MAX_UNSENT
+
+cdef class Processor:
+    cdef public object authorizer, buffers, clock_ns, loop, throttle, view, window
+    cdef public RequestHandler handler
+    cdef public RequestChannel channel
+    cdef public set connections
+    cdef public bytearray buffer
+    cdef public int64_t expired_connections, request_max_bytes
+    cdef View data
+    cdef object _offenders, _on_closed
+    cdef list _ready, _unsent
+    cdef bint _armed
+
+    cpdef void wake(self, object connection) except *
+    cpdef void send_soon(self, object connection) except *

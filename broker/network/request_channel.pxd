@@ -1,0 +1,25 @@
+from libc.stdint cimport int64_t
+
+cdef class Pending:
+    cdef public object answer, connection, on_closed, timing
+    cdef public RequestChannel channel
+    cdef public bint appended, completed, in_turns, occupies_slot
+    cdef public int64_t waiting_bytes
+
+cdef class Request:
+    cdef public object connection, frame
+    cdef public Py_ssize_t size
+
+cdef class RequestChannel:
+    cdef public object frame_memory
+    cdef public int64_t max_request_bytes, max_requests, queued_bytes, slots, slots_in_use, waiting_for_turn
+    cdef public bint full, inline
+    cdef object _call_soon, _queue
+    cdef bint _armed
+
+    cpdef void hold_slot(self, Pending pending) except *
+    cpdef void release_slot(self) except *
+    cpdef void hold_waiting(self, Pending pending) except *
+    cpdef void submit(self, Request request) except *
+    cpdef void withdraw(self, Request request) except *
+    cdef void _update(self) except *

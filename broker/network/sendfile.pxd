@@ -1,0 +1,13 @@
+from libc.stdint cimport int64_t
+
+cdef int64_t ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, TURN_BYTES, PACKET_BYTES, CHUNK_BYTES
+
+cdef class FileSender:
+    cdef object _connection, _loop, _parts, _pulling, _sock, _transport
+    cdef public int64_t _piece
+    cdef int64_t _position, _warm
+    cdef int _writer
+    cdef bint _closed
+
+    cpdef bint send(self, list parts) except -1
+    cpdef void pump(self) except *

@@ -1,0 +1,17 @@
+from libc.stdint cimport int64_t
+from broker.security.client cimport Client
+cimport cython
+
+cdef class Access:
+    cdef Client _client
+    cdef object _authorizer
+    cdef readonly dict _decisions
+    cdef int64_t _count, _generation
+
+    @cython.locals(decisions=dict)
+    cpdef bint may(self, int64_t operation, int64_t resource_type, str name=*) except -1
+    cpdef void forget(self) except *
+    cdef bint _decide(self, int64_t operation, int64_t resource_type, str name) except -1
+    cdef bint _ask(self, int64_t operation, int64_t resource_type, str name) except -1
+
+cdef int64_t LAST_REMEMBERED

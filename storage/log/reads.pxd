@@ -1,0 +1,9 @@
+cimport cython
+from libc.stdint cimport int64_t
+from storage.segment.file_region cimport FileRegion
+
+@cython.final
+@cython.freelist(16)
+cdef class FetchSlice:
+    cdef readonly FileRegion region
+    cdef readonly int64_t next_offset
