@@ -12,14 +12,12 @@ import asyncio
 import struct
 from collections.abc import Generator
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar
 
 from broker.network.peer_wire import WINDOW_BYTES, Wire
 from config.listeners import SecurityProtocol
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.follower_fetch import FIRST_VERSION, encode_follower_fetch, read_follower_answer
-from protocol.messages.fetch import FetchRequest
 from protocol.schema.fields import Versions
 from protocol.schema.message import Message
 from protocol.schema.registry import api
@@ -31,8 +29,6 @@ CLIENT_SOFTWARE_VERSION = "3.9.1"
 """What Apache Kafka's brokers say to each other in ApiVersions; others may act upon it."""
 
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
-FIRST_READ_BY_HAND: Final = 13
-"""The first version of Fetch with topic ids."""
 
 MAY_BE_LARGE: Final = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA, ApiKey.ALTER_PARTITION})
 """What may name thousands of partitions, now and then: written, and read, in several turns of the event loop."""
@@ -101,8 +97,6 @@ class PeerConnection(Peer):
             wire = await self._connect(loop, deadline)
         if self._supported is not None:
             version = self._lowered(api_key, version)
-        elif api_key == ApiKey.FETCH:
-            return await self._fetch(wire, version, request, deadline)
         return await self._ask(wire, api_key, version, request, deadline)
 
     async def close(self) -> None:
@@ -114,6 +108,9 @@ class PeerConnection(Peer):
 
     async def _ask(self, wire: Wire, api_key: ApiKey, version: int, request: Message, deadline: float) -> Message:
         form = self._forms.get(api_key << 16 | version) or self._form(api_key, version)
+        is_fetch = api_key == ApiKey.FETCH
+        if is_fetch:
+            wire.keep_window()
         in_steps = api_key in MAY_BE_LARGE
         body = b"".join(await _unhurried(request.encode_steps(version))) if in_steps else request.encode(version)
         try:
@@ -121,27 +118,9 @@ class PeerConnection(Peer):
         except asyncio.CancelledError:
             wire.lose("nobody waits for the answer any more")
             raise
-        if in_steps and len(frame) >= LARGE_ANSWER_BYTES:
+        if (in_steps or is_fetch) and len(frame) >= LARGE_ANSWER_BYTES:
             return await self._decode_unhurried(wire, api_key, version, form, frame)
         return self._decode(wire, api_key, version, form, frame)
-
-    async def _fetch(self, wire: Wire, version: int, request: Message, deadline: float) -> Message:
-        """What fetchers ask all day."""
-        form = self._forms.get(ApiKey.FETCH << 16 | version) or self._form(ApiKey.FETCH, version)
-        wire.keep_window()
-        body = encode_follower_fetch(cast(FetchRequest, request)) if version >= FIRST_VERSION else None
-        try:
-            frame = await wire.exchange(ApiKey.FETCH, version, form.client_id, body or request.encode(version), deadline)
-        except asyncio.CancelledError:
-            wire.lose("nobody waits for the answer any more")
-            raise
-        if form.flexible_response_header and version >= FIRST_READ_BY_HAND and not frame[4]:
-            response = read_follower_answer(frame, 5)
-            if response is not None:
-                return response
-        if len(frame) >= LARGE_ANSWER_BYTES:
-            return await self._decode_unhurried(wire, ApiKey.FETCH, version, form, frame)
-        return self._decode(wire, ApiKey.FETCH, version, form, frame)
 
     def _decode(self, wire: Wire, api_key: ApiKey, version: int, form: _Form, frame: memoryview) -> Message:
         offset = 4

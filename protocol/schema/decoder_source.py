@@ -69,6 +69,7 @@ class _DecoderSource:
         self._run: list[tuple[str, int, str]] = []  # struct code, size, target of fields not yet read
         self._view = False
         self._bounded = False
+        self._shares_defaults = False
 
     def generate(self, cls: type[Message]) -> tuple[str, dict[str, Any]]:
         source = self._source
@@ -76,6 +77,7 @@ class _DecoderSource:
         # before bodies that may be large, so they read the view as well.
         self._view = has_records(cls) or cls.SCHEMA.kind == "header"
         source.constant("new", object.__new__)
+        self._shares_defaults = cls.SCHEMA.kind == "response"
         self._bounded = cls.SCHEMA.kind == "request" and cls.SCHEMA.api_key not in BETWEEN_BROKERS
         for error in (struct.error, wire.Truncated, wire.InvalidTaggedField):
             source.constant("StructError" if error is struct.error else error.__name__, error)
@@ -127,12 +129,18 @@ class _DecoderSource:
         self._flush()
 
     def _default(self, field: Field, target: str) -> None:
-        """Set a field that is not on the wire, or not always. Structures are filled in place: their constructor would take thrice that."""
+        """Set a field that is not on the wire, or not always. Structures are filled in place: their constructor would take thrice that.
+
+        Those of responses are shared, which takes a tenth: what another broker said is read and not changed.
+        """
         source = self._source
         if field.default is None or not isinstance(field.type, StructOf):
             source.line(f"{target} = {'[]' if isinstance(field.type, ArrayOf) and field.default is not None else repr(field.default)}")
             return
         cls = field.type.cls
+        if self._shares_defaults:
+            source.line(f"{target} = {source.constant(f'default_{cls.__name__}', field.make_default())}")
+            return
         item = source.name(f"{field.name}_default")
         source.line(f"{item} = new({source.constant(cls.__name__, cls)})")
         for inner in field.type.fields:
