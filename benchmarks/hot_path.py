@@ -42,7 +42,6 @@ from tests.support.connections import ClientConnection
 
 ROUNDS = 12
 REQUESTS = 400  # per round
-"""Produce requests that one client has in flight."""
 PARTITIONS = 4
 PREFILL_BYTES = 64 << 20
 TOPIC = "hot"

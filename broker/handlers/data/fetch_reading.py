@@ -138,7 +138,7 @@ class Fetch:
         self._unknown: list[SessionPartition] = []
         """What the cluster does not know, or does not tell the client, is answered last."""
         self._at = 0
-        self._topic = b""
+        self._topic: bytes | None = None
         self._of_topic: dict[int, Partition] | None = None
         self._refusal = NO_ERROR
         self._current: SessionPartition | None = None
@@ -342,7 +342,7 @@ class Fetch:
         """Read the next partitions; whether those were all."""
         entries = self._entries
         end = min(self._at + limit, len(entries))
-        self._topic = b""  # what is known of a topic holds for as long as nobody else runs
+        self._topic = None  # what is known of a topic holds for as long as nobody else runs
         while self._at < end:
             asked = entries[self._at]
             self._current = asked
@@ -360,6 +360,8 @@ class Fetch:
             return
         index = asked.index
         partition = self._of_topic.get(index) if self._of_topic is not None else None
+        if asked.name is None:
+            asked.name = self._name_of(asked.topic)  # only the first partition of a topic looked for it
         name = asked.name
         assert name is not None  # or it would have been refused
         if partition is None and self._replicas.cluster.partition(name, index) is None:

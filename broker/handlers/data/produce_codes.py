@@ -11,8 +11,8 @@ FLUSH_TIMEOUT_MS: Final = 60_000
 
 FIRST_WITH_LEADER_HINTS: Final = 10
 """The version from which an answer names the leader to ask instead."""
-AT_ONCE: Final = 64
-"""Work between two looks at the clock, in partitions without records: some 0.1 ms compiled, 0.5 ms in Python."""
+AT_ONCE: Final = 32
+"""Work between two looks at the clock, in partitions without records: some 0.05 ms compiled, 0.5 ms in Python."""
 BYTES_SHIFT: Final = 12
 """4 KiB of records are as much work as one such partition."""
 RECORDS_SHIFT: Final = 2

@@ -29,6 +29,7 @@ READ_ELSEWHERE = {
         "protocol/cursors/fetch.py",
     ),
     ApiKey.LEADER_AND_ISR: CONTROL_REQUESTS,
+    ApiKey.OFFSET_COMMIT: ("protocol/cursors/offset_commit.py", "protocol/cursors/request_reader.py"),
     ApiKey.PRODUCE: ("protocol/cursors/produce.py", "protocol/cursors/request_reader.py"),
     ApiKey.OFFSET_DELETE: ("broker/handlers/groups/group_topics.py",),
     ApiKey.STOP_REPLICA: CONTROL_REQUESTS,
@@ -37,6 +38,13 @@ READ_ELSEWHERE = {
 """Who is handed the request, or parts of it, beside the handler."""
 
 NAMES_OF_CURSORS = {
+    ApiKey.OFFSET_COMMIT: {
+        "topics": "topics_left",
+        "partitions": "partitions_left",
+        "name": "topic",
+        "partition_index": "index",
+        "generation_id_or_member_epoch": "generation_id",
+    },
     ApiKey.PRODUCE: {"topic_data": "topics_left", "partition_data": "partitions_left", "name": "topic", "records": "start"},
 }
 """What a cursor that reads the frame calls a field."""
