@@ -21,7 +21,7 @@ SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fet
     wire/test_hostile_bytes.py wire/test_golden_bad_lengths.py unit/network unit/groups/test_commit_requests.py \
     $(addprefix unit/broker/test_, fetch_handler.py follower_fetch.py produce_handler.py produce_splits.py produce_together.py) \
     $(addprefix unit/storage/test_, append.py follower_append.py indexes.py log_append.py log_read.py validation.py))
-WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/report \
     LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)"
 PACKAGES := broker controller replication storage protocol config benchmarks tests
 
@@ -93,7 +93,8 @@ sanitize: $(VENV)/.installed-test
 	cd $(SANITIZED) && CFLAGS='-O1 -g -fno-wrapv -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
 	    LDFLAGS='-fsanitize=address,undefined' $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	cd $(SANITIZED) && $(WITH_SANITIZERS) $(CURDIR)/$(BIN)/python -c 'from protocol.compiled import IS_COMPILED; assert IS_COMPILED'
-	cd $(SANITIZED) && $(WITH_SANITIZERS) $(CURDIR)/$(BIN)/python -m pytest -n $(WORKERS) -p no:cacheprovider $(PYTEST_ARGS) $(SANITIZED_TESTS)
+	cd $(SANITIZED) && $(WITH_SANITIZERS) $(CURDIR)/$(BIN)/python -m pytest -n $(WORKERS) -p no:cacheprovider $(PYTEST_ARGS) $(SANITIZED_TESTS) \
+	    || { cat report.*; exit 1; }
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
