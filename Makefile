@@ -17,10 +17,12 @@ RECORD_BYTES ?= 100
 # What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it runs as Python.
 COMPILED := setup.py protocol/hot_modules.py $(wildcard $(shell $(PYTHON) -c 'import runpy; print(*runpy.run_path("protocol/hot_modules.py")["sources"]())'))
 SANITIZED := build/sanitize
-SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fetch_cursor.py wire/test_hostile_bytes.py \
-    wire/test_golden_bad_lengths.py unit/test_compiled.py unit/network/test_frames.py unit/network/test_received_together.py \
-    unit/network/test_answers.py unit/broker/test_produce_handler.py unit/storage/test_log_append.py unit/storage/test_follower_append.py \
-    unit/storage/test_validation.py)
+SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fetch_cursor.py wire/test_offset_commit_cursor.py \
+    wire/test_hostile_bytes.py wire/test_golden_bad_lengths.py unit/network unit/groups/test_commit_requests.py \
+    $(addprefix unit/broker/test_, fetch_handler.py follower_fetch.py produce_handler.py produce_splits.py produce_together.py) \
+    $(addprefix unit/storage/test_, append.py follower_append.py indexes.py log_append.py log_read.py validation.py))
+WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/report \
+    LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)"
 PACKAGES := broker controller replication storage protocol config benchmarks tests
 
 .PHONY: help compile install serve cluster test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate soak clean
@@ -90,9 +92,9 @@ sanitize: $(VENV)/.installed-test
 	find $(SANITIZED) -name '*.so' -delete -o -name 'compiled.*.digest' -delete
 	cd $(SANITIZED) && CFLAGS='-O1 -g -fno-wrapv -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
 	    LDFLAGS='-fsanitize=address,undefined' $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
-	cd $(SANITIZED) && PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-	    LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	    $(CURDIR)/$(BIN)/python -m pytest -n $(WORKERS) -p no:cacheprovider $(PYTEST_ARGS) $(SANITIZED_TESTS)
+	cd $(SANITIZED) && $(WITH_SANITIZERS) $(CURDIR)/$(BIN)/python -c 'from protocol.compiled import IS_COMPILED; assert IS_COMPILED'
+	cd $(SANITIZED) && $(WITH_SANITIZERS) $(CURDIR)/$(BIN)/python -m pytest -n $(WORKERS) -p no:cacheprovider $(PYTEST_ARGS) $(SANITIZED_TESTS) \
+	    || { cat report.*; exit 1; }
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -160,11 +160,6 @@ def take(data: Data, at: int, end: int) -> bytes:
     return bytes(data[at:end])
 
 
-def uvarint_size(value: int) -> int:
-    """The bytes that a number of up to 32 bits takes as a varint."""
-    return 1 if value < 0x80 else 2 if value < 0x4000 else 3 if value < 0x200000 else 4 if value < 0x10000000 else 5
-
-
 def put_uvarint(room: bytearray, at: int, value: int) -> int:
     """Writes a number of up to 32 bits as a varint; the position after it."""
     while value > 0x7F:

@@ -18,8 +18,6 @@ cdef class RequestReader:
     cpdef bint verify(self, int64_t limit) except -1
     cpdef int64_t advance(self) except -2
     cpdef void detach(self) except *
-    cpdef bint next_partition(self) except -1
-    cpdef bint next_forgotten(self) except -1
 
     cdef void _read_head(self) except *
     cdef void _read_topic(self) except *

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from protocol.cursors import fields
 from protocol.cursors.fields import FieldError
-from protocol.cursors.kinds import END, FORGOTTEN, NOTHING, PARTITION
+from protocol.cursors.kinds import END, NOTHING, PARTITION
 from protocol.schema.wire import MAX_ELEMENTS, InvalidLength, ProtocolError, Truncated, UnexpectedNull, too_many
 
 
@@ -96,20 +96,6 @@ class RequestReader:
             return self._read_partition() if self._section == PARTITION else self._read_forgotten()
         except FieldError as error:
             raise self._cut_off(error) from None
-
-    def next_partition(self) -> bool:
-        """Move to the next partition; False behind the last one. For requests that need no turns. Raises ProtocolError."""
-        while self._section == PARTITION:
-            if self.advance() == PARTITION:
-                return True
-        return False
-
-    def next_forgotten(self) -> bool:
-        """Move to the next partition that a session is to forget, once there are no others; False behind the last one."""
-        while self._section != END:
-            if self.advance() == FORGOTTEN:
-                return True
-        return False
 
     def detach(self) -> None:
         """Read on in a copy of the frame, whose buffer is used again."""

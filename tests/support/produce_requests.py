@@ -5,6 +5,8 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from protocol.cursors.kinds import NOTHING
+from protocol.cursors.request_reader import RequestReader
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 Shown = tuple[bytes, int, bytes | None]
@@ -16,6 +18,13 @@ TEXTS = st.text("abc ?ü\u20ac\U0001f600", max_size=5)
 NAMES = st.one_of(TEXTS, st.sampled_from(["orders", "grün", "n" * 126, "n" * 127, "n" * 249]))
 RECORDS = st.one_of(st.none(), st.binary(max_size=40), st.sampled_from([126, 127, 16_382, 16_383]).map(bytes))
 TAGS = st.one_of(st.none(), st.dictionaries(st.integers(0, 300), st.binary(max_size=200), min_size=1, max_size=3))
+
+
+def advance_to(reader: RequestReader, kind: int) -> bool:
+    """Move to the next element of this kind; False when one of another comes first, or the end."""
+    while (found := reader.advance()) == NOTHING:
+        pass
+    return found == kind
 
 
 def a_request(

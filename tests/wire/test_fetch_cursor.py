@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protocol.api_keys import ApiKey
 from protocol.cursors.fetch import FetchAnswer, FetchReader
-from protocol.cursors.kinds import END
+from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
 from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.messages.header import ResponseHeader
 from protocol.schema.registry import api
@@ -36,23 +36,22 @@ def end_of(reader: FetchReader) -> tuple[Any, ...]:
     return reader.rack_id, reader.cluster_id, reader.replica_id, reader.replica_epoch
 
 
-def asked_of(reader: FetchReader) -> list[tuple[Any, ...]]:
-    found = []
-    while reader.next_partition():
-        found.append(
-            (
-                reader.topic, reader.index, reader.current_leader_epoch, reader.fetch_offset, reader.last_fetched_epoch,
-                reader.log_start_offset, reader.partition_max_bytes, reader.replica_directory_id,
-            )
-        )  # fmt: skip
-    return found
-
-
-def forgotten_of(reader: FetchReader) -> list[tuple[bytes, int]]:
-    found = []
-    while reader.next_forgotten():
-        found.append((reader.topic, reader.index))
-    return found
+def asked_of(reader: FetchReader) -> tuple[list[tuple[Any, ...]], list[tuple[bytes, int]]]:
+    """The partitions that are asked for, and those that are to be forgotten."""
+    asked: list[tuple[Any, ...]] = []
+    forgotten: list[tuple[bytes, int]] = []
+    while (kind := reader.advance()) != END:
+        if kind == PARTITION:
+            assert not forgotten
+            asked.append(
+                (
+                    reader.topic, reader.index, reader.current_leader_epoch, reader.fetch_offset, reader.last_fetched_epoch,
+                    reader.log_start_offset, reader.partition_max_bytes, reader.replica_directory_id,
+                )
+            )  # fmt: skip
+        elif kind == FORGOTTEN:
+            forgotten.append((reader.topic, reader.index))
+    return asked, forgotten
 
 
 def read_equally(data: bytes, version: int, offset: int = 0) -> bool:
@@ -72,7 +71,8 @@ def read_equally(data: bytes, version: int, offset: int = 0) -> bool:
         request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level, request.session_id, request.session_epoch
     )  # fmt: skip
     assert end_of(reader) == (request.rack_id.encode(), cluster_id, *replica)
-    assert asked_of(reader) == [
+    asked, forgotten = asked_of(reader)
+    assert asked == [
         (
             topic.topic_id if version >= 13 else topic.topic.encode(), asked.partition, asked.current_leader_epoch, asked.fetch_offset,
             asked.last_fetched_epoch, asked.log_start_offset, asked.partition_max_bytes, asked.replica_directory_id,
@@ -80,7 +80,7 @@ def read_equally(data: bytes, version: int, offset: int = 0) -> bool:
         for topic in request.topics
         for asked in topic.partitions
     ]  # fmt: skip
-    assert forgotten_of(reader) == [
+    assert forgotten == [
         (topic.topic_id if version >= 13 else topic.topic.encode(), index)
         for topic in request.forgotten_topics_data
         for index in topic.partitions

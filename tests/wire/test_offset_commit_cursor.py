@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.api_keys import ApiKey
-from protocol.cursors.kinds import END
+from protocol.cursors.kinds import END, PARTITION
 from protocol.cursors.offset_commit import OffsetCommitAnswer, OffsetCommitReader
 from protocol.messages.header import ResponseHeader
 from protocol.messages.offset_commit import (
@@ -19,7 +19,7 @@ from protocol.messages.offset_commit import (
 from protocol.schema.registry import api
 from protocol.schema.wire import ProtocolError
 from tests.support.golden_frames import all_golden_frames
-from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TAGS, TEXTS, tagged
+from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TAGS, TEXTS, advance_to, tagged
 from tests.wire.test_produce_cursor import BYTES
 
 VERSIONS = range(OffsetCommitRequest.SCHEMA.versions.last + 1)
@@ -50,7 +50,7 @@ def read_equally(data: bytes, version: int, offset: int = 0) -> bool:
     )
     for _ in range(2):
         found = []
-        while reader.next_partition():
+        while advance_to(reader, PARTITION):
             found.append(
                 (
                     reader.topic, reader.index, reader.committed_offset, reader.committed_leader_epoch, reader.commit_timestamp,

@@ -25,7 +25,7 @@ from protocol.messages.produce import (
 from protocol.schema.registry import api
 from protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField
 from tests.support.golden_frames import all_golden_frames
-from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TEXTS, Shown, a_request, produce_requests, shown
+from tests.support.produce_requests import MANY_EXAMPLES, NAMES, TEXTS, Shown, a_request, advance_to, produce_requests, shown
 
 LAST_VERSION = ProduceRequest.SCHEMA.versions.last
 VERSIONS = range(LAST_VERSION + 1)
@@ -36,7 +36,7 @@ def reader_of(data: bytes, version: int, offset: int = 0) -> ProduceReader:
 
 
 def partitions_of(reader: ProduceReader) -> Iterator[Shown]:
-    while reader.next_partition():
+    while advance_to(reader, PARTITION):
         yield reader.topic, reader.index, None if reader.start == NO_RECORDS else bytes(reader.frame[reader.start : reader.end])
 
 
@@ -170,7 +170,7 @@ def test_as_many_elements_as_may_be_are_read_and_one_more_is_too_many() -> None:
 def test_the_name_is_one_object_as_long_as_the_topic_is_the_same() -> None:
     reader = reader_of(a_request(topics=2, partitions=3).encode(LAST_VERSION), LAST_VERSION)
     names = []
-    while reader.next_partition():
+    while advance_to(reader, PARTITION):
         names.append(reader.topic)
     assert len({id(name) for name in names}) == 2
 
