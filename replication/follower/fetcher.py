@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable
 
 from protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from protocol.cursors.kinds import END, PARTITION
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchRequest, ReplicaState
 from replication.follower import fetcher_failures, truncation
@@ -273,7 +274,9 @@ class Fetcher:
         diverging: list[tuple[FollowedPartition, int, int]] = []
         out_of_range: list[FollowedPartition] = []
         in_this_turn = 0
-        while answer.next_partition():
+        while (element := answer.advance()) != END:
+            if element != PARTITION:
+                continue
             topic = answer.topic
             of_topic = wanted.get(topic if uses_topic_ids else topic.decode())
             followed = of_topic.get(answer.index) if of_topic is not None else None

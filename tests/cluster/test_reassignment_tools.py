@@ -153,6 +153,7 @@ def test_a_topic_is_placed_by_hand_grows_and_gets_a_leader_that_was_not_in_sync(
         cluster.broker(first).kill()
         eventually(lambda: cluster.partition("t", 0).leader_id == -1, seconds=90, what="the partition is offline")
         cluster.broker(second).start()
+        cluster.wait_until_registered()
         elected = run(ELECT, cluster, "--election-type", "unclean", "--topic", "t", "--partition", "0")
         assert "Successfully completed leader election (UNCLEAN) for partitions t-0" in elected.output, elected
         assert cluster.leader_of("t", 0) == second

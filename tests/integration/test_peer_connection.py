@@ -11,6 +11,7 @@ import pytest
 
 from broker.network.peer_connection import PeerConnections
 from protocol.api_keys import ApiKey
+from protocol.cursors.kinds import PARTITION
 from protocol.errors import ErrorCode
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -70,7 +71,7 @@ def test_records_of_any_size_are_views_of_what_came(run, size: int, version: int
             peer = PeerConnections()(lambda: other.address, "broker-1")
             for number in range(4):
                 answer = await peer.fetch(version, FetchRequest(), timeout_ms=SECONDS)
-                assert answer.next_partition()
+                assert answer.advance() == PARTITION
                 assert bytes(answer.records()) == bytes([number]) * (size + number % 2)
             await peer.close()
 
@@ -90,7 +91,7 @@ def test_a_fetcher_may_ask_other_things_over_its_connection(run) -> None:
             assert (await ask(peer)).producer_id_start == 0
             for number in (1, 3, 5):
                 answer = await peer.fetch(17, FetchRequest(), timeout_ms=SECONDS)
-                assert answer.next_partition()
+                assert answer.advance() == PARTITION
                 assert answer.index == number
                 assert (await ask(peer)).producer_id_start == number + 1
             await peer.close()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from protocol.api_keys import ApiKey
 from protocol.cursors.fetch_answer_reader import FetchAnswerReader
+from protocol.cursors.kinds import END, PARTITION
 from protocol.cursors.kinds import END
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.schema.wire import ProtocolError
@@ -25,7 +26,9 @@ def reader_of(data: bytes, version: int, offset: int = 0) -> FetchAnswerReader:
 
 def partitions_of(reader: FetchAnswerReader) -> list[tuple[Any, ...]]:
     found = []
-    while reader.next_partition():
+    while (element := reader.advance()) != END:
+        if element != PARTITION:
+            continue
         found.append(
             (
                 reader.topic, reader.index, reader.partition_error_code, reader.high_watermark, reader.last_stable_offset,
@@ -107,7 +110,7 @@ def test_records_of_any_length_are_a_view_of_the_frame(version: int, size: int) 
     told = PartitionData(high_watermark=1, records=bytes(size))
     frame = memoryview(bytearray(FetchResponse(responses=[FetchableTopicResponse(partitions=[told])]).encode(version)))
     reader = FetchAnswerReader(frame, 0, version)
-    assert reader.next_partition()
+    assert reader.advance() == PARTITION
     records = reader.records()
     assert len(records) == size
     frame[reader.start] = 7
