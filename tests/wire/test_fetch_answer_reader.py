@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from protocol.api_keys import ApiKey
 from protocol.cursors.fetch_answer_reader import FetchAnswerReader
 from protocol.cursors.kinds import END, PARTITION
-from protocol.cursors.kinds import END
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from protocol.schema.wire import ProtocolError
 from tests.support.fetch_requests import fetch_responses
