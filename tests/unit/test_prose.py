@@ -20,9 +20,11 @@ DONE = {
     "broker/client",
     "broker/cluster",
     "broker/configuration",
+    "broker/fetching",
     "broker/handlers",
     "broker/handlers/configs",
     "broker/handlers/control",
+    "broker/handlers/data",
     "broker/handlers/security",
     "broker/handlers/topics",
     "broker/metrics",
@@ -48,9 +50,7 @@ DONE = {
 
 TO_DO = {
     "broker/coordination",
-    "broker/fetching",
     "broker/groups",
-    "broker/handlers/data",
     "broker/handlers/groups",
     "broker/handlers/transactions",
     "broker/loop",
