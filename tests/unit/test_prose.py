@@ -11,9 +11,14 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
+FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config", "benchmarks")
 
 DONE = {
+    "benchmarks",
+    "benchmarks/examples",
+    "benchmarks/loadgen",
+    "benchmarks/parts",
+    "benchmarks/pipeline",
     "broker",
     "broker/cli",
     "broker/cli/dump",
