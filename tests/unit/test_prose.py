@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config", "benchmarks")
+FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config", "benchmarks", "tests/support")
 
 DONE = {
     "benchmarks",
@@ -50,6 +50,8 @@ DONE = {
     "storage/disk",
     "storage/manager",
     "storage/upkeep",
+    "tests/support",
+    "tests/support/apache_kafka",
 }
 """Folders whose modules keep the rules; a new folder belongs here."""
 
