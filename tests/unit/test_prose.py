@@ -35,10 +35,21 @@ DONE = {
     "protocol/messages",
     "protocol/records",
     "protocol/schema",
+    "replication",
+    "replication/control",
+    "replication/follower",
+    "replication/leader",
+    "replication/ports",
+    "replication/reading",
+    "storage",
     "storage/cleaner",
     "storage/disk",
+    "storage/log",
     "storage/manager",
+    "storage/producers",
+    "storage/segment",
     "storage/upkeep",
+    "storage/validation",
 }
 """Folders whose modules keep the rules; a new folder belongs here."""
 
@@ -61,17 +72,6 @@ TO_DO = {
     "broker/security",
     "broker/serving",
     "broker/transactions",
-    "replication",
-    "replication/control",
-    "replication/follower",
-    "replication/leader",
-    "replication/ports",
-    "replication/reading",
-    "storage",
-    "storage/log",
-    "storage/producers",
-    "storage/segment",
-    "storage/validation",
 }
 """Folders that are older than the rules; the list only shrinks."""
 
