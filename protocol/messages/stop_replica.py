@@ -1,7 +1,7 @@
 """Declares StopReplica (api 5): the controller has a broker stop replicas, and possibly delete them.
 
 - 0 lists partitions one by one.
-- 1 and 2 list partitions by topic, with one delete flag for all, and have the broker epoch, which fences (KIP-380).
+- 1 lists partitions by topic, with one delete flag for all as in 0, and has the broker epoch, which fences (KIP-380).
 - 3 has delete flag and leader epoch per partition (KIP-570).
 - 4 marks requests of a KRaft controller (KIP-866).
 """

@@ -134,7 +134,7 @@ class Message(Struct):
     def decode(cls, buf: bytes | bytearray | memoryview, version: int, offset: int = 0) -> tuple[Self, int]:
         """The message that starts at `offset`, and the offset after it. Bytes behind that offset are not looked at.
 
-        Raises UnsupportedVersion when there is no such version, and other ProtocolErrors on bytes that are not such a message.
+        Raises UnsupportedVersion when there is no such version, and ProtocolError, and nothing else, on bytes that are not such a message.
         """
         decoder = cls._decoders.get(version)
         if decoder is None:
