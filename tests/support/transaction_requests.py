@@ -232,13 +232,18 @@ class Scene:
             coordinator_epoch=coordinator_epoch,
         )
         answer = self.ask(WriteTxnMarkersRequest(markers=[marker]), version)
-        return [ErrorCode(each.error_code) for each in answer.markers[0].topics[0].partitions]
+        codes = {each.partition_index: ErrorCode(each.error_code) for each in answer.markers[0].topics[0].partitions}
+        return [codes[partition] for partition in partitions]
 
     # ---- the state
 
+    def describe(self, transactional_id: str) -> Any:
+        """The answer to DescribeTransactions."""
+        return self.ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0).transaction_states[0]
+
     def described(self, transactional_id: str) -> Described | None:
         """None for an id that the coordinator does not know."""
-        (found,) = self.ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0).transaction_states
+        found = self.describe(transactional_id)
         if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             return None
         assert found.error_code == 0, found
