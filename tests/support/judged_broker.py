@@ -31,6 +31,7 @@ QUICK = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
+    "log.retention.ms": "-1",  # records of tests bear times long ago
 }
 """Few partitions of internal topics, and timeouts that a test can wait for."""
 
