@@ -36,6 +36,8 @@ class BatchFinder:
         "_data",
         "_data_at",
         "_file",
+        "_first",
+        "_first_at",
         "_index",
         "_size",
         "base_offset",
@@ -55,6 +57,8 @@ class BatchFinder:
         self._size = size
         self._data = b""
         self._data_at = 0
+        self._first = b""  # what was read before the last `fit`
+        self._first_at = 0
         self.position = 0
         """The byte at which the batch begins."""
         self.end = 0
@@ -147,6 +151,7 @@ class BatchFinder:
         `next_offset` follows them. The index knows an end near by: more headers are read only if that gives up more than a quarter of the
         room.
         """
+        self._first, self._first_at = self._data, self._data_at
         start, end = self.position, self.end
         cut = start + max_bytes
         if end > cut:
@@ -173,8 +178,10 @@ class BatchFinder:
 
         Those are sent with what stands before the region, and the rest leaves as one packet of whole pages.
         """
-        at = position - self._data_at
+        data, at = self._data, position - self._data_at
+        if at < 0:
+            data, at = self._first, position - self._first_at
         wanted = length if length <= INLINE_BYTES else PAGE_BYTES - position % PAGE_BYTES
-        if at < 0 or at + wanted > len(self._data) or (length > INLINE_BYTES and (wanted == PAGE_BYTES or length - wanted > PACKET_BYTES)):
+        if at < 0 or at + wanted > len(data) or (length > INLINE_BYTES and (wanted == PAGE_BYTES or length - wanted > PACKET_BYTES)):
             return None
-        return memoryview(self._data)[at : at + wanted] if wanted > PAGE_BYTES else self._data[at : at + wanted]
+        return memoryview(data)[at : at + wanted] if wanted > PAGE_BYTES else data[at : at + wanted]
