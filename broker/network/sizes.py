@@ -7,6 +7,8 @@ INLINE_BYTES: Final = 16 * 1024
 """A region up to this size is cheaper to read and write together with its header than to send by itself."""
 ALIGNED_BYTES: Final = 256 * 1024
 """A region up to this size is sent from a page of its file on; what stands before the page is sent with the header."""
+UNCOPIED_BYTES: Final = 128 * 1024
+"""From this size on an answer in memory leaves in its parts: to put them into one would cost more than to name them to the kernel."""
 PAGE_BYTES: Final = mmap.PAGESIZE
 PACKET_BYTES: Final = 16 * PAGE_BYTES
 """What the kernel splices at once."""
