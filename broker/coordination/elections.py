@@ -117,7 +117,7 @@ class Elections(Generic[State]):
     def _elected(self, partition: Partition, index: int) -> None:
         owned = self._owned.partitions[index] = OwnedPartition(index, partition.leader_epoch)
         if partition.log.log_start_offset == partition.log.log_end_offset:
-            owned.is_loading = False
+            owned.end_loading()
             return
         task = asyncio.get_running_loop().create_task(self._load(partition, owned), name=f"load-{self._owned.topic}-{index}")
         self._tasks.add(task)
@@ -152,7 +152,7 @@ class Elections(Generic[State]):
                 owned.leader_epoch,
                 loader.skipped,
             )
-        owned.is_loading = False
+        owned.end_loading()
 
     async def _read(self, partition: Partition, owned: OwnedPartition[State], loader: Loader[State]) -> None:
         loop = asyncio.get_running_loop()

@@ -364,10 +364,15 @@ class ClassicGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE
 
-    def on_commit(self, member_id: str, group_instance_id: str | None, generation_id: int) -> tuple[ErrorCode, list[Arm]]:
-        """Whether the sender may commit offsets now, and that a member was heard of."""
-        error = self.check_commit(member_id, group_instance_id, generation_id, is_transactional=False)
-        if error:
+    def on_commit(
+        self, member_id: str, group_instance_id: str | None, generation_id: int, *, is_transactional: bool
+    ) -> tuple[ErrorCode, list[Arm]]:
+        """Whether the sender may commit offsets now, and the effect of hearing of a member.
+
+        A commit in a transaction comes from the producer. It is no sign of life of the member, and a rebalance does not hold it up.
+        """
+        error = self.check_commit(member_id, group_instance_id, generation_id, is_transactional=is_transactional)
+        if error or is_transactional:
             return error, []
         if self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS, []

@@ -7,8 +7,25 @@ an offset on its way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from storage.disk.topic_partition import TopicPartition
+
+
+class Committer(NamedTuple):
+    """The sender of a commit, as its request names it."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+    generation_id: int = -1
+
+
+class Transaction(NamedTuple):
+    """The transaction that a commit is part of."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
 
 
 class TopicCommit:

@@ -120,6 +120,16 @@ class CommittedOffsets:
         if partitions:
             self.by_topic[topic] = partitions
 
+    def merge(self, later: CommittedOffsets) -> None:
+        """What `put` does for each commit of `later`, which nobody else keeps."""
+        for topic, found in later.by_topic.items():
+            partitions = self.by_topic.setdefault(topic, found)
+            if partitions is not found:
+                for index, stored in found.items():
+                    known = partitions.get(index)
+                    if known is None or known[:RECORD_OFFSET_SIZE] < stored[:RECORD_OFFSET_SIZE]:
+                        partitions[index] = stored
+
     def adopt(self, topic: str, partitions: dict[int, Stored]) -> None:
         """All offsets of a topic, as they were loaded; nobody else keeps the dict."""
         if partitions:

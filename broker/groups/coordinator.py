@@ -137,6 +137,10 @@ class GroupCoordinator:
         """The cluster has deleted these partitions."""
         self.offsets.on_partitions_deleted(partitions)
 
+    def on_transaction_completed(self, producer_id: int, partition_index: int, is_commit: bool) -> None:
+        """All in-sync replicas of a partition of `__consumer_offsets` have the marker of a producer's transaction."""
+        self.offsets.on_transaction_completed(producer_id, partition_index, is_commit=is_commit)
+
     def _expire(self) -> None:
         if self._expiring is None or self._expiring.done():
             self._expiring = asyncio.get_running_loop().create_task(self.offsets.expire(), name="expire-offsets")

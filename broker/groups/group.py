@@ -57,7 +57,9 @@ class Group(Protocol):
     def tombstones(self) -> list[bytes]:
         """The keys of the group's own records in the log; not those of its offsets."""
 
-    def on_commit(self, member_id: str, group_instance_id: str | None, generation_id: int) -> tuple[ErrorCode, list[Arm]]:
+    def on_commit(
+        self, member_id: str, group_instance_id: str | None, generation_id: int, *, is_transactional: bool
+    ) -> tuple[ErrorCode, list[Arm]]:
         """Whether the sender may commit offsets now, and the effects of hearing of a member."""
 
     def check_offset_deletion(self) -> ErrorCode:

@@ -54,16 +54,19 @@ class GroupMachines:
 
     def on_loaded(self, state: Group) -> None:
         """The group was read from the log."""
+        for producer_id in state.offsets.transactional:
+            self._groups.enter_transaction(producer_id, state)
         self.runner.run(state, on_loaded(_classic(state), self._clock.now_ms()))
 
     def on_unloaded(self, state: Group) -> None:
         """This broker coordinates the group no more."""
+        self._groups.leave_transactions(state)
         self.runner.cancel_timers(state)
         self.runner.run(state, on_unloaded(_classic(state), self._clock.now_ms()))
 
     def weight(self, state: Group) -> int:
         """How long it takes to free the group, in units of 0.1 µs."""
-        return WEIGHT_OF_A_GROUP + len(state.offsets.committed)
+        return WEIGHT_OF_A_GROUP + len(state.offsets.committed) + sum(map(len, state.offsets.transactional.values()))
 
     # -- effects -------------------------------------------------------------------------------------------------------------
 
