@@ -1,7 +1,7 @@
 """Tracks the states that this broker coordinates: those whose partition of an internal topic it leads.
 
 A state is what the topic's records are about: a group, a transactional id. Its partition is Kafka's `abs(hashCode) % partitions` of its
-key, so any broker and client can tell the coordinator. `elections` adds and removes partitions; everybody else looks states up here.
+key, so any broker and client can tell the coordinator. `elections` adds and removes partitions; all others look states up here.
 """
 
 from __future__ import annotations

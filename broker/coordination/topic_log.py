@@ -40,7 +40,7 @@ UNAVAILABLE = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What a failed append means to any client of the coordinator."""
+"""The code for any client of the coordinator, by the error of an append."""
 
 Then: TypeAlias = Callable[[ErrorCode, int], None]
 

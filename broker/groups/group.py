@@ -66,7 +66,7 @@ class Group(Protocol):
         """Whether offsets may be deleted of topics that no member subscribes to."""
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that members subscribe to; None when that cannot be told."""
+        """The topics that members subscribe to; None when they are unknown."""
 
     def expiry(self) -> Expiry | None:
-        """What the age of the group's offsets goes by (KIP-211); None while none of them may expire."""
+        """The rule for the age of the group's offsets (KIP-211); None while none of them may expire."""

@@ -1,12 +1,12 @@
-"""Reading groups and offsets back out of the records of `__consumer_offsets`.
+"""Reads groups and offsets back out of the records of `__consumer_offsets`.
 
-Pure: `GroupLoader` takes the bytes of the log in order, then makes the groups. Both halves are generators that pause every few records, so
-that the event loop can do other things.
+`GroupLoader` is pure: it takes the bytes of the log in order, then makes the groups. Both halves are generators that pause every few
+records, so that the event loop can do other things.
 
-A log has millions of offsets, so those are read by hand, in the form in which nearly all are written: 0.5 µs each. They go where they
-belong at once, as slices of the log (`committed`), found by the part of their key that names group and topic; values are looked at when
-all is read, for then only the latest is left of each. A batch that holds anything else is read again from its start by the functions that
-know every case, which takes nothing back: the last record of a key wins. Of groups only the latest record is decoded.
+A log has millions of offsets. Those are read by hand, in the form in which nearly all are written: 0.5 µs each. They are kept as slices of
+the log (`committed`), found by the part of their key that names group and topic. Values are decoded after the last record, for then only
+the latest value of each key is left. A batch that holds anything else is read again from its start by the functions for every case. That
+is safe: the last record of a key wins. Of groups only the latest record is decoded.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class GroupLoader:
         self._names: dict[tuple[str, str], dict[int, Stored]] = {}
         """The same by group and topic."""
         self._others: dict[bytes, Stored] = {}
-        """The latest values of groups, and of keys that nobody writes, behind the offset of their batch."""
+        """The latest values of groups, and of keys that no broker writes, behind the offset of their batch."""
         self._open: dict[int, _Transaction] = {}
         self._repeated = RepeatedCommits()
 
@@ -263,7 +263,7 @@ class GroupLoader:
                 yield
 
     def found(self, states: int) -> str:
-        """What was found, for the log."""
+        """The number of groups and offsets, for the log."""
         return f"{states} groups with {self.offsets} offsets"
 
     def _check(self, group_id: str, offsets: dict[int, Stored]) -> Iterator[None]:

@@ -27,7 +27,7 @@ STORE_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What a failed append of group metadata means to the members."""
+"""The code for the members, by the error of an append of group metadata."""
 
 WEIGHT_OF_A_GROUP = 50
 """Of a group without offsets, in units of one offset."""
@@ -71,7 +71,7 @@ class GroupMachines:
     # -- effects -------------------------------------------------------------------------------------------------------------
 
     def name_of(self, subject: Group) -> str:
-        """What the group is called, for the log."""
+        """The name of the group, for the log."""
         return f"group {subject.group_id}"
 
     def on_timer(self, subject: Group, key: TimerKey) -> list[Effect]:

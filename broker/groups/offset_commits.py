@@ -1,6 +1,6 @@
-"""Committed offsets: commit, fetch, delete, and forget what was kept long enough.
+"""Commits, fetches, deletes and expires the offsets of groups.
 
-The other half of the coordinator beside `coordinator.GroupCoordinator`, which owns it; handlers call both. A simple consumer, with
+`coordinator.GroupCoordinator`, the other half of the coordinator, owns the one instance; handlers call both. A simple consumer, with
 generation -1 and no member id, may commit to any group without members, which then exists for its offsets only.
 """
 
@@ -36,7 +36,7 @@ COMMIT_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""What a failed append of offsets means to the committer."""
+"""The code for the committer, by the error of an append of offsets."""
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
@@ -46,7 +46,7 @@ OFFSETS_PER_TURN = 2_000
 OFFSETS_PER_GROUP = 8
 
 NO_OFFSETS = GroupOffsets()
-"""Of a group that does not exist; nobody puts any in."""
+"""The offsets of a group that does not exist: always empty."""
 
 CommitReply: TypeAlias = Callable[[ErrorCode, ErrorCode], None]
 """Called once with the error of the offsets that can be committed, and that of those whose metadata is too large."""
@@ -286,7 +286,7 @@ class OffsetCommits:
                     if expiry is not None and topic not in expiry.subscribed_topics:
                         looked_at += len(group.offsets.committed.by_topic.get(topic, ()))
                         removed += group.offsets.remove_expired(topic, expiry.since_ms, now_ms, self._retention_ms)
-                self._forget(group, removed)  # in the same turn, or somebody might commit one of them anew before it has its tombstone
+                self._forget(group, removed)  # in the same turn, or a client might commit one of them anew before its tombstone
                 count += len(removed)
                 looked_at += OFFSETS_PER_GROUP
                 if not topics:

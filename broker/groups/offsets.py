@@ -1,8 +1,8 @@
-"""The offsets of one group: what is in the log (`committed`), and what is on its way there.
+"""Keeps the offsets of one group: those in the log (`committed`), and those on their way there.
 
-Pure bookkeeping, called by the coordinator. An offset counts once its record is in the log and replicated; until then it is pending, and a
-reader that wants stable offsets has to come again (KIP-447). Of two commits the one further up in the log wins, whichever answer came
-first. Offsets committed in a transaction wait per producer id until its marker is written.
+The coordinator calls these pure functions. An offset counts once its record is in the log and replicated. Until then it is pending, and a
+reader that wants stable offsets has to ask again (KIP-447). Of two commits the one further up in the log wins, whichever answer came first.
+Offsets committed in a transaction wait per producer id until its marker is written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class GroupOffsets:
         self.pending.update(commit)
 
     def on_appended(self, commit: Commit, record_offset: int) -> None:
-        """What was prepared is in the log, in the batch at `record_offset`."""
+        """Prepared offsets are in the log, in the batch at `record_offset`."""
         pending = self.pending
         put = self.committed.put
         place = record_offset_of(record_offset)
@@ -61,14 +61,14 @@ class GroupOffsets:
                 del pending[partition]
 
     def on_appended_at_once(self, commit: Commit, record_offset: int) -> None:
-        """What was not prepared, because nothing had to be waited for, is in the log."""
+        """Offsets are in the log and need not wait; they were not prepared."""
         self.by_consumers = True
         place = record_offset_of(record_offset)
         for topic in commit.topics:
             self.committed.put_topic(topic.name, topic.values, place)
 
     def on_append_failed(self, commit: Commit) -> None:
-        """What was prepared is not in the log."""
+        """Prepared offsets are not in the log."""
         for partition, value in commit:
             if self.pending.get(partition) == value:
                 del self.pending[partition]

@@ -1,11 +1,13 @@
-"""OffsetCommit (api 8), versions 0-9: to the group's log from 1, a retention time in 2-4, the leader epoch from 6 (KIP-320), static members
-from 7 (KIP-345).
+"""Serves OffsetCommit (api 8), versions 0-9.
+
+To the group's log from 1, a retention time in 2-4, the leader epoch from 6 (KIP-320), static members from 7 (KIP-345).
 
 Version 0 commits to the metadata store, where the consumers of old kept their offsets. The answer comes when all in-sync replicas have the
 offsets.
 
-One road serves any number of partitions: `OffsetCommit` reads the request where it lies and makes the value of a record of each offset,
-the coordinator writes the records, and the answer is written when that is done. A large request is copied, and goes on in turns.
+One road serves any number of partitions, and TxnOffsetCommit, too. `OffsetCommit` reads the request where it lies, and makes the value of a
+record of each offset. The coordinator writes the records, and the answer is written when they are safe. A large request is copied, and goes
+on in turns.
 """
 
 from __future__ import annotations
@@ -165,7 +167,7 @@ class OffsetCommit:
         self._code = self._too_large = ErrorCode.NONE
         self._pending = Pending()
         self.task: asyncio.Task[None] | None = None
-        """What commits to the store."""
+        """The task that commits to the store."""
 
     # -- reading -----------------------------------------------------------------------------------------------------------
 
@@ -232,7 +234,7 @@ class OffsetCommit:
         pending.in_turns = False
         if self._for_store:
             pending.occupies_slot = True
-            self.task = asyncio.get_running_loop().create_task(self._commit_to_store())  # a task that nobody refers to may vanish
+            self.task = asyncio.get_running_loop().create_task(self._commit_to_store())  # a task without a reference may vanish
         elif self._commits:
             reader = self._reader
             instance_id = reader.group_instance_id
@@ -247,7 +249,7 @@ class OffsetCommit:
             self._complete()
 
     def _on_committed(self, code: ErrorCode, too_large: ErrorCode) -> None:
-        """What became of the offsets, and what of those whose metadata is too large."""
+        """Answer with the code of the offsets, and that of those whose metadata is too large."""
         if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._reader.transactional_id is not None:
             code = too_large = _code_while_loading(self._reader.version)
         self._code = code
@@ -261,7 +263,7 @@ class OffsetCommit:
                 code = await commit_to_store(group_id, partition, offset, metadata, self._services)
                 self._decided.setdefault(topic, []).append((partition.partition, code))
         except Exception:
-            # A fault of ours, in a task that nobody awaits: the client hears of it all the same.
+            # A fault of the broker, in a task that is not awaited: the client hears of it all the same.
             logger.exception("offsets of group %s cannot be stored", group_id)
             self._pending.complete(CLOSE)
             return
@@ -346,7 +348,7 @@ def _code_while_loading(version: int) -> ErrorCode:
 
 
 def _at_once(steps: Steps[_Item]) -> _Item:
-    """What they return, without a turn of anybody else."""
+    """Run the steps to their end within this turn of the loop, and return their result."""
     try:
         while True:
             next(steps)

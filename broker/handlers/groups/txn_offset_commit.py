@@ -1,7 +1,8 @@
-"""Serves TxnOffsetCommit (api 28), versions 0-4: a group's offsets as part of a transaction (KIP-98).
+"""Serves TxnOffsetCommit (api 28), versions 0-4.
 
-The leader epoch comes with version 2 (KIP-320), generation, member and instance with 3 (KIP-447). Version 4 may be answered with
-TRANSACTION_ABORTABLE (KIP-890). The request takes the road of OffsetCommit (`offset_commit`).
+The leader epoch from 2 (KIP-320), generation, member and instance from 3 (KIP-447), TRANSACTION_ABORTABLE from 4 (KIP-890).
+
+The request takes the road of OffsetCommit (`offset_commit`).
 """
 
 from __future__ import annotations
