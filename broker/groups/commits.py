@@ -12,14 +12,6 @@ from typing import NamedTuple
 from storage.disk.topic_partition import TopicPartition
 
 
-class Committer(NamedTuple):
-    """The sender of a commit, as its request names it."""
-
-    member_id: str = ""
-    group_instance_id: str | None = None
-    generation_id: int = -1
-
-
 class Transaction(NamedTuple):
     """The transaction that a commit is part of."""
 

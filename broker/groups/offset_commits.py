@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from broker.coordination.runner import EffectRunner
 from broker.coordination.topic_log import NOT_APPENDED, UNAVAILABLE, TopicLog
-from broker.groups.commits import Commit, Committer, Transaction
+from broker.groups.commits import Commit, Transaction
 from broker.groups.committed import read_stored
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import Store
@@ -75,7 +75,16 @@ class OffsetCommits:
 
     # -- commit ------------------------------------------------------------------------------------------------------------
 
-    def commit(self, group_id: str, committer: Committer, transaction: Transaction | None, commit: Commit, reply: CommitReply) -> None:
+    def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        transaction: Transaction | None,
+        commit: Commit,
+        reply: CommitReply,
+    ) -> None:
         """OffsetCommit and TxnOffsetCommit: append the offsets, and reply when they are safe.
 
         Offsets in a transaction count from its marker on (`on_transaction_completed`).
@@ -83,7 +92,7 @@ class OffsetCommits:
         is_transactional = transaction is not None
         error, group = self._groups.find(group_id, may_be_empty=not is_transactional)
         if not error and group is None:
-            if committer.generation_id < 0:
+            if generation_id < 0:
                 group = self._groups.get_or_create(group_id, self._clock.now_ms())
             elif is_transactional:
                 error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -91,7 +100,7 @@ class OffsetCommits:
                 error = ErrorCode.ILLEGAL_GENERATION  # the group is gone, and its members do not know yet
         if not error:
             assert group is not None
-            error, effects = group.on_commit(*committer, is_transactional=is_transactional)
+            error, effects = group.on_commit(member_id, group_instance_id, generation_id, is_transactional=is_transactional)
             self._runner.run(group, effects)
         if error:
             reply(error, error)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from broker.groups.classic_group import Protocols
-from broker.groups.commits import Commit, Committer, TopicCommit, Transaction
+from broker.groups.commits import Commit, TopicCommit, Transaction
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.effects import JoinResult, SyncResult
 from broker.groups.joining import Join
@@ -217,7 +217,7 @@ class GroupBench:
         def reply(code: ErrorCode, too_large: ErrorCode) -> None:
             codes.extend(too_large if value is None else code for topic in commit.topics for value in topic.values.values())
 
-        self.groups.offsets.commit(group, Committer(member_id, instance_id, generation), transaction, commit, reply)
+        self.groups.offsets.commit(group, member_id, instance_id, generation, transaction, commit, reply)
         return codes
 
     def commit_in_transaction(

@@ -20,3 +20,6 @@ cdef class OffsetCommit:
     cdef void _take(self, OffsetCommitReader reader) except *
     cdef void _complete(self) except *
     cdef void _count(self, int64_t code, int64_t times) except *
+
+cdef object _refusal(OffsetCommitReader reader, object access)
+cdef object _transaction(OffsetCommitReader reader)

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from broker.groups.commits import Commit, Committer, TopicCommit, Transaction
+from broker.groups.commits import Commit, TopicCommit, Transaction
 from broker.groups.offset_records import NO_EXPIRY, encode_value
 from broker.handlers.groups.group_topics import partitions_of
 from broker.handlers.groups.offsets_in_store import commit_to_store
@@ -240,7 +240,9 @@ class OffsetCommit:
             instance_id = reader.group_instance_id
             self._services.coordinators.groups.offsets.commit(
                 reader.group_id.decode(),
-                Committer(reader.member_id.decode(), None if instance_id is None else instance_id.decode(), reader.generation_id),
+                reader.member_id.decode(),
+                None if instance_id is None else instance_id.decode(),
+                reader.generation_id,
                 _transaction(reader),
                 Commit(self._commits.values()),
                 self._on_committed,
@@ -250,7 +252,7 @@ class OffsetCommit:
 
     def _on_committed(self, code: ErrorCode, too_large: ErrorCode) -> None:
         """Answer with the code of the offsets, and that of those whose metadata is too large."""
-        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._reader.transactional_id is not None:
+        if self._reader.transactional_id is not None and code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             code = too_large = _code_while_loading(self._reader.version)
         self._code = code
         self._too_large = too_large
