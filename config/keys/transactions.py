@@ -56,6 +56,7 @@ TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE = key(
     Int(1),
     default=5 * MiB,
     importance=HIGH,
+    effective=True,
     doc="How many bytes of the transaction topic are read at a time when a coordinator loads it.",
 )
 TRANSACTION_STATE_LOG_MIN_ISR = key(
