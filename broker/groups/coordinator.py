@@ -137,6 +137,9 @@ class GroupCoordinator:
         """The cluster has deleted these partitions."""
         self.offsets.on_partitions_deleted(partitions)
 
+    def on_transaction_completed(self, producer_id: int, index: int, is_commit: bool) -> None:
+        """A marker of the producer is replicated in partition `index` of the topic. No offsets wait for it: none are pending."""
+
     def _expire(self) -> None:
         if self._expiring is None or self._expiring.done():
             self._expiring = asyncio.get_running_loop().create_task(self.offsets.expire(), name="expire-offsets")

@@ -112,6 +112,7 @@ ROOMS: dict[str, frozenset[ApiKey]] = {
             ApiKey.ADD_PARTITIONS_TO_TXN,
             ApiKey.END_TXN,
             ApiKey.DESCRIBE_PRODUCERS,
+            ApiKey.WRITE_TXN_MARKERS,
         }
     ),
 }

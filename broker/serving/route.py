@@ -33,6 +33,7 @@ BETWEEN_BROKERS: Final = frozenset(
         ApiKey.CONTROLLED_SHUTDOWN,
         ApiKey.ALTER_PARTITION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.WRITE_TXN_MARKERS,
     }
 )
 """What brokers and the controller ask of each other: it must not wait behind requests of clients, some of which wait for just that."""
