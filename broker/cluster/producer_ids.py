@@ -54,14 +54,22 @@ class ProducerIds:
             self._fetch()
         return producer_id
 
-    async def next(self) -> int | None:
-        """A new id; None when the controller gave no block."""
-        while (producer_id := self.next_now()) is None:
+    def has_next(self) -> bool:
+        """Whether `next_now` gives an id; if not, a block is being fetched from now on."""
+        block = self._block
+        if (block is not None and self._next <= block.last) or self._following is not None:
+            return True
+        self._fetch()
+        return False
+
+    async def wait(self) -> bool:
+        """Wait until `next_now` gives an id; False when the controller gave no block."""
+        while not self.has_next():
             assert self._fetching is not None
             # Shielded: a client that disconnects must not cancel the fetch for other waiting clients.
             if not await asyncio.shield(self._fetching):
-                return None
-        return producer_id
+                return False
+        return True
 
     async def stop(self) -> None:
         """Stop fetching."""
