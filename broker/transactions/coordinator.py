@@ -26,6 +26,7 @@ from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
 from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from broker.transactions.effects import InitProducerIdResult
+from broker.transactions.expiration import TransactionExpiration
 from broker.transactions.machines import TransactionMachines
 from broker.transactions.markers import AskBroker, TransactionMarkers
 from broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata
@@ -34,9 +35,12 @@ from broker.transactions.state import NewProducerId, on_add_partitions, on_end, 
 from config.broker import BrokerConfig
 from config.keys.network import REQUEST_TIMEOUT_MS
 from config.keys.transactions import (
+    TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS,
     TRANSACTION_MAX_TIMEOUT_MS,
+    TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS,
     TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE,
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+    TRANSACTIONAL_ID_EXPIRATION_MS,
 )
 from protocol.errors import ErrorCode
 from protocol.records.batch import NO_PRODUCER_EPOCH
@@ -87,15 +91,28 @@ class TransactionCoordinator:
             self.transactions, machines, clock, workers, config[TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE], while_loading
         )
 
+        self._expiration = TransactionExpiration(
+            self.transactions,
+            machines,
+            self._log,
+            timing_wheel,
+            clock,
+            abort_interval_ms=config[TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS],
+            remove_interval_ms=config[TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS],
+            expiration_ms=config[TRANSACTIONAL_ID_EXPIRATION_MS],
+        )
+
     # -- life --------------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Answer requests."""
+        """Answer requests, and look for timeouts and unused ids from time to time."""
         self.transactions.is_active = True
+        self._expiration.start()
 
     async def stop(self) -> None:
         """Answer requests that wait, and take no more."""
         self.transactions.is_active = False
+        await self._expiration.stop()
         await self._elections.stop()
         self._elections.unload_all()
         self.machines.runner.finish()
