@@ -6,14 +6,12 @@ Apache Kafka answers COORDINATOR_LOAD_IN_PROGRESS while it has no block of produ
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.network.request_channel import Answer
 from broker.request.context import RequestContext
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
+from broker.transactions.coordinator import InitReply
 from broker.transactions.effects import InitProducerIdResult
 from broker.transactions.metadata import ProducerIdAndEpoch
 from protocol.errors import ErrorCode
@@ -24,16 +22,14 @@ from protocol.schema.message import Message
 FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
-def handle_init_producer_id(
-    request: InitProducerIdRequest, context: RequestContext
-) -> Message | Answer | Steps[Message] | Coroutine[Any, Any, Message | Answer | Steps[Message]]:
+def handle_init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Message | Answer | Steps[Message]:
     """Give a producer id, or the next epoch of one."""
     refused = _refusal(request, context)
     if refused:
         return _response(InitProducerIdResult(refused), context)
-    if context.broker.data.producer_ids.has_next():
-        return _init(request, context)
-    return _init_with_block(request, context)
+    answer = DelayedAnswer(context)
+    context.broker.data.producer_ids.when_next(lambda: _init(request, context, lambda result: answer.complete(_response(result, context))))
+    return answer.answer()
 
 
 def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode:
@@ -49,29 +45,18 @@ def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCo
     return ErrorCode.INVALID_REQUEST if is_half else ErrorCode.NONE
 
 
-async def _init_with_block(request: InitProducerIdRequest, context: RequestContext) -> Message | Answer | Steps[Message]:
-    await context.broker.data.producer_ids.wait()
-    return _init(request, context)
-
-
-def _init(request: InitProducerIdRequest, context: RequestContext) -> Message | Answer | Steps[Message]:
+def _init(request: InitProducerIdRequest, context: RequestContext, reply: InitReply) -> None:
     broker = context.broker
     new_producer_id = broker.data.producer_ids.next_now
     if request.transactional_id is None:
         producer_id = new_producer_id()
-        if producer_id is None:
-            return _response(InitProducerIdResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), context)
-        return _response(InitProducerIdResult(ErrorCode.NONE, producer_id, 0), context)
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        reply(InitProducerIdResult(error) if producer_id is None else InitProducerIdResult(ErrorCode.NONE, producer_id, 0))
+        return
     expected = None if request.producer_id == NO_PRODUCER_ID else ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    answer = DelayedAnswer(context)
     broker.coordinators.transactions.init_producer_id(
-        request.transactional_id,
-        request.transaction_timeout_ms,
-        expected,
-        new_producer_id,
-        lambda result: answer.complete(_response(result, context)),
+        request.transactional_id, request.transaction_timeout_ms, expected, new_producer_id, reply
     )
-    return answer.answer()
 
 
 def _response(result: InitProducerIdResult, context: RequestContext) -> InitProducerIdResponse:

@@ -28,7 +28,14 @@ class Blocks:
 
     async def next(self) -> int | None:
         """What a request does that may wait for a block."""
-        return self.ids.next_now() if await self.ids.wait() else None
+        found: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+        def take() -> None:
+            if not found.done():
+                found.set_result(self.ids.next_now())
+
+        self.ids.when_next(take)
+        return await found
 
 
 def test_ids_are_handed_out_block_by_block_without_a_gap() -> None:
