@@ -81,11 +81,12 @@ class TopicLog:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
+        timeout_ms: int | None = None,
     ) -> int:
         """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are safe.
 
         Returns the base offset of the batch, or NOT_APPENDED when the partition took nothing. With a producer id the batch is part of that
-        producer's transaction.
+        producer's transaction. Replicas have `timeout_ms` for it, by default the timeout of the coordinator's log.
         """
         try:
             partition, base_offset, next_offset = self._append(
@@ -102,7 +103,7 @@ class TopicLog:
             return base_offset
         required_offset = next_offset if self._required_acks == ACKS_ALL else 0
         waiting = DelayedAppend(partition, next_offset, required_offset, lambda error: then(error, base_offset))
-        self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms)
+        self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms if timeout_ms is None else timeout_ms)
         return base_offset
 
     def append_tombstones(self, index: int, keys: Sequence[bytes]) -> bool:

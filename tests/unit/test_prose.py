@@ -35,6 +35,7 @@ DONE = {
     "broker/security",
     "broker/serving",
     "broker/supervisor",
+    "broker/transactions",
     "config",
     "config/keys",
     "config/schema",
@@ -71,7 +72,6 @@ TO_DO = {
     "broker/fetching",
     "broker/handlers/data",
     "broker/handlers/transactions",
-    "broker/transactions",
 }
 """Folders that are older than the rules; the list only shrinks."""
 
