@@ -65,6 +65,7 @@ ROOMS: dict[str, frozenset[ApiKey]] = {
     "groups": frozenset(
         {
             ApiKey.OFFSET_COMMIT,
+            ApiKey.TXN_OFFSET_COMMIT,
             ApiKey.OFFSET_FETCH,
             ApiKey.FIND_COORDINATOR,
             ApiKey.JOIN_GROUP,

@@ -128,6 +128,13 @@ GROUPS = [
 
 TRANSACTIONS = [
     Row(
+        ApiKey.TXN_OFFSET_COMMIT,
+        3,
+        {"transactional_id": "t", "group_id": "g", "topics": two(partitions=[{"committed_offset": 1}])},
+        ["WRITE TRANSACTIONAL_ID t"],
+        {"topics": two(partitions=[{"partition_index": 0, "error_code": ID_REFUSED}])},
+    ),
+    Row(
         ApiKey.INIT_PRODUCER_ID,
         5,
         {"transactional_id": "t", "transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1},

@@ -1,4 +1,6 @@
-"""FindCoordinator (api 10), versions 0-6: transactional ids from 1, many keys at once from 4 (KIP-699), share groups from 6 (KIP-932).
+"""Serves FindCoordinator (api 10), versions 0-6.
+
+Transactional ids from 1, many keys at once from 4 (KIP-699), share groups from 6 (KIP-932).
 
 The coordinator is the broker that leads the key's partition of the internal topic. A topic that is missing is created first.
 Before there is a leader the answer is COORDINATOR_NOT_AVAILABLE, and the client asks again. There are no coordinators of transactions
@@ -23,7 +25,7 @@ FIRST_VERSION_WITH_SHARE_GROUPS = 6
 
 
 class CoordinatorType(IntEnum):
-    """What a key names."""
+    """The kind of name that a key is."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -52,7 +54,7 @@ def handle_find_coordinator(
 
 
 async def _create_topic(keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
-    """Nobody used a group yet. The topic may have leaders by the time it is created, or the client asks again."""
+    """No group was used yet. The topic may have leaders by the time it is created, or the client asks again."""
     if any(context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, key) for key in keys):
         await context.broker.administration.auto_topics.create([GROUP_METADATA_TOPIC])
     return _find_all(CoordinatorType.GROUP, keys, context)
