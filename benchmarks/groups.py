@@ -2,7 +2,7 @@
 
 Each kind in turn, on all cores, with one partition of `__consumer_offsets`:
 
-       commits   offset commits of eight consumers, each with four requests in flight, answered per second; of one partition, and of 100
+    commits   offset commits of eight consumers, each with four requests in flight, answered per second; of one partition, and of 100
     rebalance from the first JoinGroup to the moment when every member of a group of N has its assignment; the initial delay of 200 ms,
               which begins anew with every member that joins, is part of it
     load      the broker is killed and started again: until offsets are served, from a log of N offset records. They are N / 200 commits of

@@ -1,11 +1,11 @@
 """Measures three brokers beside three of Apache Kafka, on the same cores: `python -m benchmarks.replication [--only ...]`.
 
-       throughput   produce with acks=all to partitions with three replicas: batches of 16 KiB, and single records, per second; single
-                    records once more beside IDLE_PARTITIONS without writes
+    throughput   produce with acks=all to partitions with three replicas: batches of 16 KiB, and single records, per second; single
+                 records once more beside IDLE_PARTITIONS without writes
     stall        the longest time without an acknowledgement that a producer of small records sees: its leader is killed (session timeout
                  4 s), and its leader is stopped cleanly
     catch-up     a follower comes back after it missed CATCH_UP_BYTES: until it is in sync again
-       failover     the controller, which leads a third of PARTITIONS partitions, is killed: until all of them have leaders again
+    failover     the controller, which leads a third of PARTITIONS partitions, is killed: until all of them have leaders again
 
 Kinds take turns; the table shows the medians of the turns.
 """

@@ -5,8 +5,16 @@ import os
 import resource
 import signal
 import sys
+from typing import Final
+
+from protocol.compiled import compiled
 
 logger = logging.getLogger(__name__)
+
+MAPPED_FROM_BYTES: Final = 1024 * 1024
+"""The size from which a block of memory is one of its own, which goes back to the system as soon as it is freed."""
+KEPT_BYTES: Final = 4 * 1024 * 1024
+"""Freed memory that stays with the process."""
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
@@ -37,6 +45,17 @@ def raise_file_limit() -> None:
             logger.warning("at most %d files can be open, partitions and connections together: %s", soft, error)
         else:
             logger.info("at most %d files can be open, partitions and connections together; the limit was %d", hard, soft)
+
+
+def keep_freed_memory() -> None:
+    """Keeps some memory for the next answers instead of giving it back to the system after each.
+
+    glibc gives back what two large answers take, and the next two cost a page fault for each 4 KiB: 55 µs of the 200 for a Fetch of ten
+    partitions of 16 KiB. Without the compiled modules nothing happens.
+    """
+    native = compiled("broker.network.native")
+    if native is not None:
+        native.keep_freed_memory(MAPPED_FROM_BYTES, KEPT_BYTES)
 
 
 def say(line: str) -> None:
