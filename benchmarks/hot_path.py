@@ -83,7 +83,7 @@ async def measure(scratch: Path) -> list[tuple[Line, float, float]]:
     await broker.start()
     try:
         topics = [NewTopic(TOPIC, PARTITIONS, 1), NewTopic("produced", 1, 1), NewTopic(COMMITTED, COMMITS[-1][0], 1)]
-        await broker.services.topic_admin.create_topics([*topics, NewTopic(GROUP_METADATA_TOPIC, 1, 1)])
+        await broker.services.administration.topic_admin.create_topics([*topics, NewTopic(GROUP_METADATA_TOPIC, 1, 1)])
         await until_coordinating(broker)
         results = []
         for line in lines(broker, scratch):
@@ -99,7 +99,7 @@ async def measure(scratch: Path) -> list[tuple[Line, float, float]]:
 
 
 async def until_coordinating(broker: Broker) -> None:
-    groups = broker.services.groups.groups
+    groups = broker.services.coordinators.groups.groups
     for _ in range(1000):
         if groups.partitions and not groups.is_loading:
             return
@@ -128,9 +128,9 @@ def lines(broker: Broker, scratch: Path) -> list[Line]:
     for _ in range(PREFILL_BYTES // PARTITIONS // (16 << 10)):
         for index in range(PARTITIONS):
             dispatcher.handle(memoryview(bytearray(frames.produce(TOPIC, index, batch)[4:])), _CONNECTION)
-    topic_id = broker.services.cluster.topic_id(TOPIC)
+    topic_id = broker.services.metadata.topic_id(TOPIC)
     topic: Any = SimpleNamespace(name=TOPIC, topic_id=topic_id, partitions=PARTITIONS)
-    probe = looking_up(broker.services.replica_manager.partitions[TOPIC][0].log.active_segment.path)
+    probe = looking_up(broker.services.data.replica_manager.partitions[TOPIC][0].log.active_segment.path)
     for fetch in FETCH:
         asked = [memoryview(bytearray(each.frame[4:])) for each in fetch.load(topic, _PACE).prepared()]
         found.append(Line(f"{fetch.title}, random offsets", fetching(dispatcher, asked), probe, 13.0))
@@ -138,7 +138,7 @@ def lines(broker: Broker, scratch: Path) -> list[Line]:
     ends = PREFILL_BYTES // PARTITIONS // (16 << 10) * RECORDS_OF_16_KIB - step
     asked = [memoryview(bytearray(frames.fetch(topic_id, 0, offset, 64 << 10)[4:])) for offset in range(0, ends, step)]
     found.append(Line("fetch, 64 KiB, in order", fetching(dispatcher, asked), probe, 9.0))
-    log = broker.services.replica_manager.partitions[GROUP_METADATA_TOPIC][0].log
+    log = broker.services.data.replica_manager.partitions[GROUP_METADATA_TOPIC][0].log
     for size, limit in COMMITS:
         frame = commit_frame("committing", 0, size)[4:]
         committing(dispatcher, frame)()  # the group comes into being

@@ -157,7 +157,7 @@ class Cluster:
     def known(self) -> list[int]:
         """How many partitions each broker knows to be led."""
         return [
-            sum(state.leader >= 0 for image in broker.services.cluster.topics.values() for state in image.partitions.values())
+            sum(state.leader >= 0 for image in broker.services.metadata.topics.values() for state in image.partitions.values())
             for broker in self.brokers.values()
         ]
 
@@ -167,7 +167,7 @@ async def measure(directory: Path, partitions: int, turns: Turns) -> None:
     cluster = Cluster(directory)
     for broker_id in range(BROKERS):
         await cluster.start(broker_id)
-    await cluster.until(lambda: all(len(each.services.cluster.brokers) == BROKERS for each in cluster.brokers.values()))
+    await cluster.until(lambda: all(len(each.services.metadata.brokers) == BROKERS for each in cluster.brokers.values()))
     turns.report("start")
     names = [f"t{number}" for number in range(-(-partitions // PARTITIONS_PER_TOPIC))]
     topics = [CreatableTopic(name=name, num_partitions=PARTITIONS_PER_TOPIC, replication_factor=BROKERS) for name in names]
@@ -179,16 +179,16 @@ async def measure(directory: Path, partitions: int, turns: Turns) -> None:
     await cluster.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))
     turns.report("a client asks for all metadata")
     for broker in cluster.brokers.values():
-        broker.services.replica_manager.checkpoint_high_watermarks()
-        broker.services.replica_manager.maybe_shrink_isrs(0)
+        broker.services.data.replica_manager.checkpoint_high_watermarks()
+        broker.services.data.replica_manager.maybe_shrink_isrs(0)
         broker.log_manager.checkpoint_recovery_points()
     await asyncio.sleep(QUIET_S)
     turns.report("checkpoints")
     await cluster.stop(2)
-    await cluster.until(lambda: all(len(each.services.cluster.brokers) == 2 for each in cluster.brokers.values()))
+    await cluster.until(lambda: all(len(each.services.metadata.brokers) == 2 for each in cluster.brokers.values()))
     turns.report("a broker leaves")
     await cluster.start(2)
-    await cluster.until(lambda: all(len(each.services.cluster.brokers) == 3 for each in cluster.brokers.values()))
+    await cluster.until(lambda: all(len(each.services.metadata.brokers) == 3 for each in cluster.brokers.values()))
     turns.report("it comes back")
     before = cluster.controller.controller.context.epoch
     await cluster.controller.store.delete(CONTROLLER)
@@ -196,7 +196,7 @@ async def measure(directory: Path, partitions: int, turns: Turns) -> None:
     turns.report("another controller is elected")
     deleted = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=600_000)
     await cluster.ask(ApiKey.DELETE_TOPICS, 6, deleted)
-    await cluster.until(lambda: not any(each.services.replica_manager.partitions for each in cluster.brokers.values()))
+    await cluster.until(lambda: not any(each.services.data.replica_manager.partitions for each in cluster.brokers.values()))
     turns.report("topics are deleted")
     for broker_id in list(cluster.brokers):
         await cluster.stop(broker_id)

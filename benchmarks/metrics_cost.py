@@ -67,10 +67,10 @@ def seconds(handle: Callable[[memoryview, Connection], Answer], frame: bytearray
 async def costs(broker: Broker, turns: int) -> None:
     """The table of the hot path."""
     services = broker.services
-    await services.topic_admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
-    topic_id = services.replica_manager.partition_or_raise(TOPIC, 0).topic_id
+    await services.administration.topic_admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
+    topic_id = services.data.replica_manager.partition_or_raise(TOPIC, 0).topic_id
     off = Dispatcher(services)
-    on = Dispatcher(services, RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats, services.error_counts))
+    on = Dispatcher(services, RequestMetrics(time.monotonic_ns, services.data.replica_manager.topic_stats, services.error_counts))
     one, many = bytes(a_batch(1, value_bytes=100)), bytes(a_batch(150, value_bytes=100))
     works = {
         "produce, 1 record of 100 B": (frames.produce(TOPIC, 0, one), one),
@@ -112,7 +112,7 @@ async def scrapes(broker: Broker, partitions: int) -> None:
     """The table of the scrapes."""
     topics = [NewTopic(f"many-{i}", 1000, 1) for i in range(partitions // 1000)]
     for topic in topics:
-        await broker.services.topic_admin.create_topics([topic])
+        await broker.services.administration.topic_admin.create_topics([topic])
     assert broker.metrics is not None
     url = f"http://{broker.metrics.address}/metrics"
     loop = asyncio.get_running_loop()

@@ -141,7 +141,7 @@ class Broker:
         services.config = config
         services.clock = self._clock
         services.authorizer = AllowAll()
-        services.broker_epoch = -1
+        services.cluster.broker_epoch = -1
         _refuse_what_is_not_there(config)
         if self._surroundings.is_process:
             # Before thousands of logs are opened: to look through what has come since the last time would cost a sixth of the start.
@@ -177,7 +177,7 @@ class Broker:
 
     async def _open_directories(self) -> None:
         self._background = LoopBackground(self._executor)
-        self.log_manager = self.services.log_manager = LogManager(
+        self.log_manager = self.services.data.log_manager = LogManager(
             self.config, self._topic_config_of, self._surroundings.file_system, self._clock, self._background, random=self._random
         )
         self.log_manager.on_no_log_dir = self._fail
@@ -187,17 +187,18 @@ class Broker:
     async def _open_store(self) -> None:
         """The metadata store, who we are in it, and the configuration that it holds."""
         services = self.services
-        self.store = services.store = self._surroundings.metadata_store(
+        administration = services.administration
+        self.store = administration.store = self._surroundings.metadata_store(
             lambda: open_metadata_store(self.config, self._clock, self.log_manager.directories.live)
         )
         self._held.push_async_callback(self.store.close)
         await in_session(self.store, self._find_identity)
         passwords = encoder_of(self.config, self._surroundings.random_bytes)
-        services.config_admin = ConfigAdmin(self.store, services.broker_id, self.config, passwords)
-        services.dynamic_config = DynamicConfig(
+        administration.config_admin = ConfigAdmin(self.store, services.broker_id, self.config, passwords)
+        administration.dynamic_config = DynamicConfig(
             self.config,
             self.store,
-            services.config_admin,
+            administration.config_admin,
             services.broker_id,
             self._clock,
             old_encoder_of(self.config, self._surroundings.random_bytes),
@@ -214,8 +215,8 @@ class Broker:
     async def _load_logs(self) -> None:
         services = self.services
         await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
-        await in_session(self.store, services.dynamic_config.load)
-        self._held.push_async_callback(services.dynamic_config.close)
+        await in_session(self.store, services.administration.dynamic_config.load)
+        self._held.push_async_callback(services.administration.dynamic_config.close)
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 
@@ -226,24 +227,23 @@ class Broker:
     def _make_services(self) -> None:
         config = self.config
         services = self.services
+        data, administration = services.data, services.administration
         store = self.store
-        cluster = services.cluster = MetadataCache()
+        cluster = services.metadata = MetadataCache()
         resting, paused = (collector_resting, collector_paused) if self._surroundings.is_process else (nullcontext, nullcontext)
         services.turns = Turns(asyncio.get_running_loop().call_soon, self._surroundings.clock_ns, while_large=resting)
-        services.replica_manager = ReplicaManager(
-            services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS]
-        )
-        services.replica_manager.replica_selector = selector_of(config[REPLICA_SELECTOR_CLASS])
-        self.log_manager.on_log_dir_failure = services.replica_manager.on_log_dir_failure
+        data.replica_manager = ReplicaManager(services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS])
+        data.replica_manager.replica_selector = selector_of(config[REPLICA_SELECTOR_CLASS])
+        self.log_manager.on_log_dir_failure = data.replica_manager.on_log_dir_failure
         self.log_manager.cut_future_logs()
         failures = LogDirFailures(store, services.broker_id)
-        services.replica_manager.on_replicas_offline = failures.report
+        data.replica_manager.on_replicas_offline = failures.report
         self._held.push_async_callback(failures.close)
-        waits = services.metadata_waits = MetadataWaits()
-        services.control_requests = ControlRequests(services.replica_manager, services.dynamic_config, waits, paused)
+        waits = administration.metadata_waits = MetadataWaits()
+        services.cluster.control_requests = ControlRequests(data.replica_manager, administration.dynamic_config, waits, paused)
         self._cluster = ClusterWiring(services, self._surroundings.connect)
         self._held.push_async_callback(self._cluster.close)
-        services.controller = self.controller = Controller(
+        services.cluster.controller = self.controller = Controller(
             store,
             services.broker_id,
             config,
@@ -257,32 +257,32 @@ class Broker:
             paused,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
-        services.topic_admin = TopicAdmin(
+        administration.topic_admin = TopicAdmin(
             store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
         )
-        services.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, services.turns.pause)
-        services.auto_topics = AutoTopics(config, services.topic_admin)
-        services.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
+        administration.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, services.turns.pause)
+        administration.auto_topics = AutoTopics(config, administration.topic_admin)
+        data.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
         wheel = self._timing_wheel
-        services.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        services.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
-        services.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        data.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        data.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
+        data.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.error_counts = {}
-        services.fetch_max_bytes = config[FETCH_MAX_BYTES]
-        services.groups = GroupCoordinator(
+        data.fetch_max_bytes = config[FETCH_MAX_BYTES]
+        services.coordinators.groups = GroupCoordinator(
             config,
             self._clock,
             wheel,
-            services.replica_manager,
-            services.produce_purgatory,
+            data.replica_manager,
+            data.produce_purgatory,
             services.workers,
             lambda: UUID(bytes=self._surroundings.random_bytes(16), version=4),
             while_loading=paused,
         )
-        services.replica_manager.leadership_listeners.append(services.groups.on_leadership_change)
-        services.replica_manager.on_partitions_deleted = services.groups.on_partitions_deleted
-        services.producer_ids = ProducerIds(self._cluster.producer_id_block)
-        services.dynamic_config.attach(self.log_manager, services.replica_manager, self.controller)
+        data.replica_manager.leadership_listeners.append(services.coordinators.groups.on_leadership_change)
+        data.replica_manager.on_partitions_deleted = services.coordinators.groups.on_partitions_deleted
+        data.producer_ids = ProducerIds(self._cluster.producer_id_block)
+        administration.dynamic_config.attach(self.log_manager, data.replica_manager, self.controller)
 
     async def _bind(self) -> None:
         listeners = self.config.listeners
@@ -291,13 +291,13 @@ class Broker:
         self.socket_server = server = self._surroundings.socket_server(limits_of(self.config, hosts))
         measured = None if self.metrics is None else self.metrics.attach(self.services, self.socket_server)
         self.dispatcher = door = Dispatcher(self.services, measured)
-        self.services.metadata_waits.on_wait = door.messages.on_wait
+        self.services.administration.metadata_waits.on_wait = door.messages.on_wait
         self._held.push_async_callback(door.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
         await server.start(endpoints, door, protected, self.services.authorizer, accepting=False)
         self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
-        ip_quotas = IpQuotas(self.services.config_admin, self.services.dynamic_config, server.quotas)
+        ip_quotas = IpQuotas(self.services.administration.config_admin, self.services.administration.dynamic_config, server.quotas)
         await in_session(self.store, ip_quotas.load)
         self._held.push_async_callback(ip_quotas.close)
         reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)
@@ -309,15 +309,15 @@ class Broker:
         services = self.services
         self._held.push_async_callback(self.controller.shutdown)
         self._cluster.begin(self._background, self._send_clients_away)
-        services.groups.start()  # before the broker registers, or it would miss what it leads
-        self._held.push_async_callback(services.groups.stop)
-        self._held.push_async_callback(services.producer_ids.stop)
-        services.broker_epoch = await self.controller.startup()
+        services.coordinators.groups.start()  # before the broker registers, or it would miss what it leads
+        self._held.push_async_callback(services.coordinators.groups.stop)
+        self._held.push_async_callback(services.data.producer_ids.stop)
+        services.cluster.broker_epoch = await self.controller.startup()
         await self.controller.delivered()
         self.log_manager.start()
         interval_ms = self.config[REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS]
         self._background.schedule(
-            "high-watermark-checkpoint", interval_ms, interval_ms, services.replica_manager.checkpoint_high_watermarks
+            "high-watermark-checkpoint", interval_ms, interval_ms, services.data.replica_manager.checkpoint_high_watermarks
         )
 
     def _send_clients_away(self) -> None:
@@ -336,7 +336,7 @@ class Broker:
         return self.config[RESERVED_BROKER_MAX_ID] + await next_broker_sequence(self.store)
 
     def _topic_config_of(self, topic: str) -> TopicConfig:
-        return self.services.dynamic_config.topic_config_of(topic)
+        return self.services.administration.dynamic_config.topic_config_of(topic)
 
     def _advertised(self) -> list[EndPoint]:
         """The advertised listeners; a port 0 is the port that the listener of that name was given."""
@@ -386,7 +386,7 @@ class Broker:
 
     async def _leave(self) -> None:
         await self._cluster.hand_over()
-        await self.socket_server.drain(DRAIN_SECONDS if len(self.services.cluster.brokers) <= 1 else DRAIN_AMONG_OTHERS_SECONDS)
+        await self.socket_server.drain(DRAIN_SECONDS if len(self.services.metadata.brokers) <= 1 else DRAIN_AMONG_OTHERS_SECONDS)
 
 
 def _refuse_what_is_not_there(config: BrokerConfig) -> None:

@@ -16,7 +16,7 @@ from broker.cluster.controller_channel import ControllerChannel, address_in, ask
 from broker.cluster.missed_deletions import MissedDeletions
 from broker.cluster.stray_replicas import StrayReplicas
 from broker.loop.background import LoopBackground
-from broker.request.first_picture import FirstPicture
+from broker.request.first_metadata import FirstMetadata
 from broker.request.services import Services
 from config.broker import BrokerConfig
 from config.keys.general import CONTROLLED_SHUTDOWN_ENABLE
@@ -60,15 +60,15 @@ class ClusterWiring:
         of bytes."""
         config = services.config
         self._services = services
-        services.fetcher_pool = None
-        services.first_picture = FirstPicture(services)
+        services.cluster.fetcher_pool = None
+        services.cluster.first_metadata = FirstMetadata(services)
         self._listener = config.listeners.inter_broker_listener_name
         # A response may exceed its limit by one batch, which arrived in a request.
         self.connect = connect_within(config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES])
         self._channels = BrokerChannels(
             services.broker_id,
-            lambda: services.controller.broker_epoch,
-            services.control_requests,
+            lambda: services.cluster.controller.broker_epoch,
+            services.cluster.control_requests,
             self.connect,
             self._listener,
             control_versions(config[INTER_BROKER_PROTOCOL_VERSION]),
@@ -80,7 +80,7 @@ class ClusterWiring:
         """The components that were started, with their closing functions."""
         self._held.push_async_callback(self._to_controller.close)
         self._missed_deletions = MissedDeletions(services)
-        services.control_requests.on_other_controller = self._missed_deletions.on_other_controller
+        services.cluster.control_requests.on_other_controller = self._missed_deletions.on_other_controller
         self._held.push_async_callback(self._missed_deletions.close)
 
     def begin(self, background: LoopBackground, send_clients_away: Callable[[], None]) -> None:
@@ -102,7 +102,7 @@ class ClusterWiring:
             self._missed_deletions.on_other_controller()
             strays.on_other_controller()
 
-        services.control_requests.on_other_controller = on_other_controller
+        services.cluster.control_requests.on_other_controller = on_other_controller
         channel = self._controller_channel()
         self._held.push_async_callback(channel.close)
 
@@ -111,19 +111,19 @@ class ClusterWiring:
 
         alter_partition = AlterPartition(
             services.broker_id,
-            lambda: services.broker_epoch,
+            lambda: services.cluster.broker_epoch,
             ask,
             uses_topic_ids=uses_topic_ids(config),
         )
         self._held.push_async_callback(alter_partition.close)
-        manager = services.replica_manager
+        manager = services.data.replica_manager
         manager.isr_proposals = alter_partition
         quotas = ReplicationQuotas(config, services.broker_id, services.clock)
         manager.leader_quota = quotas.leader
-        manager.followers = services.fetcher_pool = pool = FetcherPool(
+        manager.followers = services.cluster.fetcher_pool = pool = FetcherPool(
             config,
             services.broker_id,
-            lambda: services.broker_epoch,
+            lambda: services.cluster.broker_epoch,
             self.connect,
             self._address_of,
             manager.on_log_dir_failure,
@@ -137,7 +137,7 @@ class ClusterWiring:
 
         background.schedule("isr-expiration", period_ms, period_ms, shrink_isrs)
         timeout_ms = config[ZOOKEEPER_SESSION_TIMEOUT_MS]
-        isolation = Isolation(manager, lambda: services.store.is_connected, timeout_ms, services.clock, send_clients_away)
+        isolation = Isolation(manager, lambda: services.administration.store.is_connected, timeout_ms, services.clock, send_clients_away)
         background.schedule("isolation", ISOLATION_PERIOD_MS, ISOLATION_PERIOD_MS, isolation.look)
 
     def channel_to(self, broker: LiveBroker) -> BrokerChannel:
@@ -148,20 +148,20 @@ class ClusterWiring:
         """A channel to the active controller, whichever broker that is."""
         services = self._services
         return ControllerChannel(
-            services.cluster, self.connect, self._listener, str(services.broker_id), self._is_controller, self._ask_here
+            services.metadata, self.connect, self._listener, str(services.broker_id), self._is_controller, self._ask_here
         )
 
     def _address_of(self, broker_id: int) -> PeerAddress | None:
-        return address_in(self._services.cluster, broker_id, self._listener)
+        return address_in(self._services.metadata, broker_id, self._listener)
 
     async def on_new_session(self) -> None:
         """The broker registered again and has a new broker epoch."""
-        self._services.broker_epoch = self._services.controller.broker_epoch
+        self._services.cluster.broker_epoch = self._services.cluster.controller.broker_epoch
 
     async def producer_id_block(self) -> ProducerIdBlock:
         """The next block of producer ids, from the controller. Raises PeerUnavailable."""
         services = self._services
-        request = AllocateProducerIdsRequest(broker_id=services.broker_id, broker_epoch=services.broker_epoch)
+        request = AllocateProducerIdsRequest(broker_id=services.broker_id, broker_epoch=services.cluster.broker_epoch)
         timeout_ms = services.config[REQUEST_TIMEOUT_MS]
         response = await self._to_controller.request(ApiKey.ALLOCATE_PRODUCER_IDS, 0, request, timeout_ms)
         assert isinstance(response, AllocateProducerIdsResponse)
@@ -174,24 +174,24 @@ class ClusterWiring:
         """Move leaderships to other brokers before the broker stops, while it still serves
         (`controlled.shutdown.enable`)."""
         services = self._services
-        if services.config[CONTROLLED_SHUTDOWN_ENABLE] and len(services.cluster.brokers) > 1:
+        if services.config[CONTROLLED_SHUTDOWN_ENABLE] and len(services.metadata.brokers) > 1:
             from broker.cluster.controlled_shutdown import ControlledShutdown, Leaving
 
-            services.replica_manager.followers = Leaving(services.replica_manager.followers)
+            services.data.replica_manager.followers = Leaving(services.data.replica_manager.followers)
             shutdown = ControlledShutdown(
                 services.config,
-                services.cluster,
-                services.replica_manager,
+                services.metadata,
+                services.data.replica_manager,
                 self.connect,
                 self._is_controller,
                 self._ask_here,
-                lambda: services.store.is_connected,
+                lambda: services.administration.store.is_connected,
             )
-            await shutdown.run(services.broker_id, services.broker_epoch)
+            await shutdown.run(services.broker_id, services.cluster.broker_epoch)
         if self._is_controller():
             try:
                 async with asyncio.timeout(DELIVERY_SECONDS):
-                    await services.controller.delivered()
+                    await services.cluster.controller.delivered()
             except TimeoutError:
                 logger.warning("not every broker received the controller's last decisions; the next controller sends them")
 
@@ -200,4 +200,4 @@ class ClusterWiring:
         await self._held.aclose()
 
     def _is_controller(self) -> bool:
-        return self._services.controller.is_active
+        return self._services.cluster.controller.is_active

@@ -3,7 +3,7 @@
 A controller reports deletions only to brokers with a session. A broker that was disconnected, or whose controller died
 before it sent the report, later receives existing topics only, never the deleted ones. So when the controller or the
 broker's registration changes, the cached topics are compared with those in the metadata store. If the store has no
-topics that remain, a broker that has just started need not wait for any (`first_picture`). Called by `ControlRequests`,
+topics that remain, a broker that has just started need not wait for any (`first_metadata`). Called by `ControlRequests`,
 owned by `ClusterWiring`.
 """
 
@@ -31,7 +31,7 @@ class MissedDeletions:
         """Another controller sends requests, or the controller sends to another incarnation of this broker: restart the
         comparison."""
         services = self._services
-        if not services.cluster.topics and services.first_picture.is_there:
+        if not services.metadata.topics and services.cluster.first_metadata.is_there:
             return
         before = self._looking
         if before is not None:
@@ -47,18 +47,21 @@ class MissedDeletions:
 
     async def _look(self) -> None:
         services = self._services
-        cluster = services.cluster
+        cluster = services.metadata
+        first_metadata = services.cluster.first_metadata
+        store = services.administration.store
+        waits = services.administration.metadata_waits
         # Taken before the store is read: a topic is in the store before brokers receive it.
-        known = [image for name, image in cluster.topics.items() if name not in services.replica_manager.partitions]
+        known = [image for name, image in cluster.topics.items() if name not in services.data.replica_manager.partitions]
         try:
-            existing = set(await services.store.children(TOPICS))
-            if not services.first_picture.is_there and existing.issubset(await services.store.children(DELETE_TOPICS)):
-                services.first_picture.has_no_topics = True
-                services.metadata_waits.notify()
+            existing = set(await store.children(TOPICS))
+            if not first_metadata.is_there and existing.issubset(await store.children(DELETE_TOPICS)):
+                first_metadata.has_no_topics = True
+                waits.notify()
         except StoreError as error:
             logger.warning("cannot check whether all known topics still exist (%s)", error)
             return
-        missed = await services.replica_manager.forget_topics([image for image in known if image.name not in existing])
+        missed = await services.data.replica_manager.forget_topics([image for image in known if image.name not in existing])
         if missed:
             logger.info("removed topics whose deletion was not reported to this broker: %s", ", ".join(image.name for image in missed))
-            services.metadata_waits.notify()
+            waits.notify()

@@ -63,7 +63,7 @@ class StrayReplicas:
 
     async def _look(self) -> None:
         services = self._services
-        suspects = await services.turns.spread(self._not_ours(list(services.log_manager.current_logs())))
+        suspects = await services.turns.spread(self._not_ours(list(services.data.log_manager.current_logs())))
         if not suspects:
             return
         try:
@@ -82,7 +82,8 @@ class StrayReplicas:
         """The assignments in the metadata store of those topics that exist. Raises StoreError."""
         paths = {topic: topic_path(topic) for topic in topics}
         found = {}
-        for (topic, path), outcome in zip(paths.items(), await self._services.store.pipeline(list(map(Get, paths.values()))), strict=True):
+        store = self._services.administration.store
+        for (topic, path), outcome in zip(paths.items(), await store.pipeline(list(map(Get, paths.values()))), strict=True):
             with suppress(NoNode, MalformedZNode):
                 found[topic] = decode_topic(path, data_and_stat(outcome)[0])
         return found
@@ -99,10 +100,10 @@ class StrayReplicas:
         """Whether no LeaderAndIsr made this broker a replica, and the metadata names other brokers."""
         services = self._services
         topic_partition = partition_log.topic_partition
-        manager = services.replica_manager
+        manager = services.data.replica_manager
         if manager.partition(*topic_partition) is not None or topic_partition in manager.offline:
             return False
-        image = services.cluster.topics.get(topic_partition.topic)
+        image = services.metadata.topics.get(topic_partition.topic)
         if image is None or image.topic_id == ZERO_UUID or image.topic_id != partition_log.topic_id:
             return False
         state = image.partitions.get(topic_partition.partition)
@@ -119,10 +120,10 @@ class StrayReplicas:
         """Rename the log's directory, unless a request named the replica meanwhile."""
         services = self._services
         topic_partition = partition_log.topic_partition
-        if services.log_manager.get(topic_partition) is not partition_log or not self._is_said_to_be_elsewhere(partition_log):
+        if services.data.log_manager.get(topic_partition) is not partition_log or not self._is_said_to_be_elsewhere(partition_log):
             return
         logger.warning("%s was moved to other brokers while this broker was down", topic_partition)
         try:
-            services.log_manager.delete(topic_partition, is_stray=True)
+            services.data.log_manager.delete(topic_partition, is_stray=True)
         except LogDirFailure as failure:
-            services.replica_manager.on_log_dir_failure(failure.log_dir, failure.what)
+            services.data.replica_manager.on_log_dir_failure(failure.log_dir, failure.what)

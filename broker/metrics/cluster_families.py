@@ -29,13 +29,13 @@ def _loop_lag(view: View) -> Reading:
 
 
 def _store_latency(view: View) -> Reading:
-    if view.services.store.session_events is not None:
+    if view.services.administration.store.session_events is not None:
         yield "", view.store_latency.look()
 
 
 def _session(mbean: str, doc: str, read: Callable[[SessionEvents], int]) -> Family:
     def values(view: View) -> Reading:
-        events = view.services.store.session_events
+        events = view.services.administration.store.session_events
         if events is not None:
             yield "", read(events)
 
@@ -79,7 +79,7 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
         "kafka_server_metadataloader_currentcontrollerid",
         "kafka.server:name=CurrentControllerId,type=MetadataLoader",
         "The broker that is the active controller; -1 while there is none.",
-        lambda view: view.services.controller.active_controller_id,
+        lambda view: view.services.cluster.controller.active_controller_id,
     ),
     _session(
         "ZooKeeperSyncConnectsPerSec",

@@ -51,23 +51,25 @@ def _event_queue_times(view: View) -> Reading:
 
 
 def _queue_sizes(view: View) -> Reading:
-    for broker_id, size in view.services.controller.request_queue_sizes.items():
+    for broker_id, size in view.services.cluster.controller.request_queue_sizes.items():
         yield labels_text(("broker_id",), (broker_id,)), size
 
 
 def _request_queue_times(view: View) -> Reading:
     queues = view.controller_metrics.request_queues
-    for broker_id in view.services.controller.request_queue_sizes:
+    for broker_id in view.services.cluster.controller.request_queue_sizes:
         if broker_id in queues:
             yield labels_text(("broker_id",), (broker_id,)), queues[broker_id].look()
 
 
 CONTROLLER_FAMILIES: tuple[Family, ...] = (
     _controller(
-        "ActiveControllerCount", "1 where this broker is the active controller.", lambda view: int(view.services.controller.is_active)
+        "ActiveControllerCount",
+        "1 where this broker is the active controller.",
+        lambda view: int(view.services.cluster.controller.is_active),
     ),
-    _controller("ActiveBrokerCount", "Brokers that are registered.", lambda view: len(view.services.controller.context.brokers)),
-    _controller("GlobalTopicCount", "Topics of the cluster.", lambda view: len(view.services.controller.context.assignments)),
+    _controller("ActiveBrokerCount", "Brokers that are registered.", lambda view: len(view.services.cluster.controller.context.brokers)),
+    _controller("GlobalTopicCount", "Topics of the cluster.", lambda view: len(view.services.cluster.controller.context.assignments)),
     _controller("GlobalPartitionCount", "Partitions of the cluster.", lambda view: view.controller.partitions),
     _controller("OfflinePartitionsCount", "Partitions without a leader that can serve.", lambda view: view.controller.offline_partitions),
     _controller(
@@ -76,12 +78,14 @@ CONTROLLER_FAMILIES: tuple[Family, ...] = (
         lambda view: view.controller.preferred_replica_imbalance,
     ),
     _controller(
-        "TopicsToDeleteCount", "Topics that are being deleted.", lambda view: len(view.services.controller.context.topics_to_be_deleted)
+        "TopicsToDeleteCount",
+        "Topics that are being deleted.",
+        lambda view: len(view.services.cluster.controller.context.topics_to_be_deleted),
     ),
     _controller(
         "TopicsIneligibleToDeleteCount",
         "Topics among them whose deletion is suspended.",
-        lambda view: len(view.services.controller.context.topics_ineligible_for_deletion),
+        lambda view: len(view.services.cluster.controller.context.topics_ineligible_for_deletion),
     ),
     _controller("ReplicasToDeleteCount", "Replicas of topics that are being deleted.", lambda view: view.controller.replicas_to_delete),
     _controller(
@@ -92,20 +96,20 @@ CONTROLLER_FAMILIES: tuple[Family, ...] = (
     _controller(
         "ControllerState",
         "The controller's current work: 0 none; " + ", ".join(f"{number} {name}" for name, number in STATES.items()) + ".",
-        lambda view: state_of(view.services.controller.current_event),
+        lambda view: state_of(view.services.cluster.controller.current_event),
     ),
     *(_timer(name) for name in STATES),
     gauge(
         "kafka_controller_controllereventmanager_eventqueuesize",
         "kafka.controller:name=EventQueueSize,type=ControllerEventManager",
         "Events that wait in the controller's queue.",
-        lambda view: view.services.controller.event_queue_size,
+        lambda view: view.services.cluster.controller.event_queue_size,
     ),
     counter(
         "kafka_controller_controllerstats_uncleanleaderelections_total",
         "kafka.controller:name=UncleanLeaderElectionsPerSec,type=ControllerStats",
         "Replicas that became leader without being in sync.",
-        lambda view: view.services.controller.unclean_elections,
+        lambda view: view.services.cluster.controller.unclean_elections,
     ),
     Family(
         "kafka_controller_controllereventmanager_eventqueuetimems",
@@ -120,7 +124,7 @@ CONTROLLER_FAMILIES: tuple[Family, ...] = (
         "kafka_controller_controllerchannelmanager_totalqueuesize",
         "kafka.controller:name=TotalQueueSize,type=ControllerChannelManager",
         "Requests of the controller that wait to be sent to brokers.",
-        lambda view: sum(view.services.controller.request_queue_sizes.values()),
+        lambda view: sum(view.services.cluster.controller.request_queue_sizes.values()),
     ),
     Family(
         "kafka_controller_controllerchannelmanager_queuesize",

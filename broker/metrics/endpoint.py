@@ -105,14 +105,14 @@ class MetricsEndpoint:
 
     def attach(self, services: Services, socket_server: SocketServer) -> RequestMetrics:
         """Expose the metrics of this broker; pass the returned object to its dispatcher."""
-        requests = RequestMetrics(time.monotonic_ns, services.replica_manager.topic_stats, services.error_counts)
+        requests = RequestMetrics(time.monotonic_ns, services.data.replica_manager.topic_stats, services.error_counts)
         controller = ControllerMetrics()
-        services.controller.measure(controller.on_event, controller.on_sent)
-        fetch_rates = FetchRates(lambda: () if services.fetcher_pool is None else services.fetcher_pool.fetchers.values())
+        services.cluster.controller.measure(controller.on_event, controller.on_sent)
+        fetch_rates = FetchRates(lambda: () if services.cluster.fetcher_pool is None else services.cluster.fetcher_pool.fetchers.values())
         self._watch.on_second += [requests.on_beat, fetch_rates.on_second]
         self._watch.on_window += [requests.turn, self._flushes.turn, self._store_latency.turn, controller.turn]
-        services.log_manager.context.on_flushed = self._on_flushed
-        events = services.store.session_events
+        services.data.log_manager.context.on_flushed = self._on_flushed
+        events = services.administration.store.session_events
         if events is not None:
             events.stopwatch = time.monotonic
             events.on_answered = lambda seconds: self._store_latency.add(int(seconds * 1e6))

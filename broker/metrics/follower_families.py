@@ -19,7 +19,7 @@ _FETCHER: Final = ("brokerHost", "brokerPort", "clientId")
 
 def _fetchers(view: View) -> Iterator[tuple[str, Fetcher]]:
     """The fetchers under Kafka's names of their threads."""
-    pool = view.services.fetcher_pool
+    pool = view.services.cluster.fetcher_pool
     if pool is not None:
         for (leader_id, number), fetcher in list(pool.fetchers.items()):
             yield f"ReplicaFetcherThread-{number}-{leader_id}", fetcher
@@ -35,7 +35,7 @@ def _of_fetchers(mbean: str, doc: str, value: Callable[[Fetcher], int]) -> Famil
     def read(view: View) -> Reading:
         listener = view.services.config.listeners.inter_broker_listener_name
         for client_id, fetcher in _fetchers(view):
-            endpoint = view.services.cluster.endpoint(fetcher.leader_id, listener)
+            endpoint = view.services.metadata.endpoint(fetcher.leader_id, listener)
             if endpoint is not None:
                 yield labels_text(_FETCHER, (endpoint.host, endpoint.port, client_id)), value(fetcher)
 
@@ -46,7 +46,7 @@ def _of_fetchers(mbean: str, doc: str, value: Callable[[Fetcher], int]) -> Famil
 
 def _pool(mbean: str, doc: str, value: Callable[[FetcherPool], float]) -> Family:
     def read(view: View) -> Reading:
-        pool = view.services.fetcher_pool
+        pool = view.services.cluster.fetcher_pool
         yield _POOL_LABELS, 0 if pool is None else value(pool)
 
     return _of_pool(mbean, doc, read)

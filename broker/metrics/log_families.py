@@ -26,7 +26,7 @@ def _of_log(mbean: str, doc: str, value: Callable[[PartitionLog], int]) -> Famil
 
 def _of_directory(name: str, mbean: str, doc: str, value: Callable[[View, str], float]) -> Family:
     def read(view: View) -> Reading:
-        for path in list(view.services.log_manager.directories.all):
+        for path in list(view.services.data.log_manager.directories.all):
             yield labels_text(("logDirectory",), (path,)), value(view, path)
 
     return Family(name, Kind.GAUGE, ("logDirectory",), f"kafka.log:logDirectory=*,{mbean}", doc, read)
@@ -34,7 +34,7 @@ def _of_directory(name: str, mbean: str, doc: str, value: Callable[[View, str], 
 
 def _cleaner(name: str, kind: str, doc: str, value: Callable[[LogCleaner], float]) -> Family:
     prometheus_name = f"kafka_log_{kind.lower()}_{name.replace('-', '_')}"
-    return gauge(prometheus_name, f"kafka.log:name={name},type={kind}", doc, lambda view: value(view.services.log_manager.cleaner))
+    return gauge(prometheus_name, f"kafka.log:name={name},type={kind}", doc, lambda view: value(view.services.data.log_manager.cleaner))
 
 
 def _flushes(view: View) -> Reading:
@@ -59,25 +59,25 @@ LOG_FAMILIES: tuple[Family, ...] = (
         "kafka_log_logmanager_offlinelogdirectorycount",
         "kafka.log:name=OfflineLogDirectoryCount,type=LogManager",
         "Log directories that failed.",
-        lambda view: len(view.services.log_manager.offline_log_dirs),
+        lambda view: len(view.services.data.log_manager.offline_log_dirs),
     ),
     _of_directory(
         "kafka_log_logmanager_logdirectoryoffline",
         "name=LogDirectoryOffline,type=LogManager",
         "1 where the log directory failed.",
-        lambda view, path: int(not view.services.log_manager.directories[path].is_live),
+        lambda view, path: int(not view.services.data.log_manager.directories[path].is_live),
     ),
     _of_directory(
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
         "name=uncleanable-partitions-count,type=LogCleanerManager",
         "Logs that the cleaner has given up, until the broker starts again.",
-        lambda view, path: len(view.services.log_manager.cleaner.uncleanable_partitions(path)),
+        lambda view, path: len(view.services.data.log_manager.cleaner.uncleanable_partitions(path)),
     ),
     _of_directory(
         "kafka_log_logcleanermanager_uncleanable_bytes",
         "name=uncleanable-bytes,type=LogCleanerManager",
         "Uncleaned bytes in those logs.",
-        lambda view, path: view.services.log_manager.cleaner.uncleanable_bytes(path) if _gave_up(view, path) else 0,
+        lambda view, path: view.services.data.log_manager.cleaner.uncleanable_bytes(path) if _gave_up(view, path) else 0,
     ),
     _cleaner(
         "max-dirty-percent",
@@ -89,7 +89,7 @@ LOG_FAMILIES: tuple[Family, ...] = (
         "kafka_log_logcleanermanager_time_since_last_run_ms",
         "kafka.log:name=time-since-last-run-ms,type=LogCleanerManager",
         "How long ago the cleaner looked for logs to clean.",
-        lambda view: elapsed_ms(view.services.clock) - view.services.log_manager.cleaner.last_run_ms,
+        lambda view: elapsed_ms(view.services.clock) - view.services.data.log_manager.cleaner.last_run_ms,
     ),
     _cleaner(
         "cleaner-recopy-percent",
@@ -103,7 +103,7 @@ LOG_FAMILIES: tuple[Family, ...] = (
         (),
         "kafka.utils:name=cleaner-io,type=Throttler",
         "Bytes that the cleaner has read and written, which log.cleaner.io.max.bytes.per.second limits; counted when a log is done.",
-        lambda view: [("", view.services.log_manager.cleaner.io_bytes)],
+        lambda view: [("", view.services.data.log_manager.cleaner.io_bytes)],
     ),
     _cleaner("max-clean-time-secs", "LogCleaner", "How long the last cleaning took.", lambda cleaner: cleaner.last_stats.elapsed_seconds),
     _cleaner(
@@ -123,4 +123,4 @@ LOG_FAMILIES: tuple[Family, ...] = (
 
 def _gave_up(view: View, path: str) -> bool:
     # Adding up the bytes visits every log.
-    return bool(view.services.log_manager.cleaner.uncleanable_partitions(path))
+    return bool(view.services.data.log_manager.cleaner.uncleanable_partitions(path))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def _by_topic(mbean: str, attribute: str, doc: str, *, has_topics: bool = True) -> Family:
     def read(view: View) -> Reading:
-        stats = view.services.replica_manager.topic_stats
+        stats = view.services.data.replica_manager.topic_stats
         yield "", stats.total(attribute)
         if has_topics:
             for topic, of_topic in list(stats.topics.items()):
@@ -34,7 +34,7 @@ def _by_topic(mbean: str, attribute: str, doc: str, *, has_topics: bool = True) 
 
 def _refused(mbean: str, attribute: str, doc: str) -> Family:
     def read(view: View) -> float:
-        value: int = getattr(view.services.replica_manager.topic_stats, attribute)
+        value: int = getattr(view.services.data.replica_manager.topic_stats, attribute)
         return value
 
     name = f"kafka_server_brokertopicmetrics_{mbean.removesuffix('PerSec').lower()}_total"
@@ -57,7 +57,7 @@ def _replica_manager(mbean: str, doc: str, read: Callable[[View], float]) -> Fam
 
 def _purgatories(view: View) -> list[Purgatory]:
     services = view.services
-    return [services.produce_purgatory, services.fetch_purgatory, services.delete_records_purgatory]
+    return [services.data.produce_purgatory, services.data.fetch_purgatory, services.data.delete_records_purgatory]
 
 
 def _of_purgatory(mbean: str, doc: str, value: Callable[[Purgatory], int]) -> Family:
@@ -71,15 +71,15 @@ def _of_purgatory(mbean: str, doc: str, value: Callable[[Purgatory], int]) -> Fa
 
 
 def _fetch_expirations(view: View) -> Reading:
-    followers = view.services.replica_manager.topic_stats.follower_fetch_expirations
-    yield labels_text(("fetcherType",), ("consumer",)), view.services.fetch_purgatory.expirations - followers
+    followers = view.services.data.replica_manager.topic_stats.follower_fetch_expirations
+    yield labels_text(("fetcherType",), ("consumer",)), view.services.data.fetch_purgatory.expirations - followers
     yield labels_text(("fetcherType",), ("follower",)), followers
 
 
 def _isr_changes(mbean: str, doc: str, value: Callable[[IsrChanges], int]) -> Family:
     pattern = f"kafka.server:name={mbean},type=ReplicaManager"
     name = f"kafka_server_replicamanager_{mbean.removesuffix('PerSec').lower()}_total"
-    return counter(name, pattern, doc, lambda view: value(view.services.replica_manager.isr_changes))
+    return counter(name, pattern, doc, lambda view: value(view.services.data.replica_manager.isr_changes))
 
 
 REPLICA_FAMILIES: tuple[Family, ...] = (
@@ -133,7 +133,7 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
     _replica_manager(
         "OfflineReplicaCount",
         "Partitions whose log directory here has failed.",
-        lambda view: len(view.services.replica_manager.offline),
+        lambda view: len(view.services.data.replica_manager.offline),
     ),
     _replica_manager(
         "ReassigningPartitions", "Partitions led here whose replicas are being added or removed.", lambda view: view.replicas.reassigning
@@ -186,18 +186,18 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "kafka_server_fetchsessioncache_numincrementalfetchsessions",
         "kafka.server:name=NumIncrementalFetchSessions,type=FetchSessionCache",
         "Fetch sessions.",
-        lambda view: len(view.services.fetch_sessions.sessions),
+        lambda view: len(view.services.data.fetch_sessions.sessions),
     ),
     gauge(
         "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached",
         "kafka.server:name=NumIncrementalFetchPartitionsCached,type=FetchSessionCache",
         "Partitions in fetch sessions.",
-        lambda view: sum(session.size for session in view.services.fetch_sessions.sessions.values()),
+        lambda view: sum(session.size for session in view.services.data.fetch_sessions.sessions.values()),
     ),
     counter(
         "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",
         "kafka.server:name=IncrementalFetchSessionEvictionsPerSec,type=FetchSessionCache",
         "Fetch sessions that were evicted for others (max.incremental.fetch.session.cache.slots).",
-        lambda view: view.services.fetch_sessions.evictions,
+        lambda view: view.services.data.fetch_sessions.evictions,
     ),
 )

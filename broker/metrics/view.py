@@ -138,14 +138,14 @@ class View:
 
     async def prepare(self) -> None:
         """Collect what metrics need of every partition."""
-        for done, partition in enumerate(list(self.services.replica_manager), 1):
+        for done, partition in enumerate(list(self.services.data.replica_manager), 1):
             if done % PER_TURN == 0:
                 await asyncio.sleep(0)
             self.partitions.append((labels_text(PARTITION_LABELS, partition.topic_partition), partition))
             self.replicas.add(partition)
             partition.count_idle_fetches()
-        await self.controller.count(self.services.controller.context)
-        for done, group in enumerate(list(self.services.groups.groups), 1):
+        await self.controller.count(self.services.cluster.controller.context)
+        for done, group in enumerate(list(self.services.coordinators.groups.groups), 1):
             if done % PER_TURN == 0:
                 await asyncio.sleep(0)
             self.groups += 1

@@ -1,4 +1,7 @@
-"""What a handler may delegate to. `broker/server.py` fills it; handlers reach it as `context.broker`."""
+"""Holds the parts of a broker that its handlers delegate to. `Broker` in `broker/server.py` assigns them before the first request.
+
+Handlers reach `Services` as `context.broker`. `Services` has the parts that all handlers need, and a facet for each subject.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from broker.fetching.fetch_sessions import FetchSessionCache
     from broker.groups.coordinator import GroupCoordinator
     from broker.loop.purgatory import Purgatory
-    from broker.request.first_picture import FirstPicture
+    from broker.request.first_metadata import FirstMetadata
     from broker.request.turns import Turns
     from broker.security.authorizer import Authorizer
     from config.broker import BrokerConfig
@@ -31,74 +34,100 @@ if TYPE_CHECKING:
     from storage.manager.log_manager import LogManager
 
 
-class Services:
-    """The parts of one running broker. Assigned once, before the first request; all of them live on the broker's event loop."""
+class DataServices:
+    """Serves records: the replicas of this broker, and the requests that wait for replicas."""
 
     __slots__ = (
-        "authorizer",
-        "auto_topics",
-        "broker_epoch",
-        "broker_id",
-        "clock",
-        "cluster",
-        "cluster_id",
-        "config",
-        "config_admin",
-        "control_requests",
-        "controller",
         "delete_records_purgatory",
-        "dynamic_config",
-        "error_counts",
         "fetch_max_bytes",
         "fetch_purgatory",
         "fetch_sessions",
-        "fetcher_pool",
-        "first_picture",
-        "groups",
         "log_manager",
-        "metadata_waits",
-        "partition_growth",
         "produce_purgatory",
         "producer_ids",
         "replica_manager",
-        "store",
-        "topic_admin",
-        "turns",
-        "workers",
     )
 
-    broker_id: int
-    broker_epoch: int
-    cluster_id: str
-    config: BrokerConfig
-    clock: Clock
-    cluster: MetadataCache
     replica_manager: ReplicaManager
     log_manager: LogManager
-    controller: Controller
+    fetch_sessions: FetchSessionCache
+    produce_purgatory: Purgatory
+    fetch_purgatory: Purgatory
+    delete_records_purgatory: Purgatory
+    producer_ids: ProducerIds
+    fetch_max_bytes: int
+    """`fetch.max.bytes`, read per Fetch."""
+
+
+class CoordinatorServices:
+    """Coordinates clients: consumer groups."""
+
+    __slots__ = ("groups",)
+
+    groups: GroupCoordinator
+
+
+class AdministrationServices:
+    """Administers topics and configurations: the metadata store, and the writes to it on behalf of clients."""
+
+    __slots__ = ("auto_topics", "config_admin", "dynamic_config", "metadata_waits", "partition_growth", "store", "topic_admin")
+
     store: MetadataStore
     config_admin: ConfigAdmin
     topic_admin: TopicAdmin
     partition_growth: PartitionGrowth
     metadata_waits: MetadataWaits
     auto_topics: AutoTopics
-    control_requests: ControlRequests
     dynamic_config: DynamicConfig
-    groups: GroupCoordinator
-    producer_ids: ProducerIds
+
+
+class ClusterServices:
+    """Connects this broker to its cluster: its registration, the controller, the requests between brokers."""
+
+    __slots__ = ("broker_epoch", "control_requests", "controller", "fetcher_pool", "first_metadata")
+
+    broker_epoch: int
+    controller: Controller
+    control_requests: ControlRequests
+    first_metadata: FirstMetadata
+    fetcher_pool: FetcherPool | None
+    """None where no other broker can be followed."""
+
+
+class Services:
+    """The parts of one running broker; all of them live on the broker's event loop."""
+
+    __slots__ = (
+        "administration",
+        "authorizer",
+        "broker_id",
+        "clock",
+        "cluster",
+        "cluster_id",
+        "config",
+        "coordinators",
+        "data",
+        "error_counts",
+        "metadata",
+        "turns",
+        "workers",
+    )
+
+    broker_id: int
+    cluster_id: str
+    config: BrokerConfig
+    clock: Clock
+    metadata: MetadataCache
     authorizer: Authorizer
     error_counts: dict[int, int]
     """How often answers had an error code, by API key << 16 | code & 0xFFFF: those of the hot path, and all while metrics are served."""
-    fetch_sessions: FetchSessionCache
-    fetcher_pool: FetcherPool | None
-    """None where no other broker can be followed."""
-    first_picture: FirstPicture
-    produce_purgatory: Purgatory
-    fetch_purgatory: Purgatory
-    delete_records_purgatory: Purgatory
-    fetch_max_bytes: int
-    """`fetch.max.bytes`, read per Fetch."""
     turns: Turns
     """Where long work is done a little at a time."""
     workers: Executor
     """Threads for what blocks or computes long: recompression, cold reads."""
+
+    def __init__(self) -> None:
+        self.data = DataServices()
+        self.coordinators = CoordinatorServices()
+        self.administration = AdministrationServices()
+        self.cluster = ClusterServices()

@@ -152,7 +152,7 @@ def test_what_cannot_be_moved_says_why(broker: InProcessBroker, client: WireClie
     assert alter(client, tmp_path / "a", (long_name, 0)) == ["INVALID_TOPIC_EXCEPTION"]
     ((here, *_),) = replicas(client, "t")
     there = "b" if here == "a" else "a"
-    broker.run(lambda: broker.services.replica_manager.on_log_dir_failure(str(tmp_path / there)))
+    broker.run(lambda: broker.services.data.replica_manager.on_log_dir_failure(str(tmp_path / there)))
     assert alter(client, tmp_path / there, ("t", 0)) == ["KAFKA_STORAGE_ERROR"]
     assert alter(client, tmp_path / here, ("t", 0)) == ["NONE"]
 

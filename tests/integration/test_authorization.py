@@ -57,7 +57,9 @@ class Grants:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
     with a_broker_in_process(tmp_path_factory.mktemp("data"), broker_id=0) as running:
-        created = running.run(lambda: running.services.topic_admin.create_topics([NewTopic("topic", 1, 1)], timeout_ms=10_000))
+        created = running.run(
+            lambda: running.services.administration.topic_admin.create_topics([NewTopic("topic", 1, 1)], timeout_ms=10_000)
+        )
         assert created["topic"].topic_id != ZERO_UUID
         yield running
 
@@ -65,7 +67,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker
 def ask(broker: InProcessBroker, row: Row, authorizer: Grants) -> Any:
     """The decoded answer of the broker."""
     known = api(row.key)
-    topic_id = broker.run(lambda: broker.services.cluster.topics["topic"].topic_id)
+    topic_id = broker.run(lambda: broker.services.metadata.topics["topic"].topic_id)
     frame = request_frame(message(known.request, row.request), row.key, row.version)[4:].replace(THE_ID, topic_id)
 
     connection: Any = ClientConnection(authorizer)
@@ -118,7 +120,7 @@ def test_a_topic_that_may_be_described_and_not_created_is_refused_where_it_would
     answer = ask(broker, row, authorizer)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [("topic", 0), ("missing", TOPIC_REFUSED)]
     assert authorizer.asked == [*of_topics("DESCRIBE"), *of_cluster("CREATE"), "CREATE TOPIC missing"]
-    assert "missing" not in broker.run(lambda: set(broker.services.cluster.topics))
+    assert "missing" not in broker.run(lambda: set(broker.services.metadata.topics))
 
 
 def test_authorized_operations_are_what_may_be_done(broker: InProcessBroker) -> None:
@@ -181,11 +183,11 @@ def test_nothing_is_done_for_a_client_that_may_do_nothing(broker: InProcessBroke
     services = broker.services
 
     def end_offset() -> Any:
-        return services.replica_manager.partitions["topic"][0].log.log_end_offset
+        return services.data.replica_manager.partitions["topic"][0].log.log_end_offset
 
     before = broker.run(end_offset)
     for row in ROWS:
         ask(broker, row, Grants())
-    assert broker.run(lambda: list(services.cluster.topics)) == ["topic"]
+    assert broker.run(lambda: list(services.metadata.topics)) == ["topic"]
     assert broker.run(end_offset) == before
-    assert broker.run(lambda: services.config_admin.read_all("topics")) == {"topic": {}}
+    assert broker.run(lambda: services.administration.config_admin.read_all("topics")) == {"topic": {}}

@@ -36,14 +36,14 @@ LARGE = 1 << 20
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
     with a_broker_in_process(tmp_path_factory.mktemp("hot"), log_segment_bytes=20_000, log_index_interval_bytes=2000) as running:
-        running.run(running.services.topic_admin.create_topics, [NewTopic(TOPIC, 3, 1)])
+        running.run(running.services.administration.topic_admin.create_topics, [NewTopic(TOPIC, 3, 1)])
         running.run(fill, running.services)
         yield running
 
 
 def fill(services: Services) -> None:
     for index in (0, 2):
-        partition = services.replica_manager.partition_or_raise(TOPIC, index)
+        partition = services.data.replica_manager.partition_or_raise(TOPIC, index)
         for _ in range(BATCHES):
             partition.append(a_run(a_batch(RECORDS, value_bytes=100)), -1, FIRST_TIMESTAMP, CLIENT)
 
@@ -52,7 +52,7 @@ def a_fetch(services: Services, version: int, *indexes: int, **changes: Any) -> 
     """For these partitions from offset 0, outside any session; `changes` go to partitions where they have such a field, else to the
     request."""
     asked = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=LARGE) for index in indexes or (0,)]
-    topic_id = services.replica_manager.partition_or_raise(TOPIC, 0).topic_id
+    topic_id = services.data.replica_manager.partition_or_raise(TOPIC, 0).topic_id
     topic = FetchTopic(topic_id=topic_id, partitions=asked) if version >= 13 else FetchTopic(topic=TOPIC, partitions=asked)
     request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[topic])
     if version >= 3:
@@ -105,7 +105,7 @@ def batches_of(records: bytes) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_whole_batches_from_any_offset_up_to_any_size(broker: InProcessBroker, version: int, isolation_level: int) -> None:
     def compare(services: Services) -> None:
-        log = services.replica_manager.partition_or_raise(TOPIC, 0).log
+        log = services.data.replica_manager.partition_or_raise(TOPIC, 0).log
         bases = [segment.base_offset for segment in log.segments][1:]
         assert len(bases) > 1
         for offset in (0, 5, 10, 11, 155, 390, 399):
@@ -176,7 +176,7 @@ def test_what_cannot_be_read_is_said_with_its_error(
 def test_too_little_is_waited_for(broker: InProcessBroker, version: int, changes: dict[str, int]) -> None:
     def ask(services: Services) -> None:
         assert answered(services, version, a_fetch(services, version, **changes)) is None
-        assert services.fetch_purgatory.delayed == 0
+        assert services.data.fetch_purgatory.delayed == 0
 
     broker.run(ask, broker.services)
 
@@ -194,11 +194,11 @@ def test_a_session_goes_on_from_fetch_to_fetch(broker: InProcessBroker, version:
             assert response.session_id == begun.session_id
             ((base_offset, _),) = batches_of(bytes(response.responses[0].partitions[0].records or b""))
             assert base_offset == epoch * 7 - epoch * 7 % RECORDS
-            assert services.fetch_sessions.sessions[begun.session_id].epoch == epoch + 1
+            assert services.data.fetch_sessions.sessions[begun.session_id].epoch == epoch + 1
         ended = answered(services, version, a_fetch(services, version, session_id=begun.session_id, session_epoch=-1))
         assert ended is not None
         assert ended.session_id == 0
-        assert begun.session_id not in services.fetch_sessions.sessions
+        assert begun.session_id not in services.data.fetch_sessions.sessions
 
     broker.run(ask, broker.services)
 
@@ -216,7 +216,7 @@ def test_a_frame_that_is_cut_anywhere_is_refused_and_changes_nothing(broker: InP
             with pytest.raises(ProtocolError):
                 handle_fetch_frame(memoryview(bytearray(body[:end])), 0, version, 1, CONNECTION, services)
         if session_id:
-            session = services.fetch_sessions.sessions[session_id]
+            session = services.data.fetch_sessions.sessions[session_id]
             assert (session.epoch, [asked.offset for asked in session]) == (1, [0])
 
     broker.run(ask, broker.services)
@@ -225,11 +225,11 @@ def test_a_frame_that_is_cut_anywhere_is_refused_and_changes_nothing(broker: InP
 def test_aborted_transactions_are_told_to_those_who_read_committed_records(tmp_path: Path) -> None:
     def ask(services: Services) -> None:
         fill(services)
-        log = services.replica_manager.partition_or_raise(TOPIC, 0).log
+        log = services.data.replica_manager.partition_or_raise(TOPIC, 0).log
         log.active_segment.transaction_index.append(AbortedInLog(5, 10, 20, 21))
         assert the_partition(services, 17, isolation_level=1).aborted_transactions == [AbortedTransaction(producer_id=5, first_offset=10)]
         assert the_partition(services, 17, isolation_level=0).aborted_transactions is None
 
     with a_broker_in_process(tmp_path) as running:
-        running.run(running.services.topic_admin.create_topics, [NewTopic(TOPIC, 3, 1)])
+        running.run(running.services.administration.topic_admin.create_topics, [NewTopic(TOPIC, 3, 1)])
         running.run(ask, running.services)

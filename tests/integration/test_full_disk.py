@@ -39,7 +39,7 @@ def fill_the_disk_of(broker: InProcessBroker, topic: str) -> str:
     """Let no append to the topic succeed; the log directory that this is about."""
 
     def fill() -> str:
-        log = broker.services.replica_manager.partitions[topic][0].log
+        log = broker.services.data.replica_manager.partitions[topic][0].log
         log.active_segment._file = FullDisk(log.active_segment.file)
         return str(log.log_dir)
 
@@ -54,7 +54,7 @@ def test_a_full_disk_takes_its_directory_offline_and_no_other(tmp_path: Path) ->
         error = produce(broker, "lost", seconds=1.5)
         assert error is not None
         assert error.code() == KafkaError._MSG_TIMED_OUT
-        assert broker.run(lambda: broker.services.log_manager.offline_log_dirs) == [failed]
+        assert broker.run(lambda: broker.services.data.log_manager.offline_log_dirs) == [failed]
         assert produce(broker, "kept") is None
 
 

@@ -61,5 +61,5 @@ def test_a_copy_is_no_longer_than_its_log_when_the_broker_gets_its_roles(tmp_pat
 async def make_a_topic(directory: Path) -> None:
     broker = a_broker(directory)
     await broker.start()
-    await broker.services.topic_admin.create_topics([NewTopic(T0.topic, 1, 1)])
+    await broker.services.administration.topic_admin.create_topics([NewTopic(T0.topic, 1, 1)])
     await broker.stop()

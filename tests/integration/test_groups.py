@@ -155,7 +155,7 @@ def test_version_0_commits_to_the_metadata_store(client: WireClient, broker: InP
     for offset in (3, 4):
         partition.committed_offset = offset
         client.ask(OffsetCommitRequest(group_id="old", topics=topics), 0)
-    data, _ = broker.run(lambda: broker.services.store.get("/consumers/old/offsets/t/0"))
+    data, _ = broker.run(lambda: broker.services.administration.store.get("/consumers/old/offsets/t/0"))
     assert data == b"4"
     bad = client.ask(OffsetCommitRequest(group_id="a//b", topics=topics), 0)
     assert bad.topics[0].partitions[0].error_code != 0
@@ -216,11 +216,11 @@ def test_there_are_coordinators_of_groups_only(client: WireClient, key_type: int
 
 def test_the_offsets_topic_is_created_for_the_first_group(tmp_path: Path) -> None:
     with a_broker_in_process(tmp_path, offsets_topic_num_partitions=7) as broker, a_wire_client(broker.port) as client:
-        assert "__consumer_offsets" not in broker.run(lambda: broker.services.cluster.topics)
+        assert "__consumer_offsets" not in broker.run(lambda: broker.services.metadata.topics)
         ready(client)
-        topic = broker.run(lambda: broker.services.cluster.topics["__consumer_offsets"])
+        topic = broker.run(lambda: broker.services.metadata.topics["__consumer_offsets"])
         assert len(topic.partitions) == 7
-        log = broker.run(lambda: broker.services.replica_manager.partition("__consumer_offsets", 0).log)
+        log = broker.run(lambda: broker.services.data.replica_manager.partition("__consumer_offsets", 0).log)
         assert (log.rules.compact, log.rules.compression_codec, log.settings.segment_bytes) == (True, None, 104_857_600)
 
 

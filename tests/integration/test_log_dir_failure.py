@@ -17,13 +17,15 @@ def test_partitions_of_a_failed_directory_lose_their_leader_and_the_others_keep_
     ):
         create(client, a_topic("t", 4))
         services = broker.services
-        where = {index: broker.run(lambda index=index: services.log_manager.get(TopicPartition("t", index)).log_dir) for index in range(4)}
+        where = {
+            index: broker.run(lambda index=index: services.data.log_manager.get(TopicPartition("t", index)).log_dir) for index in range(4)
+        }
         assert set(where.values()) == set(map(str, directories))
 
-        broker.run(lambda: services.replica_manager.on_log_dir_failure(str(directories[1])))
+        broker.run(lambda: services.data.replica_manager.on_log_dir_failure(str(directories[1])))
 
         def leaders() -> dict[int, int]:
-            return {index: services.cluster.leader_of("t", index)[0] for index in range(4)}
+            return {index: services.metadata.leader_of("t", index)[0] for index in range(4)}
 
         expected = {index: -1 if log_dir == str(directories[1]) else 0 for index, log_dir in where.items()}
         eventually(lambda: broker.run(leaders) == expected, what=f"leaders {expected}")

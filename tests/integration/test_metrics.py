@@ -46,7 +46,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker
         group_initial_rebalance_delay_ms=0,
         message_max_bytes=100_000,
     ) as running:
-        running.run(running.services.topic_admin.create_topics, [NewTopic(TOPIC, 2, 1)])
+        running.run(running.services.administration.topic_admin.create_topics, [NewTopic(TOPIC, 2, 1)])
         produce(running)
         consume(running)
         yield running
@@ -236,7 +236,9 @@ def test_refused_records_are_counted_by_what_is_wrong_with_them(broker: InProces
         f"{stats}{name}records_total"
         for name in ("invalidmessagecrc", "invalidmagicnumber", "invalidoffsetorsequence", "nokeycompactedtopic")
     ]
-    broker.run(broker.services.topic_admin.create_topics, [NewTopic("compacted", 1, 1, configs={"cleanup.policy": "compact"})])
+    broker.run(
+        broker.services.administration.topic_admin.create_topics, [NewTopic("compacted", 1, 1, configs={"cleanup.policy": "compact"})]
+    )
     before = [value(scrape(broker), name) for name in names]
     damaged = a_batch()
     damaged[-1] ^= 1
@@ -252,7 +254,7 @@ def test_refused_records_are_counted_by_what_is_wrong_with_them(broker: InProces
 
 def test_flushes_are_measured(broker: InProcessBroker) -> None:
     def flush() -> None:
-        broker.services.replica_manager.partition_or_raise(TOPIC, 0).log.flush()
+        broker.services.data.replica_manager.partition_or_raise(TOPIC, 0).log.flush()
 
     name = "kafka_log_logflushstats_logflushrateandtimems_count"
     before = value(scrape(broker), name)

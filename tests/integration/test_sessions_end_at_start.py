@@ -83,19 +83,19 @@ async def start(directory: Path, connect: str | None, misfortune: Misfortune) ->
 async def check_is_whole(broker: Broker, segment_ms: int) -> None:
     """It is registered and controller in its present session, knows its epoch, and learns of changed configurations."""
     services = broker.services
-    store = services.store
+    store = services.administration.store
     for path in (broker_id_path(7), CONTROLLER):
         assert (await store.get(path))[1].ephemeral_owner == store.session_id
-    assert services.controller.is_active
-    assert services.broker_epoch == services.controller.broker_epoch == (await store.get(broker_id_path(7)))[1].czxid
-    partition = services.replica_manager.partition("t", 0)
+    assert services.cluster.controller.is_active
+    assert services.cluster.broker_epoch == services.cluster.controller.broker_epoch == (await store.get(broker_id_path(7)))[1].czxid
+    partition = services.data.replica_manager.partition("t", 0)
     assert partition is not None
     assert partition.is_leader
     changed = asyncio.Event()
-    services.dynamic_config.on_entity_change("topics", lambda *_: changed.set())
-    await services.config_admin.alter_topic_configs("t", [ConfigOp("segment.ms", str(segment_ms), OpType.SET)])
+    services.administration.dynamic_config.on_entity_change("topics", lambda *_: changed.set())
+    await services.administration.config_admin.alter_topic_configs("t", [ConfigOp("segment.ms", str(segment_ms), OpType.SET)])
     await changed.wait()
-    assert services.dynamic_config.topic_config_of("t").overrides["segment.ms"] == str(segment_ms)
+    assert services.administration.dynamic_config.topic_config_of("t").overrides["segment.ms"] == str(segment_ms)
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["request-lost", "answer-lost"])
@@ -106,7 +106,7 @@ def test_a_session_that_ends_at_any_request_of_a_start_is_followed_by_another(tm
     async def scenario() -> None:
         misfortune = Misfortune(0)
         broker = await start(tmp_path, connect, misfortune)
-        await broker.services.auto_topics.create(["t"])
+        await broker.services.administration.auto_topics.create(["t"])
         await broker.stop()
         turn = 1
         while misfortune.requests >= misfortune.turn:
@@ -115,7 +115,7 @@ def test_a_session_that_ends_at_any_request_of_a_start_is_followed_by_another(tm
             async with asyncio.timeout(SECONDS):
                 while True:
                     # What nobody waited for may have been asked last: then the end is noticed after the start.
-                    await broker.services.controller.delivered()
+                    await broker.services.cluster.controller.delivered()
                     with suppress(SessionExpired):
                         await check_is_whole(broker, 1000 + turn)
                         break

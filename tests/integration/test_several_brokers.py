@@ -77,7 +77,7 @@ def test_a_change_of_a_configuration_is_in_force_on_every_broker(brokers: Broker
         return broker.run(
             lambda: {
                 (each.log.config[MAX_MESSAGE_BYTES], each.log.config[RETENTION_MS])
-                for each in broker.services.replica_manager
+                for each in broker.services.data.replica_manager
                 if each.topic_partition.topic == "orders"
             }
         )
@@ -101,7 +101,7 @@ def test_old_controllers_and_requests_to_an_earlier_life_are_refused(
     brokers: Brokers, request_class: type[LeaderAndIsrRequest], version: int
 ) -> None:
     broker = brokers[2]
-    epoch = broker.services.broker_epoch
+    epoch = broker.services.cluster.broker_epoch
     codes = [
         ask(broker, request_class(controller_id=0, controller_epoch=controller_epoch, broker_epoch=broker_epoch), version).error_code  # type: ignore[attr-defined]  # all three have one
         for controller_epoch, broker_epoch in [(0, epoch), (1, epoch - 1), (1, epoch)]
@@ -158,8 +158,8 @@ def test_a_controller_that_stops_hands_over_and_another_takes_its_place(brokers:
     brokers.pop(0).stop()
     assert all(set(leaders_of(broker, "orders").values()) == {1, 2} for broker in brokers)
     until(lambda: all(metadata_of(broker).controller_id in (1, 2) for broker in brokers))
-    controller = next(broker for broker in brokers if broker.services.controller.is_active)
-    until(lambda: set(controller.services.controller.context.brokers) == {1, 2})
+    controller = next(broker for broker in brokers if broker.services.cluster.controller.is_active)
+    until(lambda: set(controller.services.cluster.controller.context.brokers) == {1, 2})
     create_topic(controller, "more", replication_factor=2)
 
 
@@ -175,12 +175,14 @@ def test_a_broker_whose_session_expired_registers_again_under_another_epoch(brok
     create_topic(brokers[0], "orders", partitions=3)
     until(lambda: isr_of(brokers[0], "orders") == {0, 1, 2})
     broker = brokers[2]
-    until(lambda: len(broker.services.replica_manager.partitions.get("orders", ())) == 3)  # an ISR holds them before they have heard of it
-    before = broker.services.broker_epoch
-    broker.run(broker.services.controller._on_session_expired)
-    assert broker.services.broker_epoch == broker.services.controller.broker_epoch
-    assert broker.services.broker_epoch >= before
-    assert broker.services.replica_manager.partition_or_raise("orders", 0).topic_partition == TopicPartition("orders", 0)
+    until(
+        lambda: len(broker.services.data.replica_manager.partitions.get("orders", ())) == 3
+    )  # an ISR holds them before they have heard of it
+    before = broker.services.cluster.broker_epoch
+    broker.run(broker.services.cluster.controller._on_session_expired)
+    assert broker.services.cluster.broker_epoch == broker.services.cluster.controller.broker_epoch
+    assert broker.services.cluster.broker_epoch >= before
+    assert broker.services.data.replica_manager.partition_or_raise("orders", 0).topic_partition == TopicPartition("orders", 0)
 
 
 def test_others_are_answered_while_hundreds_of_partitions_come(brokers: Brokers) -> None:
@@ -192,7 +194,7 @@ def test_others_are_answered_while_hundreds_of_partitions_come(brokers: Brokers)
 
         def are_there() -> bool:
             answered.append(bystander.ask(MetadataRequest(topics=[]), 12).controller_id)
-            return all(len(broker.services.replica_manager.partitions.get("many", ())) == 500 for broker in brokers)
+            return all(len(broker.services.data.replica_manager.partitions.get("many", ())) == 500 for broker in brokers)
 
         until(are_there)
     assert set(answered) == {0}

@@ -271,7 +271,7 @@ class SimulatedCluster:
         """The partition on every broker that is up and hosts it."""
         found = {}
         for broker in self.brokers():
-            replica = broker.services.replica_manager.partition(topic, partition)
+            replica = broker.services.data.replica_manager.partition(topic, partition)
             if replica is not None:
                 found[broker.services.broker_id] = replica
         return found

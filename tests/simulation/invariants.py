@@ -59,10 +59,10 @@ class Invariants:
             return
         replicas = self._replicas.get(life)
         if replicas is None:
-            if not hasattr(node.broker.services, "replica_manager"):
+            if not hasattr(node.broker.services.data, "replica_manager"):
                 return
             replicas = self._on_logs_loaded(node, life)
-        partitions = node.broker.services.replica_manager.partitions
+        partitions = node.broker.services.data.replica_manager.partitions
         for topic, known in replicas.items():
             hosted = partitions.get(topic)
             if hosted is None:

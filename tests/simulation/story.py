@@ -161,14 +161,13 @@ class Story:
         for partition, state in self.elections.states.items():
             lines.append(f"  {partition}: {state}, committed up to {self.invariants.committed[partition].end_offset}")
         for broker in self.cluster.brokers():
-            cluster = broker.services.cluster
+            cluster = broker.services.metadata
             controller = broker.controller
             role = f"controller in epoch {controller.context.epoch}" if controller.is_active else f"follows {cluster.controller_id}"
-            lines.append(
-                f"  broker {broker.services.broker_id}, epoch {broker.services.broker_epoch}, {role}, knows {sorted(cluster.brokers)}"
-            )
+            who = f"broker {broker.services.broker_id}, epoch {broker.services.cluster.broker_epoch}"
+            lines.append(f"  {who}, {role}, knows {sorted(cluster.brokers)}")
             for partition in WATCHED:
-                replica = broker.services.replica_manager.partition(*partition)
+                replica = broker.services.data.replica_manager.partition(*partition)
                 if replica is not None:
                     log = replica.log
                     epochs = f"{replica.leader_epoch}.{replica.partition_epoch}"
@@ -246,7 +245,7 @@ class Story:
         wrong: list[str] = []
         for broker in self.cluster.brokers():
             where = f"on broker {broker.services.broker_id}"
-            known = broker.services.cluster.topics
+            known = broker.services.metadata.topics
             wrong += [f"{name} is not known {where}" for name in wanted - known.keys()]
             wrong += [f"{name} is still known {where}" for name in administrator.dropped & known.keys()]
             wrong += [

@@ -174,7 +174,7 @@ class LeadingBroker:
         self.bench = HandlerBench(**topic_config)
         self.bench.replicas.logs.context.submit = _in_a_thread
         loop = asyncio.get_running_loop()
-        self.bench.services.fetch_purgatory = Purgatory("Fetch", TimingWheel(loop.time, loop.call_later))
+        self.bench.services.data.fetch_purgatory = Purgatory("Fetch", TimingWheel(loop.time, loop.call_later))
         self.requests = 0
 
     def peer(self) -> DirectPeer:

@@ -11,7 +11,7 @@ from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Pending
-from broker.request.first_picture import FirstPicture
+from broker.request.first_metadata import FirstMetadata
 from broker.request.services import Services
 from broker.request.turns import Turns
 from broker.security.authorizer import AllowAll
@@ -43,21 +43,21 @@ class HandlerBench:
         services.cluster_id = "a cluster"
         services.config = self.replicas.disks.broker
         services.clock = self.replicas.clock
-        services.cluster = self.replicas.cluster
-        services.replica_manager = self.replicas.manager
-        services.log_manager = self.replicas.logs
+        services.metadata = self.replicas.cluster
+        services.data.replica_manager = self.replicas.manager
+        services.data.log_manager = self.replicas.logs
         services.authorizer = AllowAll()
-        services.metadata_waits = MetadataWaits()
-        services.first_picture = FirstPicture(services)
-        services.first_picture.has_no_topics = True
+        services.administration.metadata_waits = MetadataWaits()
+        services.cluster.first_metadata = FirstMetadata(services)
+        services.cluster.first_metadata.has_no_topics = True
         numbers = iter(range(1, 1000))
-        services.fetch_sessions = FetchSessionCache(10, lambda bits: next(numbers))
+        services.data.fetch_sessions = FetchSessionCache(10, lambda bits: next(numbers))
         wheel = TimingWheel(self.time.clock, self.time.call_later)
-        services.produce_purgatory = Purgatory("Produce", wheel)
-        services.fetch_purgatory = Purgatory("Fetch", wheel)
-        services.delete_records_purgatory = Purgatory("DeleteRecords", wheel)
+        services.data.produce_purgatory = Purgatory("Produce", wheel)
+        services.data.fetch_purgatory = Purgatory("Fetch", wheel)
+        services.data.delete_records_purgatory = Purgatory("DeleteRecords", wheel)
         services.error_counts = {}
-        services.fetch_max_bytes = 55 * 1024 * 1024
+        services.data.fetch_max_bytes = 55 * 1024 * 1024
         services.workers = ThreadPoolExecutor(1)
         services.turns = self.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12)
         self.dispatcher = Dispatcher(services)

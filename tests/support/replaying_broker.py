@@ -57,7 +57,7 @@ class ReplayingBroker(InProcessBroker):
         for batch in batches_of("clean/log-zstd-0/"):
             self.produce("log-zstd", batch)
         self._find_coordinator("g-bad", GROUP)
-        self.topic_id: bytes = self.run(lambda: self.services.cluster.topic_id("bad"))
+        self.topic_id: bytes = self.run(lambda: self.services.metadata.topic_id("bad"))
 
     def _create(self, topic: str, configs: dict[str, str] | None = None) -> None:
         entries = [CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
@@ -85,11 +85,11 @@ class ReplayingBroker(InProcessBroker):
         """Broker 1 becomes controller and leads all partitions from now on; of `bad`, broker 0 is not even a replica."""
         self.leads = False
         self.log_of_bad = (
-            Path(self.run(lambda: self.services.replica_manager.partitions["bad"][0].log.directory)) / f"{0:020d}.log"
+            Path(self.run(lambda: self.services.data.replica_manager.partitions["bad"][0].log.directory)) / f"{0:020d}.log"
         ).read_bytes()
         self.run(self._lose_controller)
-        eventually(lambda: not self.run(lambda: self.services.controller.is_active), what="the loss of the controller")
-        images: dict[str, Any] = self.run(lambda: dict(self.services.cluster.topics))
+        eventually(lambda: not self.run(lambda: self.services.cluster.controller.is_active), what="the loss of the controller")
+        images: dict[str, Any] = self.run(lambda: dict(self.services.metadata.topics))
         addresses = [
             UpdateMetadataBroker(
                 id=broker, rack=f"r{broker}", endpoints=[UpdateMetadataEndpoint(port=port, host="127.0.0.1", listener="PLAINTEXT")]

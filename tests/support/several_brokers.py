@@ -38,7 +38,7 @@ def three_brokers(directory: Path, **config: object) -> Iterator[list[InProcessB
     try:
         while len(brokers) < 3:
             brokers.append(start_broker(directory, len(brokers), **config))
-        until(lambda: all(set(broker.services.cluster.brokers) == {0, 1, 2} for broker in brokers))
+        until(lambda: all(set(broker.services.metadata.brokers) == {0, 1, 2} for broker in brokers))
         yield brokers
     finally:
         for broker in reversed(brokers):

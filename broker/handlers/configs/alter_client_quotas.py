@@ -40,11 +40,13 @@ async def handle_alter_client_quotas(request: AlterClientQuotasRequest, context:
         ops = await context.broker.turns.spread(each(entry.ops, lambda op: QuotaOp(op.key, None if op.remove else op.value)))
         code, message = ErrorCode.NONE, None
         try:
-            await alter_client_quotas(context.broker.config_admin, entity, ops, can_resolve, validate_only=request.validate_only)
+            await alter_client_quotas(
+                context.broker.administration.config_admin, entity, ops, can_resolve, validate_only=request.validate_only
+            )
         except (ControllerError, StoreError) as error:
             code, message = api_error(error)
         answers[frozenset(entity.items())] = await context.broker.turns.spread(_entry(entity, code, message))
-    await context.broker.dynamic_config.catch_up()
+    await context.broker.administration.dynamic_config.catch_up()
     return AlterClientQuotasResponse(entries=list(answers.values()))
 
 

@@ -24,7 +24,7 @@ KINDS = frozenset({ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigRe
 
 async def handle_alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replace the overrides of each resource, or only check whether that could be done."""
-    changes = _Changes(context.broker.config_admin, validate_only=request.validate_only)
+    changes = _Changes(context.broker.administration.config_admin, validate_only=request.validate_only)
     return AlterConfigsResponse(responses=await change_each(request.resources, changes, AlterConfigsResourceResponse, context))
 
 

@@ -19,7 +19,7 @@ async def handle_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     """All changes of a user are made, or none."""
-    if not context.broker.controller.is_active:
+    if not context.broker.cluster.controller.is_active:
         return _refused(request, ErrorCode.NOT_CONTROLLER)
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -28,7 +28,7 @@ async def handle_alter_user_scram_credentials(
     upsertions = await spread(
         each(request.upsertions, lambda it: Upsertion(it.name, it.mechanism, it.iterations, bytes(it.salt), bytes(it.salted_password)))
     )
-    outcomes = await alter_scram_credentials(context.broker.config_admin, deletions, upsertions, context.broker.turns.pause)
+    outcomes = await alter_scram_credentials(context.broker.administration.config_admin, deletions, upsertions, context.broker.turns.pause)
     return AlterUserScramCredentialsResponse(
         results=await spread(
             each(outcomes, lambda it: AlterUserScramCredentialsResult(user=it[0], error_code=it[1][0], error_message=it[1][1]))

@@ -96,7 +96,7 @@ async def _outcomes(resources: Sequence[R], changes: Changes[R], context: Reques
             outcomes.append(api_error(error))
     if any(resource.resource_type in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER) for resource in resources):
         # The next request of this client finds this broker as it asked it to be.
-        await context.broker.dynamic_config.catch_up()
+        await context.broker.administration.dynamic_config.catch_up()
     return outcomes
 
 

@@ -49,7 +49,7 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
                 values=[ValueData(key=key, value=value) for key, value in quotas.items()],
             )
-            for entity, quotas in await _stored(context.broker.config_admin)
+            for entity, quotas in await _stored(context.broker.administration.config_admin)
             if quotas and _matches(entity, components, strict=request.strict)
         ]
     )

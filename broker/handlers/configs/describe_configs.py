@@ -68,9 +68,9 @@ async def _entries(resource: DescribeConfigsResource, keys: Sequence[str] | None
     broker, name = context.broker, resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         validate_topic_name(name)
-        if name not in broker.cluster.topics:
+        if name not in broker.metadata.topics:
             return None
-        return TopicConfig(await broker.dynamic_config.topic_overrides(name), broker.config).describe(keys)
+        return TopicConfig(await broker.administration.dynamic_config.topic_overrides(name), broker.config).describe(keys)
     if resource.resource_type == ConfigResourceType.BROKER:
         if not name:
             return broker.config.describe_default(keys)

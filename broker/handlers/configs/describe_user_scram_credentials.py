@@ -26,7 +26,7 @@ async def handle_describe_user_scram_credentials(
         # One result for each user, without the name: so does Apache Kafka.
         results = await context.broker.turns.spread(each(request.users or (), lambda _: _refused("", code, None)))
         return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
-    admin = context.broker.config_admin
+    admin = context.broker.administration.config_admin
     if not request.users:
         found = {desanitize(name): config for name, config in (await admin.read_all("users")).items()}
         return DescribeUserScramCredentialsResponse(

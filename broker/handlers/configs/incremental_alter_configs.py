@@ -36,7 +36,7 @@ async def handle_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Change each resource, or only check whether that could be done."""
-    changes = _Changes(context.broker.config_admin, context.broker.broker_id, validate_only=request.validate_only)
+    changes = _Changes(context.broker.administration.config_admin, context.broker.broker_id, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(responses=await change_each(request.resources, changes, AlterConfigsResourceResponse, context))
 
 

@@ -13,7 +13,7 @@ async def handle_allocate_producer_ids(request: AllocateProducerIdsRequest, cont
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return AllocateProducerIdsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        block = await context.broker.controller.allocate_producer_id_block(request.broker_id, request.broker_epoch)
+        block = await context.broker.cluster.controller.allocate_producer_id_block(request.broker_id, request.broker_epoch)
     except ControllerError as error:
         return AllocateProducerIdsResponse(error_code=error_code(error))
     return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.last - block.first + 1)

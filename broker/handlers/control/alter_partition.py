@@ -28,7 +28,7 @@ async def handle_alter_partition(request: AlterPartitionRequest, context: Reques
     """Let the controller judge the proposals; for each the state of the partition afterwards, or why not."""
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    controller = context.broker.controller
+    controller = context.broker.cluster.controller
     version = context.api_version
     by_id = version >= FIRST_VERSION_BY_TOPIC_ID
     try:

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 def is_broker_epoch_stale(broker_epoch: int, context: RequestContext) -> bool:
     """Whether the controller speaks to an earlier life of this broker. Old versions do not say, and are believed."""
-    current = context.broker.controller.broker_epoch
+    current = context.broker.cluster.controller.broker_epoch
     if broker_epoch == UNKNOWN_BROKER_EPOCH or broker_epoch >= current:
         return False
     logger.info(

@@ -18,7 +18,7 @@ async def handle_controlled_shutdown(request: ControlledShutdownRequest, context
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        remaining = await context.broker.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+        remaining = await context.broker.cluster.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     except NotController:
         return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     except BrokerNotAvailable:

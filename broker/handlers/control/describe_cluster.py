@@ -1,7 +1,7 @@
 """DescribeCluster (api 60), versions 0-1 (KIP-700); the kind of end point that is asked for from 1 (KIP-919), here only brokers."""
 
 from broker.request.context import RequestContext
-from broker.request.first_picture import after_first_picture
+from broker.request.first_metadata import after_first_metadata
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -10,7 +10,7 @@ BROKERS = 1
 CONTROLLERS = 2
 
 
-@after_first_picture
+@after_first_metadata
 def handle_describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Cluster id, controller, brokers that have the listener on which the client came."""
     if request.endpoint_type != BROKERS:
@@ -18,10 +18,10 @@ def handle_describe_cluster(request: DescribeClusterRequest, context: RequestCon
     broker = context.broker
     brokers = [
         DescribeClusterBroker(broker_id=live.broker_id, host=endpoint.host, port=endpoint.port, rack=live.rack)
-        for live in broker.cluster.brokers.values()
+        for live in broker.metadata.brokers.values()
         if (endpoint := live.endpoints.get(context.client.listener_name)) is not None
     ]
-    controller_id = broker.cluster.controller_id
+    controller_id = broker.metadata.controller_id
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=controller_id if any(each.broker_id == controller_id for each in brokers) else -1,

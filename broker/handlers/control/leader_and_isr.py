@@ -32,7 +32,7 @@ def handle_leader_and_isr(
 
 
 async def _carry_out(request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
-    response = await context.broker.control_requests.on_leader_and_isr(request)
+    response = await context.broker.cluster.control_requests.on_leader_and_isr(request)
     if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
         response = _refused(request, ErrorCode.STALE_CONTROLLER_EPOCH)
     return _worded(response, context)

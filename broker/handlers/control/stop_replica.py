@@ -22,7 +22,7 @@ def handle_stop_replica(
         return _refused(request)
     if is_broker_epoch_stale(request.broker_epoch, context):
         return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    return context.broker.control_requests.on_stop_replica(request)
+    return context.broker.cluster.control_requests.on_stop_replica(request)
 
 
 def _refused(request: StopReplicaRequest) -> StopReplicaResponse:

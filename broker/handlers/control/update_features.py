@@ -15,7 +15,7 @@ def handle_update_features(request: UpdateFeaturesRequest, context: RequestConte
     """Refuse each."""
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if not context.broker.controller.is_active:
+    if not context.broker.cluster.controller.is_active:
         return _refused(ErrorCode.NOT_CONTROLLER)
     results = {}
     for update in request.feature_updates:

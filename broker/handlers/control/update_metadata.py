@@ -21,4 +21,4 @@ def handle_update_metadata(
         return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if is_broker_epoch_stale(request.broker_epoch, context):
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    return context.broker.control_requests.on_update_metadata(request)
+    return context.broker.cluster.control_requests.on_update_metadata(request)

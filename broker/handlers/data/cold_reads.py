@@ -21,7 +21,7 @@ async def until_cached(broker: Services, cold: ColdRead, read: Callable[[bool], 
 
     A handler that has a slot leaves it: it waits for a disk, and others have what they need in memory.
     """
-    broker.metadata_waits.on_wait()
+    broker.administration.metadata_waits.on_wait()
     loop = asyncio.get_running_loop()
     for _ in range(MAX_ROUNDS):
         await loop.run_in_executor(None, cold.warm)

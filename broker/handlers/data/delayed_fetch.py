@@ -131,7 +131,7 @@ class DelayedFetch(DelayedOperation):
         else:
             if not self._is_parked:
                 self._is_parked = True
-                fetch.services.fetch_purgatory.wait(self, fetch.watched, fetch.max_wait_ms)
+                fetch.services.data.fetch_purgatory.wait(self, fetch.watched, fetch.max_wait_ms)
             if fetch.has_moved:
                 self._look()
             else:
@@ -179,14 +179,14 @@ class DelayedFetch(DelayedOperation):
         fetch = self._fetch
         if fetch.params.is_withheld and not self._looks_for_quota:
             self._looks_for_quota = True
-            fetch.services.fetch_purgatory.later(QUOTA_LOOK_MS, self._on_quota_look)
+            fetch.services.data.fetch_purgatory.later(QUOTA_LOOK_MS, self._on_quota_look)
 
     def _on_quota_look(self) -> None:
         self._looks_for_quota = False
         fetch = self._fetch
         if self.completed or fetch.stage != WAITING:
             return
-        quota = fetch.services.replica_manager.leader_quota
+        quota = fetch.services.data.replica_manager.leader_quota
         if quota is not None and quota.is_limited and not quota.is_open_to(fetch.params.replica_id):
             self._maybe_wait_for_quota()
         else:
@@ -202,7 +202,7 @@ class DelayedFetch(DelayedOperation):
     def on_expiration(self) -> None:
         """Count it where it was a follower's; the purgatory counts all."""
         if self._fetch.params.replica_id >= 0:
-            self._fetch.services.replica_manager.topic_stats.follower_fetch_expirations += 1
+            self._fetch.services.data.replica_manager.topic_stats.follower_fetch_expirations += 1
 
     def on_complete(self) -> None:
         """The time is up: answer with what is there now."""

@@ -44,15 +44,15 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
         if not context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name):
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             continue
-        if name in INTERNAL_TOPICS and context.broker.cluster.partition(name, index) is not None:
+        if name in INTERNAL_TOPICS and context.broker.metadata.partition(name, index) is not None:
             result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
             continue
         try:
-            partition = context.broker.replica_manager.partition_or_raise(name, index)
+            partition = context.broker.data.replica_manager.partition_or_raise(name, index)
             offset = partition.delete_records(wanted_offset)
             waiting.append((partition, offset, result))
         except (StorageError, ReplicationError) as error:
-            result.error_code = partition_error(error, context.broker)
+            result.error_code = partition_error(error, context.broker.data)
     response = DeleteRecordsResponse(
         topics=(yield from each(results.items(), lambda named: DeleteRecordsTopicResult(name=named[0], partitions=named[1])))
     )
@@ -64,7 +64,7 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
         return response
     pending = Pending()
     delayed = DelayedDeleteRecords(waiting, response, context, pending)
-    context.broker.delete_records_purgatory.try_complete_else_watch(
+    context.broker.data.delete_records_purgatory.try_complete_else_watch(
         delayed, [partition.waiters for partition, _, _ in waiting], request.timeout_ms
     )
     return pending

@@ -128,9 +128,9 @@ class Fetch:
         self._reader = reader
         self._version = reader.version
         self._correlation_id = correlation_id
-        self._replicas = services.replica_manager
+        self._replicas = services.data.replica_manager
         self._creates_session = reader.session_epoch == INITIAL_EPOCH
-        self._max_bytes = min(reader.max_bytes, services.fetch_max_bytes)
+        self._max_bytes = min(reader.max_bytes, services.data.fetch_max_bytes)
         self._min_bytes = min(reader.min_bytes, self._max_bytes)
         self._entries: list[SessionPartition] = []
         self._named: list[SessionPartition] = []
@@ -227,7 +227,7 @@ class Fetch:
         services = self.services
         now_ms = elapsed_ms(services.clock)
         try:
-            self.session = services.fetch_sessions.get(
+            self.session = services.data.fetch_sessions.get(
                 reader.session_id, reader.session_epoch, uses_topic_ids=self._version >= FIRST_WITH_TOPIC_IDS, now_ms=now_ms
             )
         except FetchSessionError as error:
@@ -274,7 +274,7 @@ class Fetch:
     def _name_of(self, topic: bytes) -> str | None:
         """The name of a topic that a request calls so; None for an id that is not known."""
         if self._version >= FIRST_WITH_TOPIC_IDS:
-            return self.services.cluster.names_by_id.get(topic)
+            return self.services.metadata.names_by_id.get(topic)
         return topic.decode()
 
     def _begin(self) -> None:
@@ -296,7 +296,7 @@ class Fetch:
             fetches = self._replicas.topic_stats.follower_fetches
             fetches[version] = fetches.get(version, 0) + 1
         if not self.is_incremental:
-            services.fetch_sessions.remove(reader.session_id)
+            services.data.fetch_sessions.remove(reader.session_id)
             self.session.begin_fetch(self)
         elif not self.session.size:
             self._end_session()
@@ -310,7 +310,7 @@ class Fetch:
     def _end_session(self) -> None:
         """Nothing is left to remember: the session ends, and what the request itself names is read once more."""
         self.session.end_fetch(self)
-        self.services.fetch_sessions.remove(self.session.session_id)
+        self.services.data.fetch_sessions.remove(self.session.session_id)
         self.is_incremental = False
         self.session = FetchSession(self.session.uses_topic_ids)
         self.session.begin_fetch(self)
@@ -379,7 +379,7 @@ class Fetch:
             read_one(self._replicas, partition, asked, params)
         except (StorageError, ReplicationError) as error:
             count_failed_fetch(self._replicas, name, error)
-            self._fail(asked, partition_error(error, self.services))
+            self._fail(asked, partition_error(error, self.services.data))
             return
         if self._version < FIRST_WITH_ZSTD and (refused := self._too_old_for(partition)):
             params.left, params.size, params.min_one_batch = left, size, min_one_batch
@@ -489,7 +489,7 @@ class Fetch:
             if partition is not None and not asked.is_waiting:
                 asked.wait()
                 if not self.is_incremental:
-                    self.services.fetch_purgatory.will_purge(partition.waiters)
+                    self.services.data.fetch_purgatory.will_purge(partition.waiters)
                 if self.params.end_offset(partition) != asked.end_offset or self._has_changed_hands(asked, partition):
                     self.has_moved = True
             self._at += 1
@@ -566,7 +566,7 @@ class Fetch:
                 self._unknown = []
         if self._creates_session:
             self._creates_session = False
-            services.fetch_sessions.maybe_keep(self.session, is_follower=params.replica_id >= 0, now_ms=elapsed_ms(services.clock))
+            services.data.fetch_sessions.maybe_keep(self.session, is_follower=params.replica_id >= 0, now_ms=elapsed_ms(services.clock))
         return writer
 
     def _finish(self) -> None:

@@ -120,7 +120,7 @@ class FetchWriter:
         code = asked.error_code
         leader_id = leader_epoch = -1
         if self._version >= FIRST_WITH_LEADER_HINTS and code in (NOT_LEADER, FENCED):
-            leader_id, leader_epoch = current_leader(self._services.replica_manager, asked.name or "", asked.index)
+            leader_id, leader_epoch = current_leader(self._services.data.replica_manager, asked.name or "", asked.index)
             if self._leader_ids is None:
                 self._leader_ids = set()
             self._leader_ids.add(leader_id)
@@ -152,5 +152,5 @@ class FetchWriter:
 
     def _leader_nodes(self) -> Sequence[tuple[int, str, int, str | None]]:
         """(id, host, port, rack) of the leaders that the answer names."""
-        nodes = leader_nodes(self._services.replica_manager, self._leader_ids or set(), self._params.listener)
+        nodes = leader_nodes(self._services.data.replica_manager, self._leader_ids or set(), self._params.listener)
         return [(node_id, endpoint.host, endpoint.port, rack) for node_id, endpoint, rack in nodes]

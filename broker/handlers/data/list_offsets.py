@@ -108,7 +108,7 @@ def _list_one(
         return answer
     params = FetchParams(request.replica_id, request.isolation_level, or_follower=request.replica_id == DEBUGGING_CONSUMER)
     try:
-        partition = context.broker.replica_manager.partition_or_raise(topic, asked.partition_index)
+        partition = context.broker.data.replica_manager.partition_or_raise(topic, asked.partition_index)
         log = partition.check_leader(asked.current_leader_epoch, or_follower=params.or_follower)
         end_offset = params.end_offset(partition)
         if version == 0:
@@ -126,7 +126,7 @@ def _list_one(
             ErrorCode.OFFSET_NOT_AVAILABLE if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE
         )
     except (StorageError, ReplicationError) as error:
-        answer.error_code = partition_error(error, context.broker)
+        answer.error_code = partition_error(error, context.broker.data)
     return answer
 
 

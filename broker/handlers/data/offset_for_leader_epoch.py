@@ -23,7 +23,7 @@ from storage.errors import StorageError
 
 def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
     """The end offset of each asked epoch; -1 when this log knows no such epoch."""
-    replicas = context.broker.replica_manager
+    replicas = context.broker.data.replica_manager
     is_broker = context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     topics = []
     refused = []
@@ -41,7 +41,7 @@ def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context
                 log = partition.check_leader(asked.current_leader_epoch)
                 result.leader_epoch, result.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
             except (StorageError, ReplicationError) as error:
-                result.error_code = partition_error(error, context.broker)
+                result.error_code = partition_error(error, context.broker.data)
             yield
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
     return OffsetForLeaderEpochResponse(topics=topics + refused)

@@ -244,7 +244,7 @@ class Produce:
         run = self._run
         try:
             # The order of the checks is Apache Kafka's: a batch that is wrong in itself is told so by any broker.
-            if partition is None and self._services.cluster.partition(self._topic, index) is None:
+            if partition is None and self._services.metadata.partition(self._topic, index) is None:
                 raise UnknownTopicOrPartition(self._topic, index)
             if reader.start == NO_RECORDS:
                 raise InvalidRecord(TopicPartition(self._topic, index), "a Produce request without records")
@@ -257,7 +257,7 @@ class Produce:
                 self._put_refusal(index, Refusal(INVALID_TOPIC_EXCEPTION))
                 return
             if partition is None:
-                partition = self._services.replica_manager.partition_or_raise(self._topic, index)
+                partition = self._services.data.replica_manager.partition_or_raise(self._topic, index)
             partition.append(run, self._acks, self._now_ms, CLIENT)
         except (StorageError, ReplicationError) as error:
             size = 0 if reader.start == NO_RECORDS else reader.end - reader.start
@@ -274,7 +274,7 @@ class Produce:
         services = self._services
         self._topic_bytes = topic
         self._topic = name = topic.decode()
-        self._partitions = services.replica_manager.partitions.get(name)
+        self._partitions = services.data.replica_manager.partitions.get(name)
         self._is_internal = name in INTERNAL_TOPICS
         self._may_write = self._connection.access.may(WRITE, TOPIC, name)
         self._answer.begin_topic(topic)
@@ -289,14 +289,14 @@ class Produce:
         """There are no such acks, so nothing is appended; what the request itself shows to be wrong is said first."""
         reader = self.reader
         code = INVALID_REQUIRED_ACKS
-        if partition is None and self._services.cluster.partition(self._topic, index) is None:
+        if partition is None and self._services.metadata.partition(self._topic, index) is None:
             code = UNKNOWN_TOPIC_OR_PARTITION
         elif reader.start != NO_RECORDS:
             try:
                 self._run.point_at(reader.start, reader.end)
                 read_only_batch(self._run, self._version)
             except StorageError as error:
-                code = partition_error(error, self._services)
+                code = partition_error(error, self._services.data)
         self._put_refusal(index, Refusal(code))
 
     def _wait_if_unsafe(self, partition: Partition, run: BatchRun, place: int) -> None:
@@ -314,8 +314,8 @@ class Produce:
         self, topic: str, index: int, partition: Partition | None, error: StorageError | ReplicationError, size_bytes: int
     ) -> Refusal:
         services = self._services
-        count_refused_produce(services.replica_manager, topic, error, size_bytes)
-        refusal = Refusal(partition_error(error, services))
+        count_refused_produce(services.data.replica_manager, topic, error, size_bytes)
+        refusal = Refusal(partition_error(error, services.data))
         if isinstance(error, StorageError):
             refusal.message = error_message(error)
             if partition is not None and not isinstance(error, WITHOUT_LOG_START_OFFSET):
@@ -323,7 +323,7 @@ class Produce:
         if isinstance(error, InvalidRecord):
             refusal.record_errors = error.record_errors
         if refusal.code == NOT_LEADER_OR_FOLLOWER and self._version >= FIRST_WITH_LEADER_HINTS:
-            refusal.leader_id, refusal.leader_epoch = current_leader(services.replica_manager, topic, index)
+            refusal.leader_id, refusal.leader_epoch = current_leader(services.data.replica_manager, topic, index)
             if refusal.leader_id >= 0:
                 if self._leaders is None:
                     self._leaders = set()
@@ -433,7 +433,7 @@ class Produce:
             return self._encoded()
         self._pending = pending = Pending(appended=True) if pending is None else pending
         delayed = DelayedProduce(self._waiting, self._acks, self._answer_to)
-        delayed.begin(self._services.produce_purgatory, self.reader.timeout_ms)
+        delayed.begin(self._services.data.produce_purgatory, self.reader.timeout_ms)
         return pending
 
     def _answer_to_nobody(self) -> Completion:
@@ -458,6 +458,6 @@ class Produce:
     def _encoded(self) -> bytes:
         nodes: Sequence[tuple[int, str, int, str | None]] = ()
         if self._leaders is not None:
-            found = leader_nodes(self._services.replica_manager, self._leaders, self._connection.client.listener_name)
+            found = leader_nodes(self._services.data.replica_manager, self._leaders, self._connection.client.listener_name)
             nodes = [(node_id, endpoint.host, endpoint.port, rack) for node_id, endpoint, rack in found]
         return self._answer.finish(self._throttle_time_ms, nodes)

@@ -26,7 +26,7 @@ def handle_describe_groups(request: DescribeGroupsRequest, context: RequestConte
 
 
 def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:
-    error, group = context.broker.groups.describe(group_id)
+    error, group = context.broker.coordinators.groups.describe(group_id)
     if error:
         return DescribedGroup(error_code=error, group_id=group_id)
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value) if group is None else _described(group)

@@ -46,7 +46,7 @@ def handle_find_coordinator(
     keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS else [request.key]
     if request.key_type not in CoordinatorType.__members__.values():
         return _response(keys, [Found(ErrorCode.INVALID_REQUEST)] * len(keys), context, ErrorCode.INVALID_REQUEST.message)
-    if request.key_type == CoordinatorType.GROUP and GROUP_METADATA_TOPIC not in context.broker.cluster.topics:
+    if request.key_type == CoordinatorType.GROUP and GROUP_METADATA_TOPIC not in context.broker.metadata.topics:
         return _create_topic(keys, context)
     return _find_all(request.key_type, keys, context)
 
@@ -54,7 +54,7 @@ def handle_find_coordinator(
 async def _create_topic(keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
     """Nobody used a group yet. The topic may have leaders by the time it is created, or the client asks again."""
     if any(context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, key) for key in keys):
-        await context.broker.auto_topics.create([GROUP_METADATA_TOPIC])
+        await context.broker.administration.auto_topics.create([GROUP_METADATA_TOPIC])
     return _find_all(CoordinatorType.GROUP, keys, context)
 
 
@@ -70,7 +70,7 @@ def _find(key_type: int, key: str, context: RequestContext) -> Found:
     if key_type == CoordinatorType.GROUP:
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, key):
             return Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        return _leader(GROUP_METADATA_TOPIC, context.broker.groups.partition_for(key), context)
+        return _leader(GROUP_METADATA_TOPIC, context.broker.coordinators.groups.partition_for(key), context)
     if key_type == CoordinatorType.TRANSACTION:
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
             return Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -82,7 +82,7 @@ def _find(key_type: int, key: str, context: RequestContext) -> Found:
 
 
 def _leader(topic: str, partition: int, context: RequestContext) -> Found:
-    cluster = context.broker.cluster
+    cluster = context.broker.metadata
     leader_id, _ = cluster.leader_of(topic, partition)
     endpoint = cluster.endpoint(leader_id, context.client.listener_name)
     if endpoint is None:

@@ -10,7 +10,7 @@ def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> Hear
     """Keep a member's session alive, and tell it of a rebalance."""
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    groups = context.broker.groups
+    groups = context.broker.coordinators.groups
     return HeartbeatResponse(
         error_code=groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
     )

@@ -60,7 +60,7 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Ste
         requires_known_member_id=version >= FIRST_VERSION_WITH_REQUIRED_MEMBER_ID and request.group_instance_id is None,
         supports_skipping_assignment=version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT,
     )
-    context.broker.groups.join(request.group_id, join)
+    context.broker.coordinators.groups.join(request.group_id, join)
     response = answer.answer()
     return (yield from response) if isinstance(response, Generator) else response
 

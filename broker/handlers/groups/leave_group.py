@@ -14,7 +14,7 @@ def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> S
     """Take members out of their group at once, without waiting for their sessions to end."""
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    groups = context.broker.groups
+    groups = context.broker.coordinators.groups
     if context.api_version < FIRST_VERSION_WITH_MANY_MEMBERS:
         error, errors = groups.leave(request.group_id, [Leaving(request.member_id, None)])
         return LeaveGroupResponse(error_code=error or errors[0])

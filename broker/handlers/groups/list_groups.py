@@ -10,7 +10,7 @@ def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> S
     """The groups that this broker coordinates and the client may see."""
     states = yield from each(request.states_filter, str.lower)
     types = yield from each(request.types_filter, str.lower)
-    error, groups = context.broker.groups.list(states, types)
+    error, groups = context.broker.coordinators.groups.list(states, types)
     sees_all = context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER)
     listed = []
     for group in groups:

@@ -166,7 +166,7 @@ class OffsetCommit:
         if not self._may_read_group:
             self._topic_error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         else:
-            self._known, self._topic_error = partitions_of(name, self._connection.access, self._services.cluster)
+            self._known, self._topic_error = partitions_of(name, self._connection.access, self._services.metadata)
         if not self._known:
             # Named in the answer even without a partition: so does Apache Kafka with topics that it does not know.
             self._decided.setdefault(topic, [])
@@ -188,7 +188,7 @@ class OffsetCommit:
             if topic is None:
                 self._commits[reader.topic] = topic = TopicCommit(self._topic)
             self._values = values = topic.values
-        if metadata and not self._services.groups.offsets.fits(metadata):
+        if metadata and not self._services.coordinators.groups.offsets.fits(metadata):
             values[index] = None
             return
         timestamp = reader.commit_timestamp
@@ -212,7 +212,7 @@ class OffsetCommit:
         elif self._commits:
             reader = self._reader
             instance_id = reader.group_instance_id
-            self._services.groups.offsets.commit(
+            self._services.coordinators.groups.offsets.commit(
                 reader.group_id.decode(),
                 reader.member_id.decode(),
                 None if instance_id is None else instance_id.decode(),

@@ -21,7 +21,7 @@ def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) 
     answers: dict[str, list[tuple[int, ErrorCode]]] = {}
     """By topic, in the order in which they become known."""
     served = list((yield from _partitions_to_serve(request, answers, context)))
-    error, codes = context.broker.groups.offsets.delete_offsets(request.group_id, served)
+    error, codes = context.broker.coordinators.groups.offsets.delete_offsets(request.group_id, served)
     if error:
         return OffsetDeleteResponse(error_code=error)
     for (topic, index), code in zip(served, codes, strict=True):
@@ -42,7 +42,7 @@ def _partitions_to_serve(
     """The partitions that can be served, each once; the others are answered."""
     served: dict[TopicPartition, None] = {}
     for topic in request.topics:
-        partitions, error = partitions_of(topic.name, context.access, context.broker.cluster)
+        partitions, error = partitions_of(topic.name, context.access, context.broker.metadata)
         if not partitions:
             answers.setdefault(topic.name, [])  # answered even without a partition, as Apache Kafka does
         for partition in topic.partitions:

@@ -67,7 +67,7 @@ def _fetch(
 ) -> Steps[OffsetFetchResponseGroup]:
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
         return OffsetFetchResponseGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    offsets = context.broker.groups.offsets
+    offsets = context.broker.coordinators.groups.offsets
     refused: list[OffsetFetchResponseTopics] = []
     partitions: dict[str, dict[int, None]] = {}
     if topics is None:

@@ -25,7 +25,7 @@ async def commit_to_store(group_id: str, partition: TopicPartition, offset: int,
     if len(metadata) > services.config[OFFSET_METADATA_MAX_BYTES]:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     try:
-        await _set_or_create(services.store, _path(group_id, partition), str(offset).encode())
+        await _set_or_create(services.administration.store, _path(group_id, partition), str(offset).encode())
     except (StoreError, ValueError) as error:
         logger.warning("%s: the offset of group %s cannot be stored: %s", partition, group_id, error)
         return error_code(error)
@@ -34,12 +34,12 @@ async def commit_to_store(group_id: str, partition: TopicPartition, offset: int,
 
 async def fetch_from_store(group_id: str, partition: TopicPartition, context: RequestContext) -> tuple[ErrorCode, int]:
     """Read one offset; what was never written is an unknown partition, what cannot be the name of a group an unknown error."""
-    if context.broker.cluster.partition(*partition) is None:
+    if context.broker.metadata.partition(*partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSET
     path = _path(group_id, partition)
     try:
         check_path(path)  # not every store tells what cannot be there from what is not there
-        data, _ = await context.broker.store.get(path)
+        data, _ = await context.broker.administration.store.get(path)
         return ErrorCode.NONE, int(data or b"")
     except NoNode:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSET

@@ -35,7 +35,7 @@ def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Mes
         protocol_name=request.protocol_name,
         assignments={each.member_id: each.assignment for each in request.assignments},
     )
-    context.broker.groups.sync(request.group_id, sync)
+    context.broker.coordinators.groups.sync(request.group_id, sync)
     return answer.answer()
 
 

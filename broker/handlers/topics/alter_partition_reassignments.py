@@ -32,7 +32,7 @@ async def handle_alter_partition_reassignments(
             replicas = None if partition.replicas is None else tuple(partition.replicas)
             targets[TopicPartition(topic.name, partition.partition_index)] = replicas
     try:
-        results = await context.broker.controller.alter_reassignments(targets)
+        results = await context.broker.cluster.controller.alter_reassignments(targets)
     except NotController:
         return _refused(ErrorCode.NOT_CONTROLLER)
     topics: dict[str, list[ReassignablePartitionResponse]] = {}

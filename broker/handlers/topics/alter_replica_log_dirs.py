@@ -33,7 +33,7 @@ async def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, con
                 await context.broker.turns.pause()
                 wanted[TopicPartition(topic.name, index)] = directory.path
     is_allowed = context.is_authorized(Operation.ALTER, ResourceType.CLUSTER)
-    outcome = await context.broker.replica_manager.alter_log_dirs(wanted) if is_allowed else {}
+    outcome = await context.broker.data.replica_manager.alter_log_dirs(wanted) if is_allowed else {}
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     failed = []
     for topic_partition, path in wanted.items():
@@ -61,4 +61,4 @@ def _code(error: ReplicationError | StorageError | None, context: RequestContext
         return ErrorCode.NONE
     if isinstance(error, NotLeaderOrFollower):
         return ErrorCode.REPLICA_NOT_AVAILABLE
-    return partition_error(error, context.broker)
+    return partition_error(error, context.broker.data)

@@ -24,7 +24,7 @@ async def handle_create_partitions(request: CreatePartitionsRequest, context: Re
     for topic in request.topics:
         await context.broker.turns.pause()
         results[topic.name] = CreatePartitionsTopicResult(name=topic.name, error_message=None)
-    controller = context.broker.controller
+    controller = context.broker.cluster.controller
     if not controller.is_active:
         for result in results.values():
             result.error_code = ErrorCode.NOT_CONTROLLER
@@ -42,7 +42,7 @@ async def handle_create_partitions(request: CreatePartitionsRequest, context: Re
             result.error_code, result.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion."
         else:
             growing.append(_new_partitions(topic))
-    outcomes = await context.broker.partition_growth.create_partitions(
+    outcomes = await context.broker.administration.partition_growth.create_partitions(
         growing, validate_only=request.validate_only, timeout_ms=request.timeout_ms
     )
     for name, outcome in outcomes.items():

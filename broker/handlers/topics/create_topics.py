@@ -26,7 +26,7 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
     """Create the topics that can be, and say of each what became of it."""
     spread = context.broker.turns.spread
     results = await spread(each(request.topics, _unknown))
-    if not context.broker.controller.is_active:
+    if not context.broker.cluster.controller.is_active:
         for result in results:
             result.error_code = ErrorCode.NOT_CONTROLLER
         return CreateTopicsResponse(topics=results)
@@ -49,7 +49,7 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
             continue
         if topic.name != CLUSTER_METADATA_TOPIC and not _may_describe(topic.name, context):
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    outcomes = await context.broker.topic_admin.create_topics(
+    outcomes = await context.broker.administration.topic_admin.create_topics(
         await spread(each(wanted, lambda pair: _new_topic(pair[0]))), validate_only=request.validate_only, timeout_ms=request.timeout_ms
     )
     for topic, result in wanted:

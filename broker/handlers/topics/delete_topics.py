@@ -29,7 +29,9 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             result.error_code = refused
         return DeleteTopicsResponse(responses=results)
     broker = context.broker
-    names_by_id = {topic_id: name for name, topic_id in broker.controller.context.topic_ids.items()} if await spread(_by_id(topics)) else {}
+    names_by_id = (
+        {topic_id: name for name, topic_id in broker.cluster.controller.context.topic_ids.items()} if await spread(_by_id(topics)) else {}
+    )
     deleting: dict[str, bytes] = {}
     for result in results:
         await context.broker.turns.pause()
@@ -45,17 +47,17 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif not context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name):
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif name not in broker.cluster.topics:
+        elif name not in broker.metadata.topics:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif is_by_id:
             deleting.setdefault(name, result.topic_id)
         else:
             deleting[name] = ZERO_UUID
     if deleting:
-        outcomes = await broker.topic_admin.delete_topics(
+        outcomes = await broker.administration.topic_admin.delete_topics(
             list(deleting),
             ids={name: topic_id for name, topic_id in deleting.items() if topic_id != ZERO_UUID},
-            order_by_id=broker.controller.order_deletions,
+            order_by_id=broker.cluster.controller.order_deletions,
             timeout_ms=request.timeout_ms,
         )
         for result in results:
@@ -83,7 +85,7 @@ def _by_id(topics: list[DeleteTopicState]) -> Steps[bool]:
 
 def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> Steps[ErrorCode | None]:
     """Why nothing is deleted at all."""
-    if not context.broker.controller.is_active:
+    if not context.broker.cluster.controller.is_active:
         return ErrorCode.NOT_CONTROLLER
     if not context.broker.config[DELETE_TOPIC_ENABLE]:
         return (

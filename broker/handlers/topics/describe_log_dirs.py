@@ -32,8 +32,8 @@ async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: Req
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None if request.topics is None else await context.broker.turns.spread(_asked_for(request.topics))
-    found = context.broker.log_manager.describe_log_dirs()
-    replicas = context.broker.replica_manager
+    found = context.broker.data.log_manager.describe_log_dirs()
+    replicas = context.broker.data.replica_manager
     return DescribeLogDirsResponse(results=[await _result(each, wanted, replicas) for each in found])
 
 

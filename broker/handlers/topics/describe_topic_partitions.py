@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from broker.handlers.topics.metadata import visible_partition
 from broker.request.context import RequestContext
-from broker.request.first_picture import after_first_picture
+from broker.request.first_metadata import after_first_metadata
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
@@ -24,12 +24,12 @@ from protocol.messages.describe_topic_partitions import (
 from replication.ports.cluster import TopicImage
 
 
-@after_first_picture
+@after_first_metadata
 def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> Steps[DescribeTopicPartitionsResponse]:
     """List partitions from the cursor on."""
-    cluster = context.broker.cluster
+    cluster = context.broker.metadata
     asks_for_all = not request.topics
     names = sorted(cluster.topics if asks_for_all else {topic.name for topic in request.topics})
     first_partition = 0

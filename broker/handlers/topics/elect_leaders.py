@@ -19,7 +19,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Elect, and say of each partition how that ended."""
-    cluster = context.broker.cluster
+    cluster = context.broker.metadata
     if request.topic_partitions is None:
         partitions = [TopicPartition(image.name, index) for image in cluster.topics.values() for index in image.partitions]
     else:
@@ -38,7 +38,7 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     results: dict[TopicPartition, ElectionResult]
     try:
-        results = await context.broker.controller.elect_leaders(partitions, unclean=request.election_type == UNCLEAN)
+        results = await context.broker.cluster.controller.elect_leaders(partitions, unclean=request.election_type == UNCLEAN)
     except NotController:
         results = dict.fromkeys(partitions, NotController(""))
     leaders: dict[TopicPartition, int] = {}
@@ -50,7 +50,7 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
     def are_known() -> bool:
         return all(cluster.leader_of(*partition)[0] == leader for partition, leader in leaders.items())
 
-    if not await context.broker.metadata_waits.until(are_known, request.timeout_ms):
+    if not await context.broker.administration.metadata_waits.until(are_known, request.timeout_ms):
         results |= {partition: AdminTimeout("") for partition, leader in leaders.items() if cluster.leader_of(*partition)[0] != leader}
     errors = {}
     for partition, result in results.items():

@@ -17,7 +17,7 @@ def handle_list_partition_reassignments(
     """Those of the asked partitions, or of all, that are being moved."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         return _denied(request)
-    controller = context.broker.controller
+    controller = context.broker.cluster.controller
     if not controller.is_active:
         return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=ErrorCode.NOT_CONTROLLER.message)
     wanted = None if request.topics is None else {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}

@@ -18,7 +18,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from broker.request.context import RequestContext
-from broker.request.first_picture import after_first_picture
+from broker.request.first_metadata import after_first_metadata
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
@@ -44,10 +44,10 @@ NOT_ASKED = -(2**31)
 """The authorized operations of a response to a request that did not ask for them."""
 
 
-@after_first_picture
+@after_first_metadata
 def handle_metadata(request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
     """Say where everything is. Waits for the controller when topics are to be created, or when it has not spoken yet."""
-    cluster = context.broker.cluster
+    cluster = context.broker.metadata
     topics = request.topics
     if topics is None or (not topics and context.api_version < FIRST_VERSION_WITH_NULL_FOR_ALL):
         return _response((yield from _topics(list(cluster.topics.values()), request, context)), request, context)
@@ -75,12 +75,12 @@ def _by_name(
         yield
         if not _may_describe(name, context):
             refused.append(_denied(name, ZERO_UUID))
-        elif (image := context.broker.cluster.topics.get(name)) is not None:
+        elif (image := context.broker.metadata.topics.get(name)) is not None:
             found.append(_topic(image, request, context))
         else:
             missing.append(name)
     wants_creation = context.api_version < FIRST_VERSION_WITH_CHOICE_OF_CREATION or request.allow_auto_topic_creation
-    creates = bool(missing) and wants_creation and context.broker.auto_topics.enabled
+    creates = bool(missing) and wants_creation and context.broker.administration.auto_topics.enabled
     if creates and not context.is_authorized(Operation.CREATE, ResourceType.CLUSTER):
         missing = yield from _without_uncreatable(missing, refused, context)
     new = []
@@ -133,7 +133,7 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
 
 def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
     """A request that has one topic id is answered by ids alone; its names are passed over."""
-    cluster = context.broker.cluster
+    cluster = context.broker.metadata
     images = []
     unknown = []
     refused = []
@@ -166,7 +166,7 @@ async def _create(
     request: MetadataRequest,
     context: RequestContext,
 ) -> MetadataResponse:
-    codes = await context.broker.auto_topics.create(missing)
+    codes = await context.broker.administration.auto_topics.create(missing)
     for name in missing:
         found.append(_absent(codes[name], name, operations=_operations(name, request, context)))
         await context.broker.turns.pause()
@@ -178,13 +178,13 @@ def _response(topics: list[MetadataResponseTopic], request: MetadataRequest, con
     listener = context.client.listener_name
     brokers = [
         MetadataResponseBroker(node_id=live.broker_id, host=endpoint.host, port=endpoint.port, rack=live.rack)
-        for live in broker.cluster.brokers.values()
+        for live in broker.metadata.brokers.values()
         if (endpoint := live.endpoints.get(listener)) is not None
     ]
     response = MetadataResponse(
         brokers=brokers,
         cluster_id=broker.cluster_id,
-        controller_id=broker.cluster.controller_id,
+        controller_id=broker.metadata.controller_id,
         topics=topics,
         cluster_authorized_operations=NOT_ASKED,
     )
@@ -219,7 +219,7 @@ def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext)
 
 def visible_partition(state: UpdateMetadataPartitionState, context: RequestContext) -> MetadataResponsePartition:
     """One partition as a client of this listener may see it. Version 0 leaves out replicas that cannot be reached there."""
-    brokers = context.broker.cluster.brokers
+    brokers = context.broker.metadata.brokers
     listener = context.client.listener_name
     replicas = list(state.replicas)
     isr = list(state.isr)

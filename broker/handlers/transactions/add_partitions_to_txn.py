@@ -41,7 +41,7 @@ def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: Re
 def _results(topics: list[AddPartitionsToTxnTopic], context: RequestContext) -> Steps[list[AddPartitionsToTxnTopicResult]]:
     """One partition that does not exist, or may not be written to, keeps all from being added."""
     by_broker = context.api_version >= FIRST_VERSION_FOR_BROKERS
-    cluster = context.broker.cluster
+    cluster = context.broker.metadata
     codes: dict[tuple[str, int], ErrorCode] = {}
     for topic in topics:
         is_allowed = by_broker or (

@@ -43,7 +43,7 @@ def _refusal(topic: str, context: RequestContext) -> tuple[ErrorCode, str | None
         return api_error(error)
     if not context.is_authorized(Operation.READ, ResourceType.TOPIC, topic):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    elif topic not in context.broker.cluster.topics:
+    elif topic not in context.broker.metadata.topics:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     else:
         return None
@@ -53,7 +53,7 @@ def _refusal(topic: str, context: RequestContext) -> tuple[ErrorCode, str | None
 def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     response = PartitionResponse(partition_index=index)
     try:
-        log = context.broker.replica_manager.partition_or_raise(topic, index).log
+        log = context.broker.data.replica_manager.partition_or_raise(topic, index).log
     except (ReplicationError, StorageError) as error:
         response.error_code = error_code(error)
         return response

@@ -36,7 +36,7 @@ def handle_init_producer_id(
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
     if transactional_id is None:
-        producer_id = context.broker.producer_ids.next_now()
+        producer_id = context.broker.data.producer_ids.next_now()
         return _wait_for_block(context) if producer_id is None else InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
@@ -46,7 +46,7 @@ def handle_init_producer_id(
 
 
 async def _wait_for_block(context: RequestContext) -> InitProducerIdResponse:
-    producer_id = await context.broker.producer_ids.next()
+    producer_id = await context.broker.data.producer_ids.next()
     if producer_id is None:
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

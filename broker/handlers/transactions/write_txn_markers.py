@@ -88,14 +88,14 @@ def _write(marker: WritableTxnMarker, markers: WrittenMarkers, context: RequestC
     zombie: StorageError | None = None
     for topic_partition in _partitions(marker):
         yield
-        partition = broker.replica_manager.partition(*topic_partition)
+        partition = broker.data.replica_manager.partition(*topic_partition)
         if partition is None:
             codes[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             continue
         try:
             waiting.append(_append(marker, partition, broker.clock.now_ms()))
         except (StorageError, ReplicationError) as error:
-            codes[topic_partition] = partition_error(error, broker)
+            codes[topic_partition] = partition_error(error, broker.data)
             if isinstance(error, InvalidProducerEpoch | TransactionCoordinatorFenced):
                 zombie = error
     if zombie is not None:
@@ -109,7 +109,7 @@ def _write(marker: WritableTxnMarker, markers: WrittenMarkers, context: RequestC
         markers.on_decided()
 
     if waiting:
-        DelayedProduce(waiting, ACKS_ALL, on_decided).begin(broker.produce_purgatory, broker.config[REQUEST_TIMEOUT_MS])
+        DelayedProduce(waiting, ACKS_ALL, on_decided).begin(broker.data.produce_purgatory, broker.config[REQUEST_TIMEOUT_MS])
     else:
         markers.on_decided()
 
@@ -132,7 +132,7 @@ def _append(marker: WritableTxnMarker, partition: Partition, now_ms: int) -> App
 def _complete_offsets(marker: WritableTxnMarker, index: int, context: RequestContext) -> int:
     """Decide about the pending offsets; the error code for the marker. Whatever goes wrong there, the marker is in the log."""
     try:
-        context.broker.groups.on_transaction_completed(marker.producer_id, index, marker.transaction_result)
+        context.broker.coordinators.groups.on_transaction_completed(marker.producer_id, index, marker.transaction_result)
     except Exception:
         logger.exception("the offsets of producer %d in %s-%d are not up to date", marker.producer_id, GROUP_METADATA_TOPIC, index)
         return ErrorCode.UNKNOWN_SERVER_ERROR

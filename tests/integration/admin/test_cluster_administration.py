@@ -61,7 +61,7 @@ def client(broker: InProcessBroker) -> Iterator[WireClient]:
 
 @pytest.fixture
 def epoch(broker: InProcessBroker) -> int:
-    found = broker.run(lambda: broker.services.controller.broker_epoch)
+    found = broker.run(lambda: broker.services.cluster.controller.broker_epoch)
     assert isinstance(found, int)
     return found
 
@@ -123,7 +123,7 @@ def proposal(topic_id: bytes, isr: list[int], leader_epoch: int = 0) -> AlterPar
 
 
 def test_changes_of_the_isr_are_judged_one_by_one(client: WireClient, broker: InProcessBroker, epoch: int) -> None:
-    topic_id = broker.run(lambda: broker.services.cluster.topic_id("t"))
+    topic_id = broker.run(lambda: broker.services.metadata.topic_id("t"))
 
     def alter(topic: AlterPartitionRequestTopicData) -> Any:
         response = client.ask(AlterPartitionRequest(broker_id=0, broker_epoch=epoch, topics=[topic]), 3)
@@ -258,8 +258,12 @@ def test_who_is_not_authenticated_gets_no_delegation_token(client: WireClient, v
 
 def test_users_without_credentials_are_told_apart(client: WireClient, broker: InProcessBroker) -> None:
     stored = {"SCRAM-SHA-256": "salt=a,stored_key=b,server_key=c,iterations=4096", "SCRAM-SHA-512": "broken"}
-    broker.run(lambda: broker.services.config_admin.set_entity_config("users", "al%20ice", {"SCRAM-SHA-256": stored["SCRAM-SHA-256"]}))
-    broker.run(lambda: broker.services.config_admin.set_entity_config("users", "bob", stored))
+    broker.run(
+        lambda: broker.services.administration.config_admin.set_entity_config(
+            "users", "al%20ice", {"SCRAM-SHA-256": stored["SCRAM-SHA-256"]}
+        )
+    )
+    broker.run(lambda: broker.services.administration.config_admin.set_entity_config("users", "bob", stored))
     names = [UserName(name=name) for name in ("al ice", "nobody", "", "twice", "twice")]
     response = client.ask(DescribeUserScramCredentialsRequest(users=names), 0)
     assert [(each.user, *said(each)) for each in response.results] == [
@@ -281,7 +285,7 @@ def quotas(client: WireClient, *components: ComponentData, strict: bool = False)
 
 
 def test_stored_quotas_are_found_by_their_parts(client: WireClient, broker: InProcessBroker) -> None:
-    admin = broker.services.config_admin
+    admin = broker.services.administration.config_admin
     broker.run(lambda: admin.set_entity_config("clients", "c%201", {"producer_byte_rate": "1024"}))
     broker.run(lambda: admin.set_entity_config("users", "<default>", {"request_percentage": "50"}))
     broker.run(lambda: admin.set_entity_config("users", "u/clients/c%201", {"consumer_byte_rate": "7.5"}))

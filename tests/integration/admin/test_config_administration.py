@@ -45,7 +45,7 @@ def client(broker: InProcessBroker) -> Iterator[WireClient]:
 
 
 def config_in_force(broker: InProcessBroker, topic: str) -> dict[str, str]:
-    (log,) = broker.run(lambda: [log for log in broker.services.log_manager.all_logs() if log.topic_partition.topic == topic])
+    (log,) = broker.run(lambda: [log for log in broker.services.data.log_manager.all_logs() if log.topic_partition.topic == topic])
     return {entry.name: str(entry.value) for entry in log.config.describe()}
 
 

@@ -92,12 +92,12 @@ def limits(broker: InProcessBroker) -> Any:
 
 
 def a_log(broker: InProcessBroker) -> Any:
-    (log,) = [log for log in broker.services.log_manager.all_logs() if log.topic_partition.topic == "t"]
+    (log,) = [log for log in broker.services.data.log_manager.all_logs() if log.topic_partition.topic == "t"]
     return log
 
 
 def expiration_ms(broker: InProcessBroker) -> int:
-    broker.services.log_manager.remove_expired_producers()  # every producer.id.expiration.check.interval.ms
+    broker.services.data.log_manager.remove_expired_producers()  # every producer.id.expiration.check.interval.ms
     return int(a_log(broker).producer_state.producer_id_expiration_ms)
 
 

@@ -56,9 +56,9 @@ def is_entity(path: str) -> bool:
 
 def nodes(broker: InProcessBroker) -> dict[str, str | None]:
     async def below(path: str) -> dict[str, str | None]:
-        data, _ = await broker.services.store.get(path)
+        data, _ = await broker.services.administration.store.get(path)
         found: dict[str, str | None] = {path: None if data is None else data.decode()}
-        for child in await broker.services.store.children(path):
+        for child in await broker.services.administration.store.children(path):
             found |= await below(f"{path}/{child}")
         return found
 
@@ -106,7 +106,7 @@ def test_the_notifications_name_the_entities(client: WireClient, broker: InProce
         client.send(request, api(QUOTAS), version)
 
     async def changes() -> list[str]:
-        store = broker.services.store
+        store = broker.services.administration.store
         return [(await store.get(f"/config/changes/{name}"))[0] for name in sorted(await store.children("/config/changes"))]
 
     told = [json.loads(data)["entity_path"] for data in broker.run(changes)]
@@ -153,7 +153,7 @@ def test_the_quota_of_an_address_is_in_force_at_once_and_after_a_restart(tmp_pat
 
 def test_a_broker_that_is_not_the_controller_refuses_credentials(client: WireClient, broker: InProcessBroker) -> None:
     def controller() -> object:
-        return broker.services.controller._core
+        return broker.services.cluster.controller._core
 
     broker.run(lambda: setattr(controller(), "is_active", False))
     request = AlterUserScramCredentialsRequest(

@@ -196,7 +196,7 @@ def test_a_name_is_free_again_after_deletion_and_comes_with_another_configuratio
     # The answer comes when the topic is out of sight; its name is free a moment later.
     eventually(lambda: said(create(client, a_topic("again", configs={"segment.ms": "2"}))[0]) == OK)
     (overrides,) = broker.run(
-        lambda: [dict(log.config.overrides) for log in broker.services.log_manager.all_logs() if log.topic_partition.topic == "again"]
+        lambda: [dict(log.config.overrides) for log in broker.services.data.log_manager.all_logs() if log.topic_partition.topic == "again"]
     )
     assert overrides == {"segment.ms": "2"}
 

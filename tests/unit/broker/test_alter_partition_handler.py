@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, cast
 
 from broker.handlers.control.alter_partition import handle_alter_partition
 from broker.network.request_channel import CLOSE
@@ -22,6 +21,7 @@ from protocol.messages.alter_partition import (
 from storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.replicas import TOPIC, TOPIC_ID
+from tests.support.services import services_with
 
 
 class TakingOver:
@@ -38,7 +38,7 @@ class TakingOver:
 def ask(topic_id: bytes, controller: TakingOver | None = None) -> tuple[int, list[int]]:
     proposal = AlterPartitionRequestPartitionData(new_isr_with_epochs=[BrokerState(broker_id=each) for each in (0, 1)])
     request = AlterPartitionRequest(topics=[AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[proposal])])
-    broker = cast("Any", SimpleNamespace(controller=controller or TakingOver()))
+    broker = services_with(controller=controller or TakingOver())
     context = RequestContext(ApiKey.ALTER_PARTITION, 3, 0, None, ClientConnection(), broker, lambda _, __: CLOSE)
     (topic,) = asyncio.run(handle_alter_partition(request, context)).topics
     return topic.partitions[0].error_code, topic.partitions[0].isr

@@ -2,8 +2,7 @@
 
 import asyncio
 import inspect
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -35,6 +34,7 @@ from protocol.messages.update_features import UpdateFeaturesRequest
 from replication.ports.cluster import MetadataCache
 from tests.support.admin_requests import a_topic, said
 from tests.support.connections import ClientConnection
+from tests.support.services import services_with
 
 
 class Inactive:
@@ -54,8 +54,8 @@ class Inactive:
 
 def ask(handler: Any, request: object, version: int) -> Any:
     turns = Turns(lambda _: None)
-    broker = SimpleNamespace(controller=Inactive(), cluster=MetadataCache(), metadata_waits=MetadataWaits(), turns=turns)
-    context = RequestContext(0, version, 0, None, ClientConnection(), cast("Any", broker), lambda _, __: CLOSE)
+    broker = services_with(controller=Inactive(), metadata=MetadataCache(), metadata_waits=MetadataWaits(), turns=turns)
+    context = RequestContext(0, version, 0, None, ClientConnection(), broker, lambda _, __: CLOSE)
 
     async def answer() -> Any:
         response = handler(request, context)

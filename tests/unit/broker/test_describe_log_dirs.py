@@ -12,12 +12,13 @@ from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, Describe
 from storage.disk.topic_partition import TopicPartition
 from storage.manager.log_manager import LogManager
 from tests.support.log_manager import Disks
+from tests.support.services import services_with
 
 
 def a_context(manager: LogManager, hosted: Collection[tuple[str, int]]) -> RequestContext:
     """Of a broker that hosts these partitions."""
     replicas = SimpleNamespace(partition=lambda topic, index: object() if (topic, index) in hosted else None)
-    broker = SimpleNamespace(log_manager=manager, replica_manager=replicas)
+    broker = services_with(log_manager=manager, replica_manager=replicas)
     return cast("RequestContext", SimpleNamespace(is_authorized=lambda *_: True, broker=broker))
 
 

@@ -65,7 +65,7 @@ async def test_idle_partitions_of_a_session_are_refused_once_they_may_not_be_rea
     grants = Grants(READS)
     bench = alone(grants)
     session_id = bench.fetch(0, 0, session_epoch=0, max_wait_ms=0).response.session_id
-    (session,) = bench.services.fetch_sessions.sessions.values()
+    (session,) = bench.services.data.fetch_sessions.sessions.values()
 
     def told(epoch: int) -> list[tuple[int, int]]:
         request = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=epoch)

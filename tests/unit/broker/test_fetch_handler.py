@@ -88,7 +88,7 @@ async def test_the_limits_of_a_partition_and_of_the_request_hold_in_whole_batche
     bench = alone(3, 3, 3)
     limited = bench.fetch(0, 0, 0, partition_max_bytes=2 * BATCH + 1, max_bytes=3 * BATCH + 1).fetched
     assert [offsets(each) for each in limited] == [[0, 2], [0], []]
-    bench.services.fetch_max_bytes = BATCH
+    bench.services.data.fetch_max_bytes = BATCH
     assert [offsets(each) for each in bench.fetch(0, 0, 0).fetched] == [[0], [], []]
 
 
@@ -112,7 +112,7 @@ async def test_a_fetch_at_the_end_waits_for_the_next_batch() -> None:
     assert asked.waits
     bench.replicas.append(2)
     assert offsets(asked.fetched[0]) == [2]
-    assert bench.services.fetch_purgatory.delayed == 0
+    assert bench.services.data.fetch_purgatory.delayed == 0
 
 
 @on_a_loop
@@ -145,7 +145,7 @@ async def test_the_fetches_of_followers_that_end_with_their_time_are_counted_for
     bench.fetch(0, max_wait_ms=500, replica_state=ReplicaState(replica_id=1, replica_epoch=-1))
     bench.fetch(0, max_wait_ms=500)
     bench.time.advance(600)
-    assert bench.services.fetch_purgatory.expirations == 2
+    assert bench.services.data.fetch_purgatory.expirations == 2
     assert bench.replicas.manager.topic_stats.follower_fetch_expirations == 1
 
 
@@ -252,7 +252,7 @@ async def test_a_client_that_left_is_forgotten() -> None:
     asked = bench.fetch(2)
     assert asked.pending.on_closed is not None
     asked.pending.on_closed()
-    assert bench.services.fetch_purgatory.delayed == 0
+    assert bench.services.data.fetch_purgatory.delayed == 0
     bench.replicas.append(2)
     bench.time.advance(1000)
     assert asked.waits
@@ -432,7 +432,7 @@ async def test_a_session_that_forgets_its_last_partition_ends() -> None:
     bench = alone(1)
     session_id = bench.fetch(2, session_epoch=0, max_wait_ms=0).response.session_id
     assert continued(bench, session_id, 1, forgotten=[0]).response.session_id == 0
-    assert bench.services.fetch_sessions.sessions == {}
+    assert bench.services.data.fetch_sessions.sessions == {}
 
 
 @on_a_loop

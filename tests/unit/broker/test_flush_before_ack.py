@@ -97,8 +97,8 @@ async def test_a_disk_that_refuses_the_flush_is_told_to_the_producer() -> None:
     faulty = FaultyFileSystem(MemoryFileSystem())
     bench.replicas = Replicas(faulty, flush_messages="1")
     bench.replicas.say(state(isr=[0], replicas=[0]))
-    bench.services.replica_manager = bench.replicas.manager
-    bench.services.cluster = bench.replicas.cluster
+    bench.services.data.replica_manager = bench.replicas.manager
+    bench.services.metadata = bench.replicas.cluster
     bench.know(p0=0)
     bench.replicas.disks.settle()
     asked = bench.produce()

@@ -167,7 +167,7 @@ async def test_nothing_is_answered_on_a_connection_that_closed_before_the_turn_e
     waiting.pending.on_closed()
     await turns()
     assert waiting.waits
-    assert follower.bench.services.fetch_purgatory.delayed == 0
+    assert follower.bench.services.data.fetch_purgatory.delayed == 0
 
 
 def depose_and_elect(follower: Follower, index: int) -> None:

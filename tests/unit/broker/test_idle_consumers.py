@@ -42,7 +42,7 @@ class Consumer:
     @property
     def session(self) -> FetchSession:
         """The only one."""
-        (session,) = self.bench.services.fetch_sessions.sessions.values()
+        (session,) = self.bench.services.data.fetch_sessions.sessions.values()
         return session
 
     def partition(self, index: int) -> Partition:

@@ -111,11 +111,11 @@ async def test_a_large_session_waits_is_woken_and_costs_what_has_changed() -> No
     client = world.connect()
     client.send(large(session_epoch=0))
     world.turn_until_answered(client, 1)
-    ((session_id, session),) = world.handlers.services.fetch_sessions.sessions.items()
+    ((session_id, session),) = world.handlers.services.data.fetch_sessions.sessions.items()
     assert session.size == PARTITIONS
     waits = {"max_wait_ms": 500, "session_id": session_id}
     client.send(request_frame(FetchRequest(session_epoch=1, min_bytes=1, **waits), ApiKey.FETCH, VERSION))
-    while world.handlers.services.fetch_purgatory.delayed == 0:
+    while world.handlers.services.data.fetch_purgatory.delayed == 0:
         assert world.network.turns.turn()
     assert all(asked.is_idle for asked in session)
     world.handlers.replicas.append(1, index=77)
@@ -126,7 +126,7 @@ async def test_a_large_session_waits_is_woken_and_costs_what_has_changed() -> No
     request = FetchRequest(session_epoch=3, min_bytes=1, forgotten_topics_data=forgotten, **waits)
     client.send(request_frame(request, ApiKey.FETCH, VERSION))
     world.turn_until_answered(client, 4)
-    assert not world.handlers.services.fetch_sessions.sessions
+    assert not world.handlers.services.data.fetch_sessions.sessions
     assert not any(partition.waiters.waiting for partition in world.handlers.replicas.manager)
 
 
@@ -143,7 +143,7 @@ async def test_a_client_that_leaves_in_between_leaves_nothing() -> None:
             pass
         channel = world.network.channel
         assert (channel.queue_size, channel.queued_bytes) == (0, 0)
-        assert world.handlers.services.fetch_purgatory.delayed == 0
+        assert world.handlers.services.data.fetch_purgatory.delayed == 0
         for partition in world.handlers.replicas.manager:
             assert all(waiter.completed for waiter in partition.waiters.waiting)
     other = world.connect()

@@ -170,8 +170,8 @@ async def test_a_large_request_needs_no_slot() -> None:
 async def test_what_the_controller_says_waits_for_no_client_and_lets_others_be_answered() -> None:
     world = World()
     services = world.services
-    services.controller = SimpleNamespace(broker_epoch=1)
-    services.control_requests = ControlRequests(services.replica_manager, cast("Any", None), MetadataWaits())
+    services.cluster.controller = SimpleNamespace(broker_epoch=1)
+    services.cluster.control_requests = ControlRequests(services.data.replica_manager, cast("Any", None), MetadataWaits())
     topic = metadata("many", TOPIC_ID, **{f"p{index}": 1 for index in range(ELEMENTS)})
     update = UpdateMetadataRequest(controller_epoch=1, broker_epoch=1, live_brokers=brokers(0, 1), topic_states=[topic])
     hostile, controller, other = world.connect(), world.connect(), world.connect()
@@ -190,4 +190,4 @@ async def test_what_the_controller_says_waits_for_no_client_and_lets_others_be_a
         turns += 1
     assert turns > ELEMENTS
     assert not hostile.transport.sent, "it has more elements, and both take turns"
-    assert len(services.cluster.topics["many"].partitions) == ELEMENTS
+    assert len(services.metadata.topics["many"].partitions) == ELEMENTS

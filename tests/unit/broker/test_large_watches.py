@@ -75,7 +75,7 @@ async def test_a_connection_that_closes_while_a_session_begins_to_be_watched_lea
     assert not session.is_watched
     assert not asking.waits
     assert not any(partition.waiters.waiting for partition in partitions_of(follower))
-    assert follower.bench.services.fetch_purgatory.delayed == 0
+    assert follower.bench.services.data.fetch_purgatory.delayed == 0
 
 
 @on_a_loop

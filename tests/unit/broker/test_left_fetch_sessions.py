@@ -21,7 +21,7 @@ async def test_a_session_that_its_follower_has_left_is_watched_no_more() -> None
         begin_another_session(follower)
         await expired(follower, follower.fetch({}))
     assert [len(partition.waiters.waiting) for partition in partitions_of(follower)] == [1] * PARTITIONS
-    assert [session.is_watched for session in follower.bench.services.fetch_sessions.sessions.values()] == [False] * 3 + [True]
+    assert [session.is_watched for session in follower.bench.services.data.fetch_sessions.sessions.values()] == [False] * 3 + [True]
 
 
 @on_a_loop
@@ -34,7 +34,7 @@ async def test_a_session_whose_connection_closes_is_watched_no_more() -> None:
     assert on_lost is not None
     on_closed()  # in the order of Connection.connection_lost
     on_lost()
-    purgatory = follower.bench.services.fetch_purgatory
+    purgatory = follower.bench.services.data.fetch_purgatory
     assert (purgatory.delayed, purgatory.watched) == (0, 0)
     for partition in partitions_of(follower):
         assert not partition.waiters.waiting

@@ -13,6 +13,7 @@ from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
+from tests.support.services import services_with
 
 DELETED_ID = b"id of a deleted."
 
@@ -27,11 +28,14 @@ class Stage:
         self.replicas.manager.on_partitions_deleted = self.deleted.extend
         self.waits = MetadataWaits()
         self.control = ControlRequests(self.replicas.manager, cast("Any", None), self.waits)
-        services = SimpleNamespace(
-            cluster=self.replicas.cluster, replica_manager=self.replicas.manager, store=self.store, metadata_waits=self.waits
+        services = services_with(
+            metadata=self.replicas.cluster,
+            replica_manager=self.replicas.manager,
+            store=self.store,
+            metadata_waits=self.waits,
+            first_metadata=SimpleNamespace(is_there=True),
         )
-        services.first_picture = SimpleNamespace(is_there=True)
-        self.missed = MissedDeletions(cast("Any", services))
+        self.missed = MissedDeletions(services)
 
     async def begin(self) -> None:
         await self.store.open_session()

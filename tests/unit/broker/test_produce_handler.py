@@ -67,7 +67,7 @@ async def test_acks_all_waits_until_every_member_of_the_isr_has_it() -> None:
     bench.replicas.follow(2, 2)
     (produced,) = asked.produced
     assert (produced.error_code, produced.base_offset) == (0, 0)
-    assert bench.services.produce_purgatory.delayed == 0
+    assert bench.services.data.produce_purgatory.delayed == 0
 
 
 @on_a_loop
@@ -167,7 +167,7 @@ async def test_only_those_partitions_time_out_that_are_not_replicated() -> None:
     assert [len(each.waiters.waiting) for each in partitions.values()] == [0, 1]
     bench.time.advance(10)
     assert [(each.error_code, each.base_offset) for each in asked.produced] == [(0, 0), (ErrorCode.REQUEST_TIMED_OUT, 0)]
-    bench.services.produce_purgatory.purge()
+    bench.services.data.produce_purgatory.purge()
     assert partitions[1].waiters.waiting == []
 
 

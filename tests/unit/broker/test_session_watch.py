@@ -27,7 +27,7 @@ def partitions_of(follower: Follower) -> list[Partition]:
 
 def session_of(follower: Follower) -> FetchSession:
     """The only one."""
-    (session,) = follower.bench.services.fetch_sessions.sessions.values()
+    (session,) = follower.bench.services.data.fetch_sessions.sessions.values()
     return session
 
 
@@ -189,11 +189,11 @@ async def test_a_session_that_ends_leaves_nothing_and_answers_who_waits() -> Non
     waiting = follower.fetch({})
     session = session_of(follower)
     now_ms = elapsed_ms(follower.replicas.clock)
-    follower.bench.services.fetch_sessions.remove(follower.session_id)
+    follower.bench.services.data.fetch_sessions.remove(follower.session_id)
     assert told(waiting) == []
     assert session.has_ended
     assert is_left_alone(follower, session, now_ms)
-    assert follower.bench.services.fetch_purgatory.delayed == 0
+    assert follower.bench.services.data.fetch_purgatory.delayed == 0
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ async def test_an_idle_follower_has_one_place_in_each_list_however_often_it_fetc
         await expired(follower, follower.fetch({}))
     assert [len(partition.waiters.waiting) for partition in partitions_of(follower)] == [1] * PARTITIONS
     waiting = follower.fetch({})
-    purgatory = follower.bench.services.fetch_purgatory
+    purgatory = follower.bench.services.data.fetch_purgatory
     assert (purgatory.delayed, purgatory.watched) == (1, PARTITIONS)
     await expired(follower, waiting)
     assert (purgatory.delayed, purgatory.watched) == (0, 0)

@@ -1,7 +1,6 @@
 """Replicas that were moved away while their broker was dead: their directories are put aside, if nothing speaks against it."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from broker.cluster.stray_replicas import DELAY_MS, StrayReplicas
 from controller.store.memory_store import MemoryStore
@@ -14,6 +13,7 @@ from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
 from tests.support.logs import append
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
+from tests.support.services import services_with
 
 T0 = TopicPartition(TOPIC, 0)
 ELSEWHERE = ReplicaAssignment((1, 2))
@@ -41,15 +41,15 @@ class Stage:
         self.log = self.replicas.logs.get_or_create(T0, TOPIC_ID, is_new=True)
         append(self.log)
         self.store = MemoryStore(new_ensemble())
-        services = SimpleNamespace(
+        services = services_with(
             broker_id=0,
-            cluster=self.replicas.cluster,
+            metadata=self.replicas.cluster,
             log_manager=self.replicas.logs,
             replica_manager=self.replicas.manager,
             store=self.store,
             turns=Turns(),
         )
-        self.strays = StrayReplicas(cast("Any", services), self.replicas.disks.background)
+        self.strays = StrayReplicas(services, self.replicas.disks.background)
 
     async def begin(self, assignment: ReplicaAssignment | None = ELSEWHERE, topic_id: bytes = TOPIC_ID) -> None:
         """The store has this, and the controller says that broker 1 leads it and is its only replica."""

@@ -44,7 +44,7 @@ def a_bench(*, followed: bool = False) -> HandlerBench:
     for topic in (TOPIC, OFFSETS_TOPIC):
         states = [state(isr=replicas, replicas=replicas, index=index) for index in (0, 1)]
         bench.replicas.say(*states, topic=topic, topic_id=TOPIC_ID if topic == TOPIC else OFFSETS_TOPIC_ID)
-    bench.services.groups = Groups()  # type: ignore[assignment]  # all that the handler asks of one
+    bench.services.coordinators.groups = Groups()  # type: ignore[assignment]  # all that the handler asks of one
     return bench
 
 
@@ -210,7 +210,7 @@ async def test_no_markers_are_answered_at_once() -> None:
 @on_a_loop
 async def test_the_group_coordinator_hears_of_a_marker_once_it_is_replicated() -> None:
     bench = a_bench(followed=True)
-    groups = bench.services.groups
+    groups = bench.services.coordinators.groups
     assert isinstance(groups, Groups)
     asked = ask(bench, a_marker(1, topic=OFFSETS_TOPIC, commit=False))
     partition = bench.replicas.manager.partitions[OFFSETS_TOPIC][1]
@@ -225,7 +225,7 @@ async def test_the_group_coordinator_hears_of_a_marker_once_it_is_replicated() -
 @on_a_loop
 async def test_the_group_coordinator_hears_nothing_of_a_marker_that_was_refused() -> None:
     bench = a_bench(followed=True)
-    groups = bench.services.groups
+    groups = bench.services.coordinators.groups
     assert isinstance(groups, Groups)
     ask(bench, a_marker(1, topic=OFFSETS_TOPIC))
     bench.time.advance(REQUEST_TIMEOUT_MS + 1)
@@ -235,7 +235,7 @@ async def test_the_group_coordinator_hears_nothing_of_a_marker_that_was_refused(
 @on_a_loop
 async def test_a_failure_of_the_group_coordinator_is_told_so_that_the_marker_is_sent_again() -> None:
     bench = a_bench()
-    groups = bench.services.groups
+    groups = bench.services.coordinators.groups
     assert isinstance(groups, Groups)
     groups.fails = True
     assert codes(ask(bench, a_marker(0, topic=OFFSETS_TOPIC))) == {(PRODUCER_ID, OFFSETS_TOPIC, 0): ErrorCode.UNKNOWN_SERVER_ERROR}

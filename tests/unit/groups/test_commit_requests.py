@@ -31,6 +31,7 @@ from protocol.schema.wire import ProtocolError
 from storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.group_bench import GroupBench, a_bench, run
+from tests.support.services import services_with
 
 TOPICS = {"t": 100, "u": 3, "ümlaut": 2}
 VERSIONS = range(1, 10)
@@ -41,13 +42,13 @@ Answers = dict[str, list[tuple[int, int]]]
 
 
 def services_of(bench: GroupBench) -> Services:
-    services = Services()
-    services.clock = bench.clock
-    services.cluster = bench.replica_manager.cluster
-    services.groups = bench.groups
-    services.error_counts = {}
-    services.turns = Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12)
-    return services
+    return services_with(
+        clock=bench.clock,
+        metadata=bench.replica_manager.cluster,
+        groups=bench.groups,
+        error_counts={},
+        turns=Turns(asyncio.get_running_loop().call_soon, slice_ns=10**12),
+    )
 
 
 def ask(services: Services, version: int, request: OffsetCommitRequest, connection: Any = None) -> Any:

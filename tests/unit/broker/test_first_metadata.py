@@ -6,7 +6,7 @@ import pytest
 
 from broker.cluster.missed_deletions import MissedDeletions
 from broker.network.request_channel import CLOSE
-from broker.request import first_picture
+from broker.request import first_metadata
 from config.broker import BrokerConfig
 from controller.store.memory_store import MemoryStore
 from controller.znodes.layout import DELETE_TOPICS, TOPICS
@@ -30,13 +30,13 @@ class Stage(HandlerBench):
         if not_new:
             self.replicas.logs.get_or_create(TopicPartition(TOPIC, 0), TOPIC_ID)
         self.replicas.cluster.brokers = {}
-        self.services.first_picture.has_no_topics = False
+        self.services.cluster.first_metadata.has_no_topics = False
 
     def hear(self, *topics: UpdateMetadataTopicState) -> None:
         """The controller speaks."""
         request = UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1, 2), topic_states=list(topics))
         at_once(self.replicas.manager.on_update_metadata(request))
-        self.services.metadata_waits.notify()
+        self.services.administration.metadata_waits.notify()
 
     def metadata(self) -> Asking:
         """Ask for the topic."""
@@ -96,7 +96,7 @@ async def test_a_broker_without_replicas_waits_for_the_topics_of_others() -> Non
 async def test_nobody_waits_for_topics_where_there_are_none() -> None:
     stage = Stage(not_new=True)
     asking = stage.metadata()
-    store = stage.services.store = MemoryStore(new_ensemble())
+    store = stage.services.administration.store = MemoryStore(new_ensemble())
     await store.open_session()
     await store.ensure_path(f"{TOPICS}/{TOPIC}")
     await store.ensure_path(f"{DELETE_TOPICS}/{TOPIC}")
@@ -113,7 +113,7 @@ async def test_nobody_waits_for_topics_where_there_are_none() -> None:
 @on_a_loop
 async def test_topics_that_exist_are_waited_for() -> None:
     stage = Stage(not_new=False)
-    store = stage.services.store = MemoryStore(new_ensemble())
+    store = stage.services.administration.store = MemoryStore(new_ensemble())
     await store.open_session()
     await store.ensure_path(f"{TOPICS}/{TOPIC}")
     await store.ensure_path(DELETE_TOPICS)
@@ -128,7 +128,7 @@ async def test_topics_that_exist_are_waited_for() -> None:
 
 @pytest.fixture
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_picture, "WAIT_MS", 0)
+    monkeypatch.setattr(first_metadata, "WAIT_MS", 0)
 
 
 @pytest.mark.usefixtures("no_patience")
@@ -183,7 +183,7 @@ def test_nobody_waits_on_when_somebody_has_waited_long_enough(monkeypatch: pytes
         stage.hear()
         patient = stage.metadata()
         await rest()
-        monkeypatch.setattr(first_picture, "WAIT_MS", 0)
+        monkeypatch.setattr(first_metadata, "WAIT_MS", 0)
         impatient = stage.metadata()
         await over(impatient)
         await over(patient)
@@ -212,7 +212,7 @@ async def test_who_describes_the_cluster_or_topics_waits_alike() -> None:
 @on_a_loop
 async def test_whoever_waits_is_in_nobodys_way() -> None:
     stage = Stage(not_new=True)
-    stage.services.metadata_waits.on_wait = stage.dispatcher.messages.on_wait
+    stage.services.administration.metadata_waits.on_wait = stage.dispatcher.messages.on_wait
     asking = stage.metadata()
     await rest()
     assert asking.waits
