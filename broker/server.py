@@ -26,6 +26,7 @@ from broker.cluster.producer_ids import ProducerIds
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.configuration.ip_quotas import IpQuotas
 from broker.configuration.reconfiguration import Reconfiguration
+from broker.coordination.owned import OwnedStates
 from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.groups.coordinator import GroupCoordinator
 from broker.loop.background import LoopBackground, in_thread
@@ -36,6 +37,7 @@ from broker.metadata_store import open_metadata_store
 from broker.network.acceptor import BindFailed
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
+from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from broker.request.services import Services
 from broker.request.turns import Turns
 from broker.security.authorizer import AllowAll
@@ -60,6 +62,7 @@ from config.keys.replication import (
     REPLICA_SELECTOR_CLASS,
 )
 from config.keys.security import AUTHORIZER_CLASS_NAME
+from config.keys.transactions import TRANSACTION_STATE_LOG_NUM_PARTITIONS
 from config.listeners import EndPoint, SecurityProtocol
 from config.passwords import encoder_of, old_encoder_of
 from config.topic import TopicConfig
@@ -282,6 +285,10 @@ class Broker:
         data.replica_manager.leadership_listeners.append(services.coordinators.groups.on_leadership_change)
         data.replica_manager.on_partitions_deleted = services.coordinators.groups.on_partitions_deleted
         data.producer_ids = ProducerIds(self._cluster.producer_id_block)
+        transactional_ids: OwnedStates[object] = OwnedStates(
+            TRANSACTION_STATE_TOPIC, services.metadata, config[TRANSACTION_STATE_LOG_NUM_PARTITIONS]
+        )
+        data.transaction_verifier = self._cluster.transaction_verifier(transactional_ids.partition_for)
         administration.dynamic_config.attach(self.log_manager, data.replica_manager, self.controller)
 
     async def _bind(self) -> None:
