@@ -25,6 +25,8 @@ from protocol.schema.message import Message
 DEFAULT_PORT: Final = 9092
 NO_LEADER: Final = -1
 _BACKOFF_SECONDS: Final = 0.1
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
 
 Result = TypeVar("Result")
 
@@ -185,10 +187,19 @@ class Cluster:
     def coordinator(self, group: str) -> Address:
         """The address of a group's coordinator. Waits while the internal topic is being created. Raises Refused."""
 
-        def attempt() -> Address:
-            answer = self.ask(self.any_connection, FindCoordinatorRequest(key=group, key_type=0), FindCoordinatorResponse)
-            check(f"the coordinator of group {group}", answer.error_code, answer.error_message)
-            return Address(answer.host, answer.port)
+        answer = self._find_coordinator(group, _GROUP, f"the coordinator of group {group}")
+        return Address(answer.host, answer.port)
+
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """The id of the broker that coordinates a transactional id. Waits while the internal topic is being created.
+        Raises Refused."""
+        return self._find_coordinator(transactional_id, _TRANSACTION, f"the coordinator of transactional id {transactional_id}").node_id
+
+    def _find_coordinator(self, key: str, key_type: int, what: str) -> FindCoordinatorResponse:
+        def attempt() -> FindCoordinatorResponse:
+            answer = self.ask(self.any_connection, FindCoordinatorRequest(key=key, key_type=key_type), FindCoordinatorResponse)
+            check(what, answer.error_code, answer.error_message)
+            return answer
 
         return self.until_done(attempt)
 

@@ -8,7 +8,10 @@ before a marker is refused after it.
 Invariant: a producer with an open transaction in the partition has no entry.
 """
 
-from storage.producers.limits import MOST_VERIFICATIONS
+from typing import Final
+
+MOST_VERIFICATIONS: Final = 10_000
+"""Producers of a partition that wait for their transaction coordinator, or were not confirmed by it; 1 MiB."""
 
 
 class VerificationStateEntry:

@@ -7,7 +7,7 @@ import pytest
 from storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence
 from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
-from storage.producers.limits import MOST_VERIFICATIONS
+from storage.producers.verification import MOST_VERIFICATIONS
 from storage.validation.run import BatchRun
 from tests.support.batches import a_batch, a_run
 from tests.support.clocks import ManualClock
