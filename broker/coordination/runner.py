@@ -30,7 +30,9 @@ LARGE = 500
 class Timed(Protocol):
     """A state with timers, which belong to the runner."""
 
-    timers: dict[Hashable, Cancellable]
+    @property
+    def timers(self) -> dict[Hashable, Cancellable]:
+        """The armed timers by their keys."""
 
     @property
     def is_dead(self) -> bool:

@@ -79,8 +79,12 @@ class TopicLog:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
+        timeout_ms: int | None = None,
     ) -> None:
-        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are safe."""
+        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are safe.
+
+        Replicas have `timeout_ms` for it, or the time that the coordinator gives them otherwise.
+        """
         try:
             partition, base_offset, next_offset = self._append(
                 index, records, count, self._required_acks, producer_id, producer_epoch, base_sequence
@@ -96,7 +100,7 @@ class TopicLog:
             return
         required_offset = next_offset if self._required_acks == ACKS_ALL else 0
         waiting = DelayedAppend(partition, next_offset, required_offset, lambda error: then(error, base_offset))
-        self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms)
+        self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms if timeout_ms is None else timeout_ms)
 
     def append_tombstones(self, index: int, keys: Sequence[bytes]) -> bool:
         """Mark keys as deleted, without waiting for replicas: if it is lost, it is done again. False when that failed."""

@@ -110,8 +110,11 @@ ROOMS: dict[str, frozenset[ApiKey]] = {
         {
             ApiKey.INIT_PRODUCER_ID,
             ApiKey.ADD_PARTITIONS_TO_TXN,
+            ApiKey.ADD_OFFSETS_TO_TXN,
             ApiKey.END_TXN,
             ApiKey.DESCRIBE_PRODUCERS,
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            ApiKey.LIST_TRANSACTIONS,
             ApiKey.WRITE_TXN_MARKERS,
         }
     ),

@@ -1,7 +1,7 @@
 """Asks transaction coordinators whether partitions belong to open transactions (KIP-890). Kafka's AddPartitionsToTxnManager.
 
 A leader asks before a transactional batch opens a transaction in one of its partitions. The question is an AddPartitionsToTxn that only
-verifies. One request is under way for each coordinator; the questions that come meanwhile go into the next request, at most one of each
+verifies. One request is in flight for each coordinator; the questions that come meanwhile go into the next request, at most one of each
 transactional id. Each question is held by a request of a client that waits for it, so connections bound their number.
 """
 
@@ -65,7 +65,7 @@ class TransactionVerifier:
     ) -> None:
         """Ask whether the partitions belong to the open transaction of the producer.
 
-        `knows_abortable` says that the client knows TRANSACTION_ABORTABLE; others are told INVALID_TXN_STATE. `then` may be called at once.
+        `knows_abortable` says that the client knows TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE. `then` may be called at once.
         """
         question = _Question(transactional_id, producer_id, producer_epoch, partitions, then, knows_abortable, self._monotonic())
         broker_id, _ = self._metadata.leader_of(TRANSACTION_STATE_TOPIC, self._partition_for(transactional_id))
@@ -80,7 +80,7 @@ class TransactionVerifier:
             if producer_epoch < former.producer_epoch:
                 self._refuse(question, ErrorCode.INVALID_PRODUCER_EPOCH)
                 return
-            # The same epoch asks again because its client gave up waiting: that client is told something that it may retry.
+            # The same epoch asks again because its client gave up waiting. The older request gets an error that its client may retry.
             is_fenced = former.producer_epoch < producer_epoch
             del coordinator.waiting[transactional_id]
             self._refuse(former, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)

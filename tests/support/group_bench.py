@@ -92,6 +92,11 @@ class GroupBench:
 
     def announce(self, topics: dict[str, int], leader: int = 0) -> None:
         """UpdateMetadata: these topics, with so many partitions."""
+        for name, count in topics.items() or (("", 0),):
+            self.move(dict.fromkeys(range(count), leader), topic=name)
+
+    def move(self, leaders: Mapping[int, int], topic: str = "t") -> None:
+        """UpdateMetadata: the partitions of the topic have these leaders."""
         brokers = [
             UpdateMetadataBroker(
                 id=broker_id,
@@ -100,15 +105,10 @@ class GroupBench:
             for broker_id in (0, 1)
         ]
         states = [
-            UpdateMetadataTopicState(
-                topic_name=name,
-                partition_states=[
-                    UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=[0], replicas=[0]) for index in range(count)
-                ],
-            )
-            for name, count in topics.items()
+            UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=[0], replicas=[0]) for index, leader in leaders.items()
         ]
-        request = UpdateMetadataRequest(controller_epoch=1, topic_states=states, live_brokers=brokers)
+        topics = [UpdateMetadataTopicState(topic_name=topic, partition_states=states)] if topic else []
+        request = UpdateMetadataRequest(controller_epoch=1, topic_states=topics, live_brokers=brokers)
         at_once(self.replica_manager.on_update_metadata(request))
 
     def delete_topic(self, name: str, partitions: int) -> None:

@@ -220,7 +220,7 @@ def test_the_keys_in_the_readme_have_the_defaults_that_it_says() -> None:
 
 
 MISSING = {
-    "transactions": {ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT},
+    "transactions": {ApiKey.TXN_OFFSET_COMMIT},
 }
 """What README says is missing, and the APIs that show when it is not."""
 
