@@ -20,6 +20,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 
 from broker.coordination.elections import Elections
+from broker.coordination.load_times import LoadTimes
 from broker.coordination.owned import OwnedStates
 from broker.coordination.topic_log import TopicLog
 from broker.loop.purgatory import Purgatory
@@ -207,6 +208,11 @@ class TransactionCoordinator:
         if self.transactions.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
         return ErrorCode.NONE, list(self.transactions)
+
+    @property
+    def load_times(self) -> LoadTimes:
+        """How long partitions of `__transaction_state` took to load."""
+        return self._elections.load_times
 
     def _find(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
         """The id that a request of a producer is about, or why there is none."""

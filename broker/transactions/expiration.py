@@ -97,7 +97,9 @@ class TransactionExpiration:
                 self._machines.runner.run(txn, effects)
 
     def _on_aborted(self, txn: TransactionMetadata, error: ErrorCode) -> None:
-        if error:
+        if not error:
+            self._machines.stats.timeouts += 1
+        else:
             logger.warning("%s: its abort after a timeout was not stored (%s); it is tried again later", txn, error.name)
 
     # -- unused ids --------------------------------------------------------------------------------------------------------

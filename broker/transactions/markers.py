@@ -98,7 +98,7 @@ FLUSH: Final = _Flush()
 
 
 class TransactionMarkers:
-    """See the module. Owned by the coordinator."""
+    """See the module. Owned by the coordinator. `requests` and `responses` count those to and from brokers, this one among them."""
 
     def __init__(
         self,
@@ -126,6 +126,8 @@ class TransactionMarkers:
         """Markers that no broker can be sent now."""
         self._look_again: TimerTask | None = None
         self._looking: asyncio.Task[None] | None = None
+        self.requests = 0
+        self.responses = 0
         self._senders: Senders[int, _Flush, None] = Senders("transaction markers", self._channel_to, monotonic)
 
     @property
@@ -247,6 +249,7 @@ class TransactionMarkers:
                 markers.append(_marker(marked, some, epoch))
         if not due:
             return
+        self.requests += 1
         try:
             response = await self._write_markers(broker_id, WriteTxnMarkersRequest(markers=markers))
         except OSError:
@@ -262,6 +265,7 @@ class TransactionMarkers:
                 if self._is_pending(marked):
                     self._put_off(marked, partitions)
             return
+        self.responses += 1
         results = {result.producer_id: result for result in response.markers}
         for marked, partitions in due:
             if self._is_pending(marked):
