@@ -83,6 +83,7 @@ class MetricsEndpoint:
         self._flushes = Histogram()
         self._transaction_times = {state: Histogram() for state in MEASURED_STATES}
         self._store_latency = Histogram()
+        self._verifications = Histogram()
         self._new_view: Callable[[], View] | None = None
         self._scraping = threading.Lock()
         self._server: HttpServer | None = None
@@ -114,10 +115,11 @@ class MetricsEndpoint:
         services.cluster.controller.measure(controller.on_event, controller.on_sent)
         fetch_rates = FetchRates(lambda: () if services.cluster.fetcher_pool is None else services.cluster.fetcher_pool.fetchers.values())
         self._watch.on_second += [requests.on_beat, fetch_rates.on_second]
-        self._watch.on_window += [requests.turn, self._flushes.turn, self._store_latency.turn, controller.turn]
+        self._watch.on_window += [requests.turn, self._flushes.turn, self._store_latency.turn, self._verifications.turn, controller.turn]
         self._watch.on_window += [histogram.turn for histogram in self._transaction_times.values()]
         services.coordinators.transactions.machines.stats.on_left = self._on_transaction_left
         services.data.log_manager.context.on_flushed = self._on_flushed
+        services.data.transaction_verifier.on_answered = lambda milliseconds: self._verifications.add(int(milliseconds * 1000))
         events = services.administration.store.session_events
         if events is not None:
             events.stopwatch = time.monotonic
@@ -130,6 +132,7 @@ class MetricsEndpoint:
             self._flushes,
             self._store_latency,
             self._transaction_times,
+            self._verifications,
             controller,
             fetch_rates,
             lambda: self.state,
