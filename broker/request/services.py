@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from broker.request.first_metadata import FirstMetadata
     from broker.request.turns import Turns
     from broker.security.authorizer import Authorizer
+    from broker.transactions.coordinator import TransactionCoordinator
+    from broker.transactions.verification import TransactionVerifier
     from config.broker import BrokerConfig
     from controller.admin.config_admin import ConfigAdmin
     from controller.admin.metadata_waits import MetadataWaits
@@ -46,6 +48,7 @@ class DataServices:
         "produce_purgatory",
         "producer_ids",
         "replica_manager",
+        "transaction_verifier",
     )
 
     replica_manager: ReplicaManager
@@ -55,16 +58,18 @@ class DataServices:
     fetch_purgatory: Purgatory
     delete_records_purgatory: Purgatory
     producer_ids: ProducerIds
+    transaction_verifier: TransactionVerifier
     fetch_max_bytes: int
     """`fetch.max.bytes`, read per Fetch."""
 
 
 class CoordinatorServices:
-    """Coordinates clients: consumer groups."""
+    """Coordinates clients: consumer groups, and transactions of producers."""
 
-    __slots__ = ("groups",)
+    __slots__ = ("groups", "transactions")
 
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
 
 
 class AdministrationServices:
@@ -91,7 +96,7 @@ class ClusterServices:
     control_requests: ControlRequests
     first_metadata: FirstMetadata
     fetcher_pool: FetcherPool | None
-    """None where no other broker can be followed."""
+    """None where there can be no other broker to follow."""
 
 
 class Services:
@@ -120,11 +125,11 @@ class Services:
     metadata: MetadataCache
     authorizer: Authorizer
     error_counts: dict[int, int]
-    """How often answers had an error code, by API key << 16 | code & 0xFFFF: those of the hot path, and all while metrics are served."""
+    """Answers with an error code, by API key << 16 | code & 0xFFFF. The hot path always counts, others while metrics are served."""
     turns: Turns
-    """Where long work is done a little at a time."""
+    """Runs long work in slices."""
     workers: Executor
-    """Threads for what blocks or computes long: recompression, cold reads."""
+    """Threads for work that blocks or computes long: recompression, cold reads."""
 
     def __init__(self) -> None:
         self.data = DataServices()

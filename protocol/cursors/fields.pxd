@@ -1,5 +1,5 @@
-# The C form of fields.py for compiled callers. Every access is checked against the length of what it reads or writes.
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+# Declares the functions of fields.py in C for compiled callers. Every access is checked against the length of the buffer.
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
@@ -53,7 +53,7 @@ cdef inline void set64(uint8_t *p, int64_t number) noexcept nogil:
     memcpy(p, &value, 8)
 
 
-# A number that hardly any field holds says that an exception may have been raised.
+# A value that fields hardly ever have. A function that returns it may have raised an exception, so callers check.
 cdef inline int64_t uint8(View data, Py_ssize_t at) except -1:
     check(data, at, 1)
     return data[at]
@@ -279,6 +279,9 @@ cdef inline Py_ssize_t put_bytes(bytearray room, Py_ssize_t at, bytes value) exc
     cdef Py_ssize_t size = PyBytes_GET_SIZE(value)
     memcpy(place(room, at, size), PyBytes_AS_STRING(value), size)
     return at + size
+
+cdef inline bytearray room_for(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
 
 cdef inline bytes cut(bytearray room, Py_ssize_t start, Py_ssize_t end):
     return PyBytes_FromStringAndSize(<const char *>place(room, start, end - start), end - start)
