@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import confluent_kafka
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from broker.request.internal_topics import GROUP_METADATA_TOPIC as OFFSETS
 from broker.request.internal_topics import TRANSACTION_STATE_TOPIC as STATE
 from tests.cluster.transactions.conftest import in_soak
 from tests.support.apache_kafka.marks import needs_apache_kafka
@@ -27,13 +30,15 @@ CONFIG = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
 }
 
 
-def hand_over(cluster: Cluster, to: int) -> None:
-    """This broker leads both partitions of the topic, and coordinates all transactions."""
+def hand_over(cluster: Cluster, to: int, *more: str) -> None:
+    """This broker leads both partitions of the topic, coordinates all transactions, and leads the partition 0 of `more` topics."""
     replicas = [to, *(each for each in cluster.brokers if each != to)]
-    for topic, count in ((STATE, 1), ("t", PARTITIONS)):
+    for topic, count in ((STATE, 1), ("t", PARTITIONS), *((topic, 1) for topic in more)):
         move_to_the_end(cluster, topic, *[replicas] * count)
         elect_preferred(cluster, topic, *range(count))
         for partition in range(count):
@@ -79,6 +84,7 @@ def test_transactions_go_on_where_the_other_kind_takes_over(protocol: str, round
         check_logs(cluster)
 
 
+@in_soak
 def test_a_producer_is_fenced_and_a_transaction_times_out_where_the_other_kind_has_taken_over(tmp_path: Path) -> None:
     with a_mixed_cluster(tmp_path, config=CONFIG) as cluster:
         cluster.create_topic("t", replicas=[[0, 1, APACHE]] * PARTITIONS, min_insync_replicas=2)
@@ -103,6 +109,44 @@ def test_a_producer_is_fenced_and_a_transaction_times_out_where_the_other_kind_h
             first.close()
             first = second
         check_logs(cluster)
+
+
+def committed_offset(cluster: Cluster, group: str) -> int:
+    """Of the first partition; an offset that is pending is waited for."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "isolation.level": "read_committed", "log_level": 0})
+    try:
+        (found,) = consumer.committed([TopicPartition("t", 0)], timeout=60)
+        return found.offset
+    finally:
+        consumer.close()
+
+
+@in_soak
+def test_offsets_of_a_transaction_stay_pending_where_the_other_kind_takes_over(tmp_path: Path) -> None:
+    with a_mixed_cluster(tmp_path, config=CONFIG) as cluster:
+        cluster.create_topic("t", replicas=[[0, 1, APACHE]] * PARTITIONS, min_insync_replicas=2)
+        client = ConfluentClient(cluster.bootstrap)
+        producer, member = client.producer("offsets"), client.member("t", "group")
+        producer.begin()
+        write(producer, "first")
+        producer.commit()
+        eventually(member.poll, what="the member has partitions")
+        expected = confluent_kafka.OFFSET_INVALID
+        for number, (begins, ends, ending) in enumerate(
+            ((0, APACHE, "commit"), (APACHE, 0, "commit"), (0, APACHE, "abort"), (APACHE, 1, "abort")), 1
+        ):
+            hand_over(cluster, begins, OFFSETS)
+            producer.begin()
+            write(producer, str(number))
+            producer.send_offsets(member, "t", 0, number)
+            hand_over(cluster, ends, OFFSETS)
+            getattr(producer, ending)()
+            expected = number if ending == "commit" else expected
+            assert committed_offset(cluster, "group") == expected
+        member.close()
+        wait_until_replicas_are_equal(cluster, OFFSETS, 0)
+        (dump,) = set(dumps_of(cluster, OFFSETS, 0, "--offsets-decoder").values())
+        assert re.findall(r"endTxnMarker: (\w+)", dump) == ["COMMIT", "COMMIT", "ABORT", "ABORT"]
 
 
 def check_logs(cluster: Cluster) -> None:
