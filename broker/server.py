@@ -283,16 +283,6 @@ class Broker:
     def _make_coordinators(self, while_loading: Callable[[], AbstractContextManager[None]]) -> None:
         services = self.services
         data = services.data
-        groups = services.coordinators.groups = GroupCoordinator(
-            self.config,
-            self._clock,
-            self._timing_wheel,
-            data.replica_manager,
-            data.produce_purgatory,
-            services.workers,
-            lambda: UUID(bytes=self._surroundings.random_bytes(16), version=4),
-            while_loading=while_loading,
-        )
         transactions = services.coordinators.transactions = TransactionCoordinator(
             self.config,
             self._clock,
@@ -304,9 +294,20 @@ class Broker:
             self._topic_exists,
             while_loading=while_loading,
         )
+        data.transaction_verifier = self._cluster.transaction_verifier(transactions.partition_for)
+        groups = services.coordinators.groups = GroupCoordinator(
+            self.config,
+            self._clock,
+            self._timing_wheel,
+            data.replica_manager,
+            data.produce_purgatory,
+            services.workers,
+            data.transaction_verifier,
+            lambda: UUID(bytes=self._surroundings.random_bytes(16), version=4),
+            while_loading=while_loading,
+        )
         data.replica_manager.leadership_listeners += (groups.on_leadership_change, transactions.on_leadership_change)
         data.replica_manager.on_partitions_deleted = groups.on_partitions_deleted
-        data.transaction_verifier = self._cluster.transaction_verifier(transactions.partition_for)
 
     async def _bind(self) -> None:
         listeners = self.config.listeners
