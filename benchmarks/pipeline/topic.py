@@ -79,10 +79,10 @@ def ends(plan: Plan, topic: Topic, timeout_s: float = _TIMEOUT_S) -> Offsets:
         return _by_number(end_offsets(cluster, _names(topic.name, topic.partitions)))
 
 
-def remove(plan: Plan) -> None:
-    """Delete the topic. Raises ClientError."""
+def remove(plan: Plan, name: str) -> None:
+    """Delete a topic of the run. Raises ClientError."""
     with connected(plan) as cluster:
-        for error in delete_topics(cluster, [plan.topic]).values():
+        for error in delete_topics(cluster, [name]).values():
             if error is not None:
                 raise error
 
