@@ -25,7 +25,7 @@ WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CUR
     LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)"
 PACKAGES := broker controller replication storage protocol config benchmarks tests
 
-.PHONY: help compile install serve cluster test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate soak clean
+.PHONY: help compile install serve cluster test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -39,6 +39,7 @@ help:
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
 	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns"
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
+	@echo "make judge      the tests of transactions against Apache Kafka 3.9.1 instead of Ottla (minutes)"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; half an hour"
 	@echo "make format     let ruff format the code"
 	@echo "make docs       write the generated reference pages anew"
@@ -123,6 +124,9 @@ bench-long: $(VENV)/.installed-test compile
 validate: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.spark_validation --rows $(ROWS) --record-bytes $(RECORD_BYTES) $(VALIDATE_ARGS)
 	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 $(addprefix tests/integration/spark/test_,chaos.py exactly_once.py pipeline.py)
+
+judge: $(VENV)/.installed-test compile
+	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions
 
 soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)

@@ -1,10 +1,10 @@
-"""The API keys: the number that says which request a frame holds. Names are Kafka's."""
+"""Lists the API keys: the numbers that identify the kind of a request. Names are Kafka's."""
 
 from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """Every API that Apache Kafka 3.9 declares, to name what is asked for; `DECLARED_APIS` have messages here."""
+    """Every API that Apache Kafka 3.9 declares, so that a log line can name it. Those in `DECLARED_APIS` have messages here."""
 
     PRODUCE = 0
     FETCH = 1

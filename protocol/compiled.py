@@ -1,7 +1,7 @@
 """Decides whether the compiled modules are used, before the first of them is imported: all of them, or none.
 
-They are used when all of them are there and their sources are those that they were made of. `OTTLA_PURE_PYTHON=1` keeps them out. The
-packages that hold compiled modules import this one first.
+They are used when all are present and were built from the present sources. `OTTLA_PURE_PYTHON=1` disables them. The packages that hold
+compiled modules import this one first.
 """
 
 import os
@@ -21,7 +21,7 @@ MODULES: Final = NATIVE
 
 
 class _SourcesOnly(MetaPathFinder):
-    """Finds the source of a hot module where Python would prefer the binary beside it."""
+    """Finds the source of a hot module, where Python would prefer the binary beside it."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
         if fullname not in HOT:
@@ -30,7 +30,7 @@ class _SourcesOnly(MetaPathFinder):
 
 
 def why_not(root: Path) -> str:
-    """Why the binaries below `root` are not to be used; empty when they are."""
+    """The reason not to use the binaries below `root`; empty when they are used."""
     if os.environ.get("OTTLA_PURE_PYTHON"):
         return "OTTLA_PURE_PYTHON is set"
     if not all(os.path.exists(root / name) for name in binaries()):
@@ -49,7 +49,7 @@ if not IS_COMPILED:
 
 
 def compiled(name: str) -> Any:
-    """The module in Cython of that name, or None when compiled modules are not used."""
+    """The Cython module of that name, or None when compiled modules are not used."""
     if not IS_COMPILED:
         return None
     try:
@@ -59,5 +59,5 @@ def compiled(name: str) -> Any:
 
 
 def describe() -> str:
-    """What a person is told of them."""
+    """For people: whether the compiled modules are used, and the reason if they are not."""
     return "compiled" if IS_COMPILED else f"pure Python ({REASON})"

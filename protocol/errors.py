@@ -1,4 +1,4 @@
-"""Kafka's error codes: number, name, whether a client may try again, and the text that goes with it when nothing better is known.
+"""Lists Kafka's error codes: number, name, whether a client may retry, and the default text.
 
 The texts are part of the behaviour: Apache Kafka sends them in the error messages of responses, and tools print them.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Every error code of Apache Kafka 3.9. Members are their code; unknown numbers raise ValueError, `of` answers UNKNOWN_SERVER_ERROR."""
+    """Every error code of Apache Kafka 3.9. A member equals its code. Unknown numbers raise ValueError; `of` accepts them."""
 
     retriable: bool
     message: str
@@ -23,7 +23,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The error of a code that came over the wire, as Apache Kafka reads it."""
+        """The error of a received code. An unknown code gives UNKNOWN_SERVER_ERROR, as in Apache Kafka."""
         try:
             return cls(code)  # type: ignore[call-arg]  # looks a member up by its code
         except ValueError:

@@ -51,23 +51,23 @@ HOT: Final = (
     "broker.handlers.data.fetch_writing",
     "broker.handlers.data.fetch_reading",
 )
-"""Compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
+"""Modules compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
 
 NATIVE: Final = ("storage.disk.cached_reads", "broker.network.native")
-"""Written in Cython (`.pyx`)."""
+"""Modules written in Cython (`.pyx`)."""
 
 SHARED: Final = "protocol.cython_shared"
-"""What Cython would otherwise put into every one of them."""
+"""Module with the code that Cython would otherwise repeat in every compiled module."""
 
 DECLARATIONS: Final = (
     "protocol/cursors/fields.pxd",
     "storage/cached_read.pxd",
 )
-"""Compiled into modules that are not beside them."""
+"""Files that are compiled into modules in other folders."""
 
 
 def sources() -> list[str]:
-    """Every file that goes into a binary, by its path below the root."""
+    """Every file that goes into a binary, as a path relative to the root."""
     found = list(DECLARATIONS)
     for name in HOT:
         found += (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}.pxd")
@@ -77,17 +77,17 @@ def sources() -> list[str]:
 
 
 def binaries() -> list[str]:
-    """Every file that a build makes for this Python, by its path below the root."""
+    """Every file that a build makes for this Python, as a path relative to the root."""
     return [f"{name.replace('.', '/')}{EXTENSION_SUFFIXES[0]}" for name in (SHARED, *HOT, *NATIVE)]
 
 
 def record() -> str:
-    """The file that a complete build leaves behind, by its path below the root: what `digest` gave for its sources."""
+    """The file that a complete build leaves, as a path relative to the root. It holds the `digest` of the sources."""
     return f"protocol/compiled{EXTENSION_SUFFIXES[0].removesuffix('.so')}.digest"
 
 
 def digest(root: Path) -> str:
-    """Of all sources; those that are missing count, too."""
+    """The hash of all sources. Missing files change it, too."""
     hashed = blake2b(digest_size=16)
     for name in sources():
         hashed.update(name.encode() + b"\0")

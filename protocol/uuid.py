@@ -1,4 +1,4 @@
-"""Topic and directory ids as text: URL-safe base64 without padding, as znodes, `partition.metadata` and the tools write them.
+"""Converts topic and directory ids to text: URL-safe base64 without padding, as in znodes, `partition.metadata` and Kafka's tools.
 
 On the wire and in messages an id is its 16 bytes.
 """
@@ -15,7 +15,7 @@ _TEXT_LENGTH: Final = 22
 
 
 def to_text(uuid: bytes) -> str:
-    """The 22 characters of an id of 16 bytes."""
+    """The text of an id of 16 bytes: 22 characters."""
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
 
 

@@ -1,10 +1,10 @@
-"""What can be wrong with a request to a replica, with the facts in fields. `broker/request/error_map.py` alone knows the wire codes."""
+"""Declares the errors of requests to a replica, with the facts in fields. `broker/request/error_map.py` maps them to wire codes."""
 
 from storage.disk.topic_partition import TopicPartition
 
 
 class ReplicationError(Exception):
-    """Base of the errors of this floor."""
+    """Base of the errors of the replication floor."""
 
 
 class UnknownTopicOrPartition(ReplicationError):
@@ -20,7 +20,7 @@ class UnknownTopicId(ReplicationError):
 
 
 class InvalidTopicName(ReplicationError):
-    """The topic's name is not fit for what was asked."""
+    """The topic's name does not allow the operation."""
 
 
 class InconsistentTopicId(ReplicationError):
@@ -38,7 +38,7 @@ class NotLeaderOrFollower(ReplicationError):
 
 
 class FencedLeaderEpoch(ReplicationError):
-    """The asker knows an older leader epoch than this replica."""
+    """The sender knows an older leader epoch than this replica."""
 
     def __init__(self, topic_partition: TopicPartition, asked: int, current: int) -> None:
         super().__init__(f"{topic_partition}: leader epoch {asked} is older than {current}")
@@ -48,7 +48,7 @@ class FencedLeaderEpoch(ReplicationError):
 
 
 class UnknownLeaderEpoch(ReplicationError):
-    """The asker knows a newer leader epoch than this replica."""
+    """The sender knows a newer leader epoch than this replica."""
 
     def __init__(self, topic_partition: TopicPartition, asked: int, current: int) -> None:
         super().__init__(f"{topic_partition}: leader epoch {asked} is newer than {current}")
@@ -58,7 +58,7 @@ class UnknownLeaderEpoch(ReplicationError):
 
 
 class NotEnoughReplicas(ReplicationError):
-    """acks=all, but fewer replicas in sync than min.insync.replicas: nothing was appended."""
+    """With acks=all, fewer replicas are in sync than min.insync.replicas requires. Nothing was appended."""
 
     def __init__(self, topic_partition: TopicPartition, in_sync: int, required: int) -> None:
         super().__init__(f"{topic_partition}: {in_sync} replicas in sync, min.insync.replicas is {required}")
@@ -68,15 +68,15 @@ class NotEnoughReplicas(ReplicationError):
 
 
 class RecordsNotDeletable(ReplicationError):
-    """DeleteRecords on a topic whose cleanup.policy does not have `delete`."""
+    """DeleteRecords for a topic whose cleanup.policy does not include `delete`."""
 
 
 class UnknownReplica(ReplicationError):
-    """A broker fetches as a follower of a partition whose replicas it does not belong to."""
+    """A broker fetches as a follower of a partition of which it is no replica."""
 
 
 class OffsetNotAvailable(ReplicationError):
-    """A new leader's high watermark has not caught up with its epoch's start yet."""
+    """A new leader's high watermark has not reached the start of its epoch yet."""
 
 
 class ReplicaStorageFailure(ReplicationError):

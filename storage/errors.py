@@ -1,7 +1,6 @@
-"""What can go wrong in the log, as exceptions with the facts in fields.
+"""Declares the errors of the storage floor, as exceptions with the facts in fields.
 
-Raised by the storage floor only; wire error codes are `broker/request/error_map.py`'s business: whoever adds a class here adds its row
-there.
+Only the storage floor raises them. `broker/request/error_map.py` maps them to wire error codes, and needs a row for each new class.
 """
 
 from collections.abc import Sequence
@@ -10,11 +9,11 @@ from storage.disk.topic_partition import TopicPartition
 
 
 class StorageError(Exception):
-    """Base of everything the storage floor raises on purpose."""
+    """Base of all errors that the storage floor raises deliberately."""
 
 
 class LogDirFailure(StorageError):
-    """The disk refused. The log directory `log_dir` is to be taken offline; `path` and `reason` are for the operator."""
+    """The disk refused an operation. The log directory `log_dir` must be taken offline; `path` and `reason` are for the operator."""
 
     def __init__(self, log_dir: str, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason} (log directory {log_dir})")
@@ -25,7 +24,7 @@ class LogDirFailure(StorageError):
 
 
 class LogDirNotFound(StorageError):
-    """`log_dir` is none of `log.dirs`."""
+    """`log_dir` is not in `log.dirs`."""
 
     def __init__(self, log_dir: str) -> None:
         super().__init__(f"Log dir '{log_dir}' is not found in the config.")
@@ -33,7 +32,7 @@ class LogDirNotFound(StorageError):
 
 
 class LogUnusable(StorageError):
-    """The log in `directory` cannot be opened for what is in it; the disk is well, and other logs are served."""
+    """The contents of `directory` prevent opening the log. The disk works, and other logs are served."""
 
     def __init__(self, topic_partition: TopicPartition, log_dir: str, directory: str, reason: str) -> None:
         super().__init__(f"{topic_partition} is offline: the log in {directory} cannot be opened: {reason}")
@@ -44,7 +43,7 @@ class LogUnusable(StorageError):
 
 
 class LogClosed(StorageError):
-    """The log was closed or deleted while somebody still held it."""
+    """The log was closed or deleted while a caller still held it."""
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         super().__init__(f"the log of {topic_partition} is closed")
@@ -52,7 +51,7 @@ class LogClosed(StorageError):
 
 
 class LogBeingTruncated(StorageError):
-    """A thread is cutting the log at its end; what asks again in a moment finds it whole."""
+    """A thread is truncating the log. The caller tries again later."""
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         super().__init__(f"the log of {topic_partition} is being truncated")
@@ -60,7 +59,7 @@ class LogBeingTruncated(StorageError):
 
 
 class OffsetOutOfRange(StorageError):
-    """`offset` is not in `[start, end]` of the log."""
+    """`offset` is outside `[start, end]` of the log."""
 
     def __init__(self, topic_partition: TopicPartition, offset: int, start: int, end: int) -> None:
         super().__init__(f"offset {offset} of {topic_partition} is not in [{start}, {end}]")
@@ -71,7 +70,7 @@ class OffsetOutOfRange(StorageError):
 
 
 class UnexpectedAppendOffset(StorageError):
-    """A follower was given batches that begin below its log end offset."""
+    """A follower received batches that begin below its log end offset."""
 
     def __init__(self, topic_partition: TopicPartition, first_offset: int, last_offset: int, log_end_offset: int) -> None:
         super().__init__(f"append of [{first_offset}, {last_offset}] to {topic_partition}, whose log end offset is {log_end_offset}")
@@ -92,7 +91,7 @@ class OffsetsOutOfOrder(StorageError):
 
 
 class SegmentOffsetOverflow(StorageError):
-    """An offset is too far from the segment's base offset for the 32 bits that an index entry has."""
+    """An offset is too far from the segment's base offset for the 32 bits of an index entry."""
 
     def __init__(self, path: str, base_offset: int, offset: int) -> None:
         super().__init__(f"{path}: offset {offset} does not fit a segment that begins at {base_offset}")
@@ -101,11 +100,11 @@ class SegmentOffsetOverflow(StorageError):
         self.offset = offset
 
 
-# ---- what a producer sent is not acceptable (validation)
+# ---- refused batches of producers (validation)
 
 
 class CorruptRecord(StorageError):
-    """Sizes, magic or CRC of a batch are wrong: the bytes were damaged on their way."""
+    """Sizes, magic or CRC of a batch are wrong: the bytes were damaged in transit."""
 
     def __init__(self, topic_partition: TopicPartition | None, reason: str) -> None:
         super().__init__(f"corrupt record batch for {topic_partition}: {reason}" if topic_partition else f"corrupt record batch: {reason}")
@@ -114,7 +113,7 @@ class CorruptRecord(StorageError):
 
 
 class InvalidRecord(StorageError):
-    """The batch is undamaged but breaks a rule. `record_errors` are (index in batch, message) of single records."""
+    """The batch is undamaged but violates a rule. `record_errors` are (index in batch, message) of single records."""
 
     def __init__(self, topic_partition: TopicPartition | None, reason: str, record_errors: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(f"invalid record for {topic_partition}: {reason}" if topic_partition else f"invalid record: {reason}")
@@ -124,7 +123,7 @@ class InvalidRecord(StorageError):
 
 
 class InvalidTimestamp(InvalidRecord):
-    """A timestamp is further from the broker's clock than the topic allows, or says LogAppendTime from a producer."""
+    """A timestamp is further from the broker's clock than the topic allows, or a producer sent type LogAppendTime."""
 
 
 class RecordTooLarge(StorageError):
@@ -152,7 +151,7 @@ class UnsupportedForMessageFormat(StorageError):
 
 
 class UnsupportedCompressionType(StorageError):
-    """The codec is not allowed here (zstd below Produce 7) or not known."""
+    """The codec is not allowed (zstd below Produce 7) or unknown."""
 
     def __init__(self, topic_partition: TopicPartition | None, codec: str) -> None:
         super().__init__(f"compression {codec} is not supported for {topic_partition}")
@@ -164,7 +163,7 @@ class UnsupportedCompressionType(StorageError):
 
 
 class ProducerStateError(StorageError):
-    """An idempotent or transactional producer broke its own rules."""
+    """An idempotent or transactional producer violated the protocol."""
 
     def __init__(self, topic_partition: TopicPartition, producer_id: int, reason: str) -> None:
         super().__init__(f"producer {producer_id} on {topic_partition}: {reason}")
@@ -178,22 +177,22 @@ class OutOfOrderSequence(ProducerStateError):
 
 
 class InvalidProducerEpoch(ProducerStateError):
-    """A batch of an epoch older than the producer's current one."""
+    """The epoch of a batch is older than the producer's current one."""
 
 
 class InvalidTxnState(ProducerStateError):
-    """A transactional batch or marker without the transaction it belongs to."""
+    """A transactional batch or marker has no matching open transaction."""
 
 
 class TransactionCoordinatorFenced(ProducerStateError):
-    """A marker of an older transaction coordinator."""
+    """A marker comes from an older transaction coordinator."""
 
 
-# ---- what stands on the disk
+# ---- damaged files
 
 
 class CorruptIndex(StorageError):
-    """An index file contradicts itself or its segment; it is to be rebuilt."""
+    """An index file contradicts itself or its segment. It must be rebuilt."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -202,7 +201,7 @@ class CorruptIndex(StorageError):
 
 
 class CorruptSnapshot(StorageError):
-    """A producer state snapshot whose version, size or CRC is wrong."""
+    """The version, size or CRC of a producer snapshot is wrong."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -211,7 +210,7 @@ class CorruptSnapshot(StorageError):
 
 
 class CorruptCheckpoint(StorageError):
-    """A checkpoint file that is not what its format says."""
+    """A checkpoint file violates its format."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")

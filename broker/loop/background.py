@@ -1,8 +1,8 @@
-"""Timers on the event loop and threads for what blocks: the ports `Background` and `Scheduler` of the storage floor, for a running broker.
+"""Runs timers on the event loop, and blocking work in threads: the ports `Background` and `Scheduler` of the storage floor.
 
-The server owns one. Work of one name is done in the order it was asked for, one at a time: all threads that delete the logs of a topic at
-once take the processor from the loop (at 8,000 requests a second p99 was 65 ms while 1 GB was unlinked so, and is 4 ms). A callback that
-raises is logged and the rest goes on.
+The server owns one. Work of one name is done in the order of submission, one at a time. If all threads deleted the logs of a topic at once,
+they would take the processor from the loop: at 8,000 requests a second p99 was 65 ms while 1 GB was unlinked that way, and is 4 ms now. A
+callback that raises is logged, and the rest goes on.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 async def in_thread(executor: Executor, work: Callable[..., None], *arguments: object) -> None:
-    """Carries out `work`, which blocks. Who is cancelled meanwhile goes on only when it is done, so that nothing is taken from under it."""
+    """Do `work`, which blocks. If the caller is cancelled meanwhile, waits until the work is done, so that its resources stay available."""
     done = asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
     try:
         await asyncio.shield(done)
@@ -25,21 +25,21 @@ async def in_thread(executor: Executor, work: Callable[..., None], *arguments: o
 
 
 class LoopBackground:
-    """Must be made on the loop it serves. After `close` nothing is called any more."""
+    """Must be created on the loop that it serves. After `close` no callback is called."""
 
-    __slots__ = ("_closed", "_executor", "_loop", "_timers", "_under_way", "_waiting")
+    __slots__ = ("_closed", "_executor", "_in_progress", "_loop", "_timers", "_waiting")
 
     def __init__(self, executor: Executor) -> None:
         self._loop = asyncio.get_running_loop()
         self._executor = executor
         self._timers: set[asyncio.TimerHandle] = set()
         self._waiting: dict[str, deque[tuple[Callable[[], None], Callable[[BaseException | None], None]]]] = {}
-        """By the name of work that is under way, what comes next."""
-        self._under_way: dict[str, Future[None]] = {}
+        """Name of work in progress -> work that follows it."""
+        self._in_progress: dict[str, Future[None]] = {}
         self._closed = False
 
     def schedule(self, name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
-        """Calls `callback` on the loop after `delay_ms`, and then every `period_ms`; once only if that is 0."""
+        """Call `callback` on the loop after `delay_ms`, and then every `period_ms`; only once if that is 0."""
         if self._closed:
             return
         timer: asyncio.TimerHandle | None = None
@@ -48,7 +48,7 @@ class LoopBackground:
             nonlocal timer
             assert timer is not None
             self._timers.discard(timer)
-            timer = None  # it holds this function: what `callback` holds, a deleted log, would be left to the garbage collector
+            timer = None  # it refers to this function: the objects of `callback`, a deleted log, would need the garbage collector
             try:
                 callback()
             except Exception:
@@ -60,11 +60,11 @@ class LoopBackground:
         self._timers.add(timer)
 
     def schedule_once(self, name: str, action: Callable[[], None], delay_ms: int) -> None:
-        """Runs `action`, which blocks, in a thread after `delay_ms`."""
+        """Run `action`, which blocks, in a thread after `delay_ms`."""
         self.schedule(name, delay_ms, 0, lambda: self.submit(name, action, lambda error: _log_failure(name, error)))
 
     def submit(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
-        """Runs `work`, which blocks, in a thread, after earlier work of that name; then calls `then` on the loop with what it raised."""
+        """Run `work`, which blocks, in a thread, after earlier work of that name. Then call `then` on the loop with its error or None."""
         if self._closed:
             return
         waiting = self._waiting.get(name)
@@ -85,27 +85,27 @@ class LoopBackground:
             if waiting:
                 self._run(name, *waiting.popleft())
             else:
-                del self._waiting[name], self._under_way[name]
+                del self._waiting[name], self._in_progress[name]
             then(error)
 
-        self._under_way[name] = begun = self._executor.submit(work)
+        self._in_progress[name] = begun = self._executor.submit(work)
         asyncio.wrap_future(begun, loop=self._loop).add_done_callback(done)
 
     def close(self) -> None:
-        """Cancel all timers, and hand to the threads what still waits for its turn."""
+        """Cancel all timers, and pass all waiting work to the threads."""
         self._closed = True
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
         for name, waiting in self._waiting.items():
             if waiting:
-                self._executor.submit(_finish, name, self._under_way[name], [work for work, _ in waiting])
+                self._executor.submit(_finish, name, self._in_progress[name], [work for work, _ in waiting])
         self._waiting.clear()
-        self._under_way.clear()
+        self._in_progress.clear()
 
 
 def _finish(name: str, begun: Future[None], works: list[Callable[[], None]]) -> None:
-    wait((begun,))  # it was submitted earlier, so that some thread has it
+    wait((begun,))  # it was submitted earlier, so a thread has it already
     for work in works:
         try:
             work()

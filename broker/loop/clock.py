@@ -1,16 +1,16 @@
-"""The clock of a running broker."""
+"""Reads the clocks of a running broker."""
 
 import time
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the machine."""
 
     __slots__ = ()
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
-        return int(time.time() * 1000)  # every Produce asks; nanoseconds are too large for the quick kind of division
+        return int(time.time() * 1000)  # called for every Produce; nanoseconds are too large for fast division
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary point."""

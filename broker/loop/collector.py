@@ -1,7 +1,8 @@
-"""The garbage collector, while much is made that is there to stay.
+"""Pauses the garbage collector while many long-lived objects are created.
 
-It looks through what is new after every so many objects, and again through all that from time to time: 180 ms in one turn of the event loop
-were seen when 100,000 groups had been loaded, 85 ms when 10,000 partitions were made. What is loaded is no garbage, so it is not looked at.
+The collector scans new objects after every certain number of them, and from time to time all objects. That took 180 ms in one turn of the
+event loop after 100,000 groups were loaded, and 85 ms when 10,000 partitions were created. Loaded objects are no garbage, so they are
+excluded.
 """
 
 from __future__ import annotations
@@ -12,23 +13,23 @@ from contextlib import AbstractContextManager, contextmanager
 
 
 class CollectorPauses:
-    """How many pauses there are now: the collector is that of the process, and works again when the last of them is over."""
+    """The number of pauses in progress. The collector belongs to the process, and runs again after the last of them."""
 
     count = 0
     keeps = False
-    """Whether what was made in one of them is there to stay."""
+    """Whether the objects created in one of the pauses are long-lived."""
 
 
 def collector_paused() -> AbstractContextManager[None]:
-    """Collects nothing meanwhile. If so much was made that a collection would have been due, none will look at it later either.
+    """Pause the collector. If enough objects were created for a collection, later collections exclude them, too.
 
-    It is given back all the same as soon as nobody refers to it; only circles among it are not found.
+    The objects are still freed when the last reference goes; only cycles among them are not found.
     """
     return _pause(keeps_what_was_made=True)
 
 
 def collector_resting() -> AbstractContextManager[None]:
-    """Collects nothing meanwhile either, but looks afterwards at what is left: for work that lets go of nearly all it makes."""
+    """Pause the collector, which scans the new objects afterwards. For work that releases nearly all objects that it creates."""
     return _pause(keeps_what_was_made=False)
 
 

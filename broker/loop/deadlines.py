@@ -1,8 +1,8 @@
-"""Operations of a purgatory that wait equally long: first in, first due. One timer of the wheel serves all of them.
+"""Queues operations of a purgatory that have the same timeout: first in, first due. One timer of the wheel serves all of them.
 
-Nearly all requests of a kind come with the same timeout, and nearly all complete long before it. So an operation costs an entry at the end
-of a queue and its removal from the front (0.7 µs), where a timer of its own costs 3. What completes behind one that waits on is swept out
-when it is the larger part of a long queue.
+Nearly all requests of a kind have the same timeout, and nearly all complete long before it. So an operation costs an entry at the end of a
+queue and its removal from the front (0.7 µs), where its own timer would cost 3 µs. Operations that complete behind a waiting one are
+removed when they are the larger part of a long queue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SWEPT_FROM: Final = 1000
-"""A queue that is shorter is left as it is."""
+"""Length from which on completed operations are removed from a queue."""
 
 
 class Deadlines:
@@ -41,11 +41,11 @@ class Deadlines:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and no timer is set."""
+        """Whether no operation waits and no timer is set."""
         return not (self._is_armed or self._queue)
 
     def add(self, operation: DelayedOperation) -> None:
-        """Expire it in `timeout_ms`, unless it is complete by then."""
+        """Expire an operation in `timeout_ms`, unless it is complete by then."""
         queue = self._queue
         while queue and queue[0].completed:
             queue.popleft()
@@ -60,7 +60,7 @@ class Deadlines:
 
     def _on_timer(self) -> None:
         now_ms = int(self._clock() * 1000)
-        # Those that are due now: what expiring one of them adds has its time before it.
+        # Only those that are due now: operations that are added while one expires have their own time.
         due = []
         queue = self._queue
         while queue and (queue[0].completed or queue[0].deadline_ms <= now_ms):
@@ -72,4 +72,4 @@ class Deadlines:
             try:
                 operation.expire()
             except Exception:
-                logger.exception("an operation failed as its time was up; the others go on")
+                logger.exception("an operation failed when it expired; the others go on")

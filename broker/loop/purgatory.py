@@ -1,12 +1,12 @@
-"""Where requests wait for an event or their time: acks=all Produce, long-poll Fetch, DeleteRecords, group joins.
+"""Holds requests that wait for an event or a time limit: Produce with acks=all, long-poll Fetch, DeleteRecords, group joins.
 
-A handler makes a `DelayedOperation`, and the `Purgatory` lets it look at once; if it cannot complete it is added to the `Waiters` of the
-partitions (or whatever moves) it depends on, and to the timing wheel. Whichever comes first completes it, exactly once. It holds no handler
-slot meanwhile.
+A handler makes a `DelayedOperation`, and the `Purgatory` tries to complete it at once. If that fails, the operation is added to the
+`Waiters` of the partitions (or other objects) that it depends on, and to the timing wheel. The first event or the time limit completes it,
+exactly once. It holds no handler slot meanwhile.
 
-A watch list drops an operation at its next notification, so one that completed by time, or through another partition, may stay in the lists
-of quiet partitions. Every `purge_interval` such operations the purgatory sweeps them out (fetch.purgatory.purge.interval.requests and its
-like), so what is dead stays bounded, as in Apache Kafka.
+A watch list drops completed operations at its next notification. So an operation that completed by time, or through another partition, may
+stay in the lists of quiet partitions. After every `purge_interval` such operations the purgatory removes them
+(fetch.purgatory.purge.interval.requests and others), so their number is limited, as in Apache Kafka.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,45 +17,45 @@ from broker.loop.timing_wheel import TimerTask, TimingWheel
 from replication.ports.waiters import Waiters
 
 MAX_TIMEOUTS: Final = 16
-"""How many timeouts have a queue of their own; an operation with yet another one has a timer."""
+"""Number of timeouts with a queue. An operation with any further timeout has its own timer."""
 
 
 class DelayedOperation:
-    """Something that completes once: when `try_complete` finds its condition true, or when its time is up."""
+    """An operation that completes once: when `try_complete` finds its condition true, or at its time limit."""
 
     __slots__ = ("_purgatory", "_timer", "completed", "deadline_ms", "watched")
 
     def __init__(self) -> None:
         self.completed = False
-        self.watched = 0  # watch lists it stands in while it waits
+        self.watched = 0  # watch lists that contain it while it waits
         self.deadline_ms = 0  # for the queue of its timeout
         self._timer: TimerTask | None = None
         self._purgatory: Purgatory | None = None
 
     def try_complete(self) -> bool:
-        """Look at the condition and `force_complete` if it holds; True when the operation is complete."""
+        """Check the condition, and call `force_complete` if it is true. Returns whether the operation is complete."""
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """Do what was delayed: answer. Called once."""
+        """Do the delayed work: answer. Called once."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """The time is up; called before `on_complete`, which then answers with what there is."""
+        """Called at the time limit, before `on_complete`, which then answers with the present state."""
 
     def force_complete(self) -> bool:
-        """Complete now. False when it was complete already."""
+        """Complete now. Returns False if it was complete already."""
         if not self._finish():
             return False
         self.on_complete()
         return True
 
     def cancel(self) -> None:
-        """Nobody waits any more (the connection is gone): neither answer nor expire."""
+        """End without an answer, because the connection is gone."""
         self._finish()
 
     def expire(self) -> None:
-        """The time is up."""
+        """Complete at the time limit."""
         if not self.completed:
             if self._purgatory is not None:
                 self._purgatory.expirations += 1
@@ -63,7 +63,7 @@ class DelayedOperation:
             self.force_complete()
 
     def park(self, purgatory: "Purgatory", timer: TimerTask | None) -> None:
-        """For the purgatory: it waits there now, until its time is up, of which a queue thinks if not `timer`."""
+        """Called by the purgatory when the operation begins to wait. Without `timer`, a queue tracks the time limit."""
         self._purgatory = purgatory
         self._timer = timer
 
@@ -93,14 +93,14 @@ class Purgatory:
         self.expirations = 0
         self._timing_wheel = timing_wheel
         self._deadlines: dict[float, Deadlines] = {}
-        self._lists: set[Waiters] = set()  # those that something was added to since the last sweep
-        self._dead = 0  # operations that finished since the last sweep and may still stand in lists
+        self._lists: set[Waiters] = set()  # lists to which an operation was added since the last purge
+        self._dead = 0  # operations that finished since the last purge and may still be in lists
 
     def try_complete_else_watch(self, operation: DelayedOperation, watch_lists: Iterable[Waiters], timeout_ms: float) -> bool:
-        """True when the operation completed in this call (also because `timeout_ms` is not positive); else it waits."""
+        """Returns True if the operation completes in this call (also because `timeout_ms` is not positive); otherwise it waits."""
         if operation.completed or operation.try_complete():
             return True
-        # Here, and not when an operation finishes: that happens while a list is walked.
+        # Not when an operation finishes, because a list is being walked then.
         if self._dead > self.purge_interval:
             self.purge()
         if timeout_ms <= 0:
@@ -118,7 +118,7 @@ class Purgatory:
         return False
 
     def watch(self, operation: DelayedOperation, waiters: Waiters, timeout_ms: float) -> None:
-        """Let one operation wait that cannot complete yet, as its maker has just seen, and depends on one thing alone."""
+        """Let an operation wait that depends on one list only. The caller has just checked that it cannot complete yet."""
         if self._dead > self.purge_interval:
             self.purge()
         if timeout_ms <= 0:
@@ -132,7 +132,7 @@ class Purgatory:
         self._expire_in(timeout_ms, operation)
 
     def wait(self, operation: DelayedOperation, watched: int, timeout_ms: float) -> None:
-        """Let one operation wait for its time, and for waiters that stand in that many watch lists in its place."""
+        """Let an operation wait for its time limit only. Other waiters represent it in `watched` watch lists."""
         if self._dead > self.purge_interval:
             self.purge()
         operation.watched = watched
@@ -141,11 +141,11 @@ class Purgatory:
         self._expire_in(timeout_ms, operation)
 
     def will_purge(self, waiters: Waiters) -> None:
-        """The next purge is to look there: a waiter was added that may stay when it is completed."""
+        """Include the list in the next purge, because a waiter was added that may stay in it after completion."""
         self._lists.add(waiters)
 
     def later(self, after_ms: float, callback: Callable[[], object]) -> None:
-        """Call back for an operation that does not wait for an event alone."""
+        """Call back later, for an operation that waits for more than an event."""
         self._timing_wheel.add(after_ms, callback)
 
     def _expire_in(self, timeout_ms: float, operation: DelayedOperation) -> None:
@@ -159,7 +159,7 @@ class Purgatory:
         deadlines.add(operation)
 
     def _deadlines_of(self, timeout_ms: float) -> Deadlines | None:
-        """A queue for a timeout that has none, if there are not too many."""
+        """A new queue for a timeout, unless there are too many."""
         known = self._deadlines
         if len(known) >= MAX_TIMEOUTS:
             for other in [other for other, deadlines in known.items() if deadlines.is_idle]:
@@ -170,13 +170,13 @@ class Purgatory:
         return deadlines
 
     def on_finished(self, operation: DelayedOperation) -> None:
-        """For operations: one that waited is complete or cancelled."""
+        """Called by a waiting operation that completed or was cancelled."""
         self.delayed -= 1
         self.watched -= operation.watched
         self._dead += 1
 
     def purge(self) -> None:
-        """Drop what is complete from all watch lists."""
+        """Remove completed operations from all watch lists."""
         self._dead = 0
         live = set()
         for waiters in self._lists:

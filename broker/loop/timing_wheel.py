@@ -1,13 +1,13 @@
-"""Kafka's hierarchical timing wheel: many timers, most of which are cancelled, on one timer of the event loop.
+"""Implements Kafka's hierarchical timing wheel: many timers, most of them cancelled, on one timer of the event loop.
 
-The lowest wheel has `wheel_size` buckets of `tick_ms`; each wheel above has buckets as long as the whole wheel below. Adding and cancelling
-are O(1): a task goes into the bucket of the lowest wheel that reaches its deadline. When a bucket is due, its tasks are fired or move down
-to a finer one. A heap of the buckets that hold something tells when to look next; a cancelled task leaves its bucket to be found empty.
+The lowest wheel has `wheel_size` buckets of `tick_ms`. The buckets of each wheel above are as long as the whole wheel below. Adding and
+cancelling are O(1): a task goes into the bucket of the lowest wheel that reaches its deadline. When a bucket is due, its tasks are fired or
+move to a finer bucket. A heap of the used buckets gives the next due time. A bucket may be empty by then, because its tasks were cancelled.
 
-The purgatories and coordinators of the broker use it. Clock and `call_later` are arguments: a test or the simulator turns the time itself.
+The purgatories and coordinators of the broker use it. Clock and `call_later` are arguments, so that tests and the simulator control time.
 
-Invariant: no bucket due before `_now_ms` holds a task; so the bucket of a deadline is a function of `_now_ms` alone, and no two rounds of a
-wheel share a bucket.
+Invariant: no bucket that is due before `_now_ms` holds a task. So the bucket of a deadline is a function of `_now_ms` alone, and no two
+rounds of a wheel share a bucket.
 """
 
 import logging
@@ -20,14 +20,14 @@ logger = logging.getLogger(__name__)
 
 
 class Cancellable(Protocol):
-    """What `call_later` returns."""
+    """Result of `call_later`."""
 
     def cancel(self) -> object:
-        """Do not call."""
+        """Prevent the call."""
 
 
 class TimerTask:
-    """A callback and its deadline; `cancel` may be called at any time, also after it fired."""
+    """A callback and its deadline. `cancel` may be called at any time, even after it fired."""
 
     __slots__ = ("_bucket", "_wheel", "callback", "deadline_ms")
 
@@ -43,9 +43,9 @@ class TimerTask:
         return self.callback is not None
 
     def cancel(self) -> None:
-        """Do not fire."""
+        """Prevent the call, if it has not happened."""
         if self.callback is not None:
-            # The reference goes at once: what the callback holds must not live until the bucket is due.
+            # The reference is dropped at once, because the objects of the callback must not live until the bucket is due.
             self.callback = None
             self._wheel.on_task_gone()
             if self._bucket is not None:
@@ -53,13 +53,13 @@ class TimerTask:
                 self._bucket = None
 
     def move_to(self, bucket: "dict[TimerTask, None] | None") -> None:
-        """For the wheel: which bucket holds it; None while it is about to fire."""
+        """Called by the wheel with the bucket that holds the task; None when it is about to fire."""
         self._bucket = bucket
         if bucket is not None:
             bucket[self] = None
 
     def fire(self) -> None:
-        """For the wheel: call back, unless it was cancelled."""
+        """Called by the wheel: call back, unless cancelled."""
         callback = self.callback
         if callback is None:
             return
@@ -72,7 +72,7 @@ class TimerTask:
 
 
 class _Level:
-    """One wheel. `due_ms[i]` is when bucket i is due, or -1 while it is not in the heap."""
+    """One wheel. `due_ms[i]` is the due time of bucket i; -1 while the bucket is not in the heap."""
 
     __slots__ = ("buckets", "due_ms", "interval_ms", "tick_ms")
 
@@ -84,7 +84,7 @@ class _Level:
 
 
 class TimingWheel:
-    """See the module. `clock` gives monotonic seconds."""
+    """The timers of a broker. `clock` gives monotonic seconds."""
 
     __slots__ = ("_armed", "_armed_ms", "_call_later", "_closed", "_heap", "_levels", "_now_ms", "_size", "clock", "count")
 
@@ -99,7 +99,7 @@ class TimingWheel:
         self._call_later = call_later
         self._size: Final = wheel_size
         self._levels = [_Level(tick_ms, wheel_size)]
-        # (due, level, index of the bucket): plain tuples compare fast and never tie on something that cannot be compared.
+        # (due time, level, index of the bucket): plain tuples compare fast, and ties never reach an element that cannot be compared.
         self._heap: list[tuple[int, int, int]] = []
         self._now_ms = int(clock() * 1000)
         self._armed: Cancellable | None = None
@@ -108,7 +108,7 @@ class TimingWheel:
         self.count = 0
 
     def add(self, delay_ms: float, callback: Callable[[], object]) -> TimerTask:
-        """Call back once, `delay_ms` from now; never before the call returns."""
+        """Call back once, `delay_ms` from now; never before this call returns."""
         now_ms = int(self.clock() * 1000)
         heap = self._heap
         if not heap or heap[0][0] > now_ms:
@@ -121,11 +121,11 @@ class TimingWheel:
         return task
 
     def on_task_gone(self) -> None:
-        """For tasks: one fired or was cancelled."""
+        """Called by a task that fired or was cancelled."""
         self.count -= 1
 
     def advance(self) -> None:
-        """Fire what is due. The loop timer calls it; a simulation may too."""
+        """Fire all due tasks. The loop timer calls it; a simulation may call it, too."""
         now_ms = int(self.clock() * 1000)
         heap = self._heap
         due: list[TimerTask] = []
@@ -136,7 +136,7 @@ class TimingWheel:
             tasks = level.buckets[index]
             if not tasks:
                 continue
-            # A dict of its own for the bucket: tasks may come back into it for the next round.
+            # The bucket gets a new dict, because tasks may return into it for the next round.
             level.buckets[index] = {}
             self._now_ms = due_ms
             for task in tasks:
@@ -151,7 +151,7 @@ class TimingWheel:
             task.fire()
 
     def close(self) -> None:
-        """Fires nothing any more."""
+        """Stop firing."""
         self._closed = True
         if self._armed is not None:
             self._armed.cancel()
@@ -186,7 +186,7 @@ class TimingWheel:
                 return
             self._armed.cancel()
         self._armed_ms = due_ms
-        # Half a tick late, so that a loop that rounds its timers down does not come too early and once more.
+        # Half a tick late, so that a loop that rounds its timers down does not call too early, and then again.
         self._armed = self._call_later(max(0.0, (due_ms + 0.5) / 1000 - self.clock()), self._on_timer)
 
     def _on_timer(self) -> None:

@@ -1,6 +1,6 @@
-"""The threads for what blocks or computes long: `background.threads` of them, and another number as soon as that is changed.
+"""Runs blocking or long computing work in threads: `background.threads` of them, also after that number changes.
 
-An Executor for `loop.run_in_executor`. When the number changes new work goes to new threads, and the old ones end with what they have.
+An Executor for `loop.run_in_executor`. After a change new work goes to new threads, and the old ones end after their present work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Result = TypeVar("_Result")
 
 
 class WorkerThreads(Executor):
-    """See the module. Submit and resize on one thread."""
+    """The worker threads of a broker. Call `submit` and `resize` on one thread."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -28,11 +28,11 @@ class WorkerThreads(Executor):
     def submit(
         self, function: Callable[_Arguments, _Result], /, *arguments: _Arguments.args, **named: _Arguments.kwargs
     ) -> Future[_Result]:
-        """Have a thread call it."""
+        """Have a thread call the function."""
         return self._threads.submit(function, *arguments, **named)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End all threads, former ones too."""
+        """End all threads, including former ones."""
         for threads in (*self._former, self._threads):
             threads.shutdown(wait, cancel_futures=cancel_futures)
 

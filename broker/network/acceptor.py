@@ -1,6 +1,6 @@
 """Accepts the connections of one listener and distributes them over the processors.
 
-It accepts itself, instead of leaving that to `loop.create_server`, because it must be able not to: while max.connections is reached or
+It accepts by itself instead of using `loop.create_server`, because it must be able to stop: while max.connections is reached, or
 connections come faster than max.connection.creation.rate, clients wait in the backlog of the socket.
 """
 
@@ -34,15 +34,15 @@ logger = logging.getLogger(__name__)
 ACCEPTS_PER_TURN: Final = 64
 PAUSE_AFTER_ERROR_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 60.0
-"""After a line about files there is none for so long."""
+"""Pause after a log line about open files before the next one, in seconds."""
 MAX_TOO_EARLY: Final = 1000
-"""Connections that are kept open for a moment before they are refused; beyond, they are closed at once."""
+"""Early connections that are kept open for a moment before they are closed. Further ones are closed at once."""
 HANDSHAKE_SECONDS: Final = 10.0
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class BindFailed(Exception):
-    """A listener cannot have its address."""
+    """The address of a listener is not available."""
 
     def __init__(self, endpoint: EndPoint, error: OSError) -> None:
         super().__init__(
@@ -53,15 +53,15 @@ class BindFailed(Exception):
 
 
 def files_for_connections(limit: int) -> int:
-    """The number from which on connections leave files to the rest of the broker: a log directory that can open none is lost."""
+    """Number of open files from which on no connection is accepted, to keep files for logs: without one a log directory goes offline."""
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit - max(limit // 8, 16)
 
 
 async def bind(endpoint: EndPoint, limits: NetworkLimits, loop: asyncio.AbstractEventLoop) -> socket.socket:
-    """A listening socket; an empty host stands for all interfaces, IPv6 and IPv4. Raises BindFailed."""
+    """A listening socket. An empty host stands for all interfaces, IPv6 and IPv4. Raises BindFailed."""
     try:
         if is_address(endpoint.host):
-            # Without the resolver, which would start a thread.
+            # An address needs no resolver, which would start a thread.
             return _listen(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, (endpoint.host, endpoint.port), limits)
         if endpoint.host:
             found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -93,7 +93,7 @@ def _listen(family: int, address: tuple[str | int, ...], limits: NetworkLimits) 
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
         if limits.socket_receive_buffer_is_final and limits.socket_receive_buffer_bytes != -1:
-            # Before listen, so that accepted sockets inherit it and the window is negotiated with it.
+            # Before listen, so that accepted sockets inherit it and the window is negotiated accordingly.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.socket_receive_buffer_bytes)
         sock.bind(address)
         sock.listen(limits.socket_listen_backlog_size)
@@ -104,18 +104,18 @@ def _listen(family: int, address: tuple[str | int, ...], limits: NetworkLimits) 
 
 
 def _host_of(address: tuple[str, int]) -> str:
-    """The address as Java shows it: an IPv4 client of an IPv6 socket is an IPv4 address."""
+    """The address as Java shows it: the IPv4 address for an IPv4 client of an IPv6 socket."""
     return address[0].removeprefix("::ffff:")
 
 
 class AcceptedConnection(Connection, asyncio.BufferedProtocol):
-    """A connection as an event loop takes one: some look for this base of protocols that lend their buffer."""
+    """A connection for the event loop. Some loops check for this base class of protocols with their own buffer."""
 
     __slots__ = ()
 
 
 class Acceptor:
-    """One listener. `port` is the bound one."""
+    """Accepts for one listener. `port` is the bound port."""
 
     __slots__ = (
         "_accepting",
@@ -155,17 +155,17 @@ class Acceptor:
         make_room: Callable[[], None],
         tls: ssl.SSLContext | None,
     ) -> None:
-        """`processors` is the server's own list, which may change. `report(host, line)` logs, but not too often. `make_room` closes a
-        connection of another listener when there are too many."""
+        """`processors` is the server's list, which may change. `report(host, line)` logs at a limited rate. `make_room` closes a connection
+        of another listener when there are too many."""
         self.endpoint = endpoint
         self.limits = limits
         self.port: int = sock.getsockname()[1]
         now = loop.time()
         self.accepts = Recent(now)
         self.throttles = Recent(now)
-        """By how many milliseconds accepting was put off (max.connection.creation.rate)."""
+        """Delays of accepting, in ms (max.connection.creation.rate)."""
         self.ip_throttles = Recent(now)
-        """By how many milliseconds the end of a connection was put off that came too early for its address."""
+        """Delays before the close of connections that came too early for their address, in ms."""
         self._sock = sock
         self._too_early: set[socket.socket] = set()
         self._processors = processors
@@ -182,27 +182,27 @@ class Acceptor:
         self._retry: asyncio.TimerHandle | None = None
         self._most_files = files_for_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._quiet_until = 0.0
-        # A task of a connection ends as soon as its transport stands; nothing per connection runs after that.
+        # A connection's task ends when its transport exists. After that nothing runs per connection.
         self._opening: set[asyncio.Task[None]] = set()
 
     @property
     def accepted(self) -> int:
-        """Connections that were accepted and kept so far."""
+        """Number of connections that were accepted and kept."""
         return self._turn
 
     def start(self) -> None:
-        """Accept."""
+        """Begin to accept."""
         self._started = True
         self.resume()
 
     def resume(self) -> None:
-        """There may be room again. Nothing happens before `start`."""
+        """Accept again, because there may be room. Does nothing before `start`."""
         if self._started and not self._accepting and not self._closed and self._retry is None:
             self._accepting = True
             self._loop.add_reader(self._sock.fileno(), self._on_readable)
 
     def close(self) -> None:
-        """Accept no more; connections in the backlog are reset by the kernel."""
+        """Stop accepting. The kernel resets connections in the backlog."""
         if self._closed:
             return
         self._pause()
@@ -215,8 +215,8 @@ class Acceptor:
             sock.close()
         self._too_early.clear()
 
-    async def settle(self) -> None:
-        """After `close`: wait for the connections that are being opened. A TLS handshake is not waited for."""
+    async def wait_for_opening(self) -> None:
+        """Wait, after `close`, for connections that are being opened, except for TLS handshakes, which are cancelled."""
         if self._tls is not None:
             for task in self._opening:
                 task.cancel()
@@ -239,7 +239,7 @@ class Acceptor:
         quotas = self._quotas
         for _ in range(ACCEPTS_PER_TURN):
             if not quotas.has_room(name):
-                self._pause()  # the server calls resume when a connection is gone
+                self._pause()  # the server calls resume when a connection is closed
                 return
             delay = quotas.creation_delay(name, self._loop.time())
             if delay > 0:
@@ -272,8 +272,8 @@ class Acceptor:
             self._open(sock, host, address[1])
 
     def _check_files(self) -> None:
-        """Raises OSError when connections have all the files that they may have: the next file that the storage opened would fail."""
-        lowest = os.dup(self._sock.fileno())  # the system gives the lowest number that is free
+        """Raises OSError when connections use all files that they may use. A further one could make the storage fail."""
+        lowest = os.dup(self._sock.fileno())  # the system returns the lowest free number
         os.close(lowest)
         if lowest >= self._most_files:
             raise OSError(errno.EMFILE, f"{lowest} files are open, the others are for logs")
@@ -282,13 +282,13 @@ class Acceptor:
         if self._loop.time() >= self._quiet_until:
             self._quiet_until = self._loop.time() + QUIET_SECONDS
             logger.error(
-                "listener %s: cannot accept: %s; raise the limit of open files or lower max.connections; trying again every %.0f s",
+                "listener %s: cannot accept: %s; raise the limit of open files or lower max.connections; retrying every %.0f s",
                 self.endpoint.listener_name, error.strerror, PAUSE_AFTER_ERROR_SECONDS,
             )  # fmt: skip
         self._pause(PAUSE_AFTER_ERROR_SECONDS)
 
     def _close_later(self, sock: socket.socket, host: str, delay: float) -> None:
-        """Its address has used up its rate of connections (KIP-612)."""
+        """Close, after a while, a connection whose address has used up its connection rate (KIP-612)."""
         self.ip_throttles.add(self._loop.time(), delay * 1000)
         self._report(
             host, f"rejected a connection from {host} on listener {self.endpoint.listener_name}: connection_creation_rate is used up"
@@ -316,7 +316,7 @@ class Acceptor:
                 set_receive_buffer(sock, self.limits.socket_receive_buffer_bytes)
             local = sock.getsockname()
         except OSError:
-            # It left before we looked.
+            # The client left already.
             sock.close()
             self._quotas.close(name, host)
             return
@@ -325,7 +325,7 @@ class Acceptor:
         self._turn += 1
         self.accepts.add(self._loop.time())
         processor = self._processors[self._turn % len(self._processors)]
-        # On TLS everything has to go through the transport.
+        # With TLS everything has to go through the transport.
         connection = AcceptedConnection(processor, client, sock if self._tls is None else None)
         if grows and self._tls is None:
             connection.grow_with_frames(sock)
@@ -343,7 +343,7 @@ class Acceptor:
             sock.close()
             if not connection.was_made:
                 self._quotas.close(connection.client.listener_name, connection.client.client_host)
-            if not isinstance(error, OSError):  # ssl.SSLError and ConnectionError are some
+            if not isinstance(error, OSError):  # ssl.SSLError and ConnectionError are OSErrors
                 raise
             if self._tls is not None:
                 host = connection.client.client_host

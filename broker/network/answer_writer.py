@@ -1,11 +1,12 @@
-"""Writes the answers of one connection to its transport, or hands them to a `FileSender` when parts of files are among them.
+"""Writes the answers of one connection to its transport, or passes them to a `FileSender` when file regions are among them.
 
-A `Connection` owns one. Answers to what was just read wait in `unsent` until the processor lets all connections write that were read in
-this turn of the loop (`Processor.send_soon` says why); everything else is written at once, behind them.
+A `Connection` owns one. Answers to the last read wait in `unsent` until the processor has handled all connections that were read in this
+turn of the loop (`Processor.send_soon` gives the reason). All other answers are written at once, after them.
 
 Invariants:
-* Nothing is written while `unsent` holds answers but those.
-* While the sender is at work on file regions nothing is written to the transport. The high-water mark is 0: PAUSED is "it holds bytes".
+
+* While `unsent` holds answers, only those may be written next.
+* While the sender sends file regions, nothing is written to the transport. The high-water mark is 0, so PAUSED means that it holds bytes.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _NO_TRANSPORT: Final = asyncio.Transport()
 
 
 class AnswerWriter:
-    """See the module. `timings` are those of the measured requests whose answers leave with the next write, or are leaving."""
+    """The writer of one connection. `timings` belong to measured requests whose answers are in the next write, or are being sent."""
 
     __slots__ = ("_has_regions", "_loop", "_owner", "_sender", "is_sending", "sock", "timings", "transport", "unsent")
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, sock: socket.socket | None) -> None:
-        """`sock` is the transport's own socket when file regions may be sent around the transport; None on TLS."""
+        """`sock` is the transport's socket when file regions may be sent beside the transport; None with TLS."""
         self._owner: Owner | None = owner  # None once the connection is gone
         self._loop = loop
         self.sock = sock
@@ -42,49 +43,49 @@ class AnswerWriter:
         self.unsent: Parts | None = None
         self.timings: tuple[Timing, ...] = NO_TIMINGS
         self.is_sending = False
-        """Whether the sender is at work; it calls `on_sent` of the connection."""
+        """Whether the sender is sending. Afterwards it calls `on_sent` of the connection."""
         self._has_regions = False  # whether file regions are among the parts gathered for the next write
         self._sender: FileSender | None = None
 
     def begin(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is made. A BufferedProtocol over a socket always gets a Transport."""
+        """Take the transport of the new connection. For a BufferedProtocol over a socket it is always a Transport."""
         self.transport = cast("asyncio.Transport", transport)
-        # Pause as soon as the transport holds a byte. A TLS transport compares with >=, and would pause for ever at 0.
+        # Pause at the first byte that the transport holds. A TLS transport compares with >=, and would pause for ever at 0.
         self.transport.set_write_buffer_limits(high=0 if transport.get_extra_info("sslcontext") is None else 1, low=0)
 
     @property
     def was_made(self) -> bool:
-        """Whether it ever had a transport."""
+        """Whether the connection was established."""
         return self.transport is not _NO_TRANSPORT
 
     @property
     def undelivered(self) -> int:
-        """Bytes of answers that the client's host has not taken yet, here and in the kernel; on TLS here only."""
+        """Bytes of answers that the client's host has not received yet, here and in the kernel; with TLS only those here."""
         found = self.transport.get_write_buffer_size()
         if self._sender is not None:
             found += self._sender.unsent
         if self.sock is not None:
-            # Also of a transport that closes once its bytes have left; the descriptor may be gone a moment before we are told.
+            # Also for a transport that closes after its bytes are sent. The descriptor may be closed a moment before `connection_lost`.
             with suppress(OSError, ValueError):
                 found += int.from_bytes(fcntl.ioctl(self.sock.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
         return found
 
     def gather(self, parts: Parts, out: Parts) -> int:
-        """Puts one response, its length first, behind those in `out`; returns its size."""
+        """Append a response, with its length, to `out`. Returns its size."""
         size, has_regions = gather.put(parts, out)
         if has_regions:
             self._has_regions = True
         return size
 
     def send_unsent(self) -> None:
-        """Write the answers that wait."""
+        """Write the waiting answers."""
         out = self.unsent
         if out is not None:
             self.unsent = None
             self.write(out)
 
     def write(self, out: Parts) -> None:
-        """Writes the parts in one go, behind what the sender has. Nothing is unsent."""
+        """Write the parts at once, behind those of the sender. `unsent` must be empty."""
         if not out:
             return
         if self.timings:
@@ -103,20 +104,20 @@ class AnswerWriter:
             on_sent(self)
 
     def pump(self) -> bool:
-        """There is room again; whether the sender is at work, and goes on."""
+        """Continue sending after the transport had room again. Returns whether the sender is sending."""
         if self.is_sending and self._sender is not None:
             self._sender.pump()
             return True
         return False
 
     def on_sent(self) -> None:
-        """The sender has nothing left."""
+        """Note that the sender has sent everything."""
         self.is_sending = False
         if self.timings:
             on_sent(self)
 
     def forget(self) -> None:
-        """The connection is gone."""
+        """Release everything after the connection was lost."""
         self.unsent = None
         self._owner = None
         if self._sender is not None:

@@ -1,15 +1,16 @@
-"""Serves one client connection: bytes in, frames to its handler, answers out in request order.
+"""Serves one client connection: receives bytes, passes frames to the handler, sends answers in the order of the requests.
 
-The `Processor` owns it. A `FrameReader` receives the bytes; a frame that is complete in the shared receive buffer is handled there, without
-a copy, in the callback that read it. What cannot be handled yet is kept and the connection is not read meanwhile. An `AnswerWriter` writes.
+A `Processor` owns it. A `FrameReader` receives the bytes. A complete frame is handled in the shared receive buffer, without a copy, in the
+callback that read it. Frames that must wait are copied, and the connection is not read meanwhile. An `AnswerWriter` writes.
 
-A connection has its `handler`, which authentication swaps; its `client`; its `access`, what the client may do; and its throttle. It knows
-frames and no kinds of requests: what depends on the kind of one is a question to the handler.
+A connection has a `handler`, which authentication exchanges, a `client`, an `access` with the client's permissions, and a throttle. It
+knows frames but no kinds of requests: it asks the handler about everything that depends on the kind.
 
 Invariants:
-* Answers leave in request order. `_waiting` holds the answers from the oldest `Pending` on.
-* No frame is handled while `_state` has a bit other than APPENDED; with APPENDED only what `may_follow_appends`.
-* A connection that may handle nothing and has frames is not read (`_paused`), so it holds at most one read of kept bytes.
+
+* Answers leave in the order of the requests. `_waiting` holds the answers from the oldest `Pending` on.
+* No frame is handled while `_state` has a bit other than APPENDED. With APPENDED only frames that `may_follow_appends` are handled.
+* A connection that may not handle its frames is not read (`_paused`), so it keeps the bytes of at most one read.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ logger = logging.getLogger(__name__)
 _prefix: Final = Struct(">i").pack
 _SHORT: Final = 256
 _SHORT_PREFIXES: Final = [_prefix(length) for length in range(_SHORT)]
-"""The lengths that most answers have; to look one up costs a tenth of making it."""
+"""The length prefixes of most answers. A look-up costs a tenth of packing one."""
 
 
 class Connection:
-    """See the module. `received_ns` is when the bytes at hand were read, `last_active_ns` when something last came or left (monotonic)."""
+    """One connection. `received_ns` is the time of the last read, `last_active_ns` the time of the last transfer (monotonic)."""
 
     __slots__ = (
         "_muted",
@@ -76,7 +77,7 @@ class Connection:
     )
 
     def __init__(self, processor: Processor, client: Client, sock: socket.socket | None) -> None:
-        """`sock` is the transport's own socket when file regions may be sent around the transport; None on TLS."""
+        """`sock` is the transport's socket when file regions may be sent beside the transport; None with TLS."""
         self.client = client
         self.access = Access(processor.authorizer, client)
         self.handler: RequestHandler = processor.handler
@@ -107,17 +108,17 @@ class Connection:
             reader.on_handled()
 
     def grow_with_frames(self, sock: socket.socket) -> None:
-        """The kernel's receive buffer of the socket may grow with the frames that come."""
+        """Let the kernel's receive buffer of the socket grow with the size of frames."""
         self._reader.growing = sock
 
     def touch(self) -> None:
-        """Something left: not idle."""
+        """Record a transfer, so that the connection is not idle."""
         self.last_active_ns = self._processor.clock_ns()
 
     def _process(self, admitted: bool) -> None:
-        """Handle frames until one is incomplete or must wait, keep what is left, and read on or not. The answers are written once, soon.
+        """Handle frames until one is incomplete or must wait, and keep the rest. The answers are written once, soon.
 
-        `admitted`: the first frame has a handler slot.
+        With `admitted` the first frame has a handler slot.
         """
         reader = self._reader
         if self._writer.unsent is not None:
@@ -131,7 +132,7 @@ class Connection:
             self._keep_or_wait(position)
 
     def _handle_frames(self, reader: FrameReader, admitted: bool) -> int:
-        """As `_process`, without what is left; returns where that begins."""
+        """Handle frames as `_process` does. Returns the position of the first unhandled byte."""
         view = reader.view
         position = reader.start
         end = reader.end
@@ -178,12 +179,12 @@ class Connection:
         return position
 
     def _may_follow_appends(self, view: memoryview, begin: int, after: int) -> bool:
-        """Whether the frame may be handled while others wait for their replicas."""
+        """Whether the frame may be handled while appended requests wait for their replicas."""
         waiting = self._waiting
         return waiting is not None and len(waiting) < MAX_APPENDED and self.handler.may_follow_appends(view, begin, after)
 
     def _keep_or_wait(self, position: int) -> None:
-        """Something is left: read on if it is the head of a frame, else keep it until it may be handled."""
+        """Keep the unhandled bytes. Read on if they are the head of a frame, else pause until the frame may be handled."""
         reader = self._reader
         if self._state <= APPENDED and not reader.holds_frame(position):
             if not reader.keep_head(position):
@@ -201,7 +202,7 @@ class Connection:
         return self.handler.is_urgent(view, begin, end)
 
     def on_room(self) -> None:
-        """There is room for the frame that comes in."""
+        """Continue reading a large frame, for which there is memory now."""
         self._reader.on_room()
         self._state &= ~STARVED
         self._processor.wake(self)
@@ -212,14 +213,14 @@ class Connection:
             self._writer.transport.pause_reading()
 
     def _refuse(self, size: int, head: memoryview) -> None:
-        """A length that no request has: say so once and close, as Apache Kafka does."""
+        """Close the connection because of an impossible length, with a line in the log, as Apache Kafka does."""
         self._processor.on_bad_length(self.client, size, bytes(head))
         self.abort()
 
     # Answers out ----------------------------------------------------------------------------------------------------------------------
 
     def _on_answer(self, answer: Answer, out: Parts) -> int:
-        """Any answer. Returns the size of what it put into `out` or sent."""
+        """Put any answer into `out`, or send it, or wait for it. Returns the size of what was put or sent."""
         if isinstance(answer, Pending):
             if not answer.completed:
                 self._wait_for(answer)
@@ -245,17 +246,17 @@ class Connection:
         self._state |= APPENDED if pending.appended else WAITING
 
     def on_answer_ready(self) -> None:
-        """A Pending was completed; its answer goes out in the next loop turn, so that completing never runs a handler."""
+        """Note that a Pending was completed. The answer leaves in the next turn of the loop, so that completing never runs a handler."""
         self._processor.wake(self)
 
     def run_queued(self) -> None:
-        """The request channel has a slot for the request that waits there."""
+        """Handle the queued request, which has a slot now."""
         self._request = None
         self._state &= ~QUEUED
         self._resume(True)
 
     def run(self) -> None:
-        """Send the answers that are ready and handle what waited for them. Called by the processor after `wake`."""
+        """Send completed answers, and handle the frames that waited for them. Called by the processor after `wake`."""
         self._state &= ~YIELDED
         if self._waiting is not None:
             try:
@@ -268,7 +269,7 @@ class Connection:
         self._resume(False)
 
     def _send_waiting(self, waiting: deque[Answer]) -> None:
-        """Send from the front what is ready."""
+        """Send the completed answers at the front of the queue."""
         self.send_unsent()
         self.touch()
         out: Parts = []
@@ -288,14 +289,14 @@ class Connection:
         self._write(out)
 
     def _resume(self, admitted: bool) -> None:
-        """Handle what waited, then read on unless a frame must wait again."""
+        """Handle frames that waited, and read on unless a frame must wait again."""
         if not self._paused or self._state > APPENDED:
             return
         reader = self._reader
         if reader.take_kept():
             self._process(admitted)
             reader.on_handled()
-        # While the last request waits and nothing is kept, reading on is how we learn that the client left.
+        # While the last request waits and no bytes are kept, reading on shows whether the client has left.
         state = self._state
         waits = reader.keeps_frame() if state <= APPENDED else state & ~(APPENDED | WAITING) or reader.kept_bytes
         if not waits and not self._writer.transport.is_closing():
@@ -303,7 +304,7 @@ class Connection:
             self._writer.transport.resume_reading()
 
     def _append_answer(self, answer: Completion, out: Parts) -> int:
-        """Puts one answer behind those in `out`, or sends both; returns its size."""
+        """Append an answer to `out`, or send both. Returns the size of the answer."""
         if isinstance(answer, bytes):
             out.append(_prefix(len(answer)))
             out.append(answer)
@@ -323,14 +324,14 @@ class Connection:
         return 0
 
     def _write(self, out: Parts) -> None:
-        """Write these at once. Nothing is unsent."""
+        """Write the parts at once. `unsent` must be empty."""
         if not self._state & CLOSED:
             self._writer.write(out)
             if self._writer.is_sending:
                 self._state |= SENDING
 
     def send_unsent(self) -> None:
-        """Write the answers that wait. Fails for itself: the processor has those of others to send."""
+        """Write the waiting answers. An error closes only this connection, because the processor has answers of others to send."""
         if not self._state & CLOSED:
             try:
                 self._writer.send_unsent()
@@ -340,7 +341,7 @@ class Connection:
                 self._fail()
 
     def add_timing(self, timing: Timing) -> None:
-        """The answer of a measured request goes out with the next write."""
+        """Add a measured request, whose answer is in the next write."""
         add_timing(self._writer, timing)
 
     def pause_writing(self) -> None:
@@ -352,18 +353,18 @@ class Connection:
             self._processor.wake(self)
 
     def on_sent(self) -> None:
-        """The sender of file regions has nothing left."""
+        """Continue after the sender has sent all file regions."""
         self._writer.on_sent()
         self._state &= ~SENDING
         if self._state & CLOSING and not self._waiting:
             self._writer.transport.close()
         elif self._paused or self._waiting is not None or self._state & DRAINING:
-            self._processor.wake(self)  # there is something to do
+            self._processor.wake(self)  # there may be frames to handle or answers to send
 
     # The throttle ---------------------------------------------------------------------------------------------------------------------
 
     def throttle(self, quota: QuotaType, amount: int) -> int:
-        """Counts `amount` against a quota of the client; returns the throttle time for the answer, ms, for which nothing more is read."""
+        """Count `amount` towards a quota of the client. Returns the throttle time for the answer in ms; reading pauses that long."""
         time_ms = self._processor.throttle.record(self.client, quota, amount)
         if time_ms > 0:
             self.mute(time_ms)
@@ -371,11 +372,11 @@ class Connection:
 
     @property
     def counts_time(self) -> bool:
-        """Whether the time of handlers is counted against a quota (`QuotaType.REQUEST`)."""
+        """Whether the time of handlers counts towards a quota (`QuotaType.REQUEST`)."""
         return self._processor.throttle.counts_time
 
     def mute(self, time_ms: int) -> None:
-        """Read and handle nothing for that long; answers leave all the same. A longer time that is running counts."""
+        """Read and handle nothing for `time_ms`. Answers are sent nevertheless. A longer pause in progress is kept."""
         loop = self._processor.loop
         until = loop.time() + time_ms / 1000
         if self._state & CLOSED:
@@ -396,30 +397,30 @@ class Connection:
 
     @property
     def is_muted(self) -> bool:
-        """Whether the client waits for its throttle time: it is not idle."""
+        """Whether the client waits for its throttle time, and so is not idle."""
         return self._muted is not None
 
-    # The end --------------------------------------------------------------------------------------------------------------------------
+    # Closing --------------------------------------------------------------------------------------------------------------------------
 
     @property
     def was_made(self) -> bool:
-        """Whether it ever had a transport."""
+        """Whether the connection was established."""
         return self._writer.was_made
 
     @property
     def undelivered(self) -> int:
-        """Bytes of answers that the client's host has not taken yet, here and in the kernel; on TLS here only."""
+        """Bytes of answers that the client's host has not received yet, here and in the kernel; with TLS only those here."""
         return self._writer.undelivered
 
     @property
     def kept_bytes(self) -> int:
-        """The memory that this connection keeps for bytes it received."""
+        """Bytes of memory that hold received bytes of this connection."""
         return self._reader.kept_bytes
 
     @property
     def busy(self) -> bool:
-        """Whether the client would lose something by a close now: an answer on its way, or one to what is done or being done. What merely
-        waits for an event (a long poll, a join) loses nothing; Apache Kafka does not wait for those either."""
+        """Whether the client would lose an answer if the connection were closed now: one being sent, or one to a request that is done or in
+        progress. A request that waits for an event (a long poll, a join) does not count; Apache Kafka does not wait for those either."""
         if self._state & (QUEUED | SENDING):
             return True
         return any(
@@ -428,20 +429,20 @@ class Connection:
         )
 
     def offend(self, reason: str) -> None:
-        """One line in the log about what this client sent; a host that keeps sending it is only counted."""
+        """Log one line about bad input of this client. A host that repeats it is only counted."""
         self._processor.report(self.client, reason)
 
     def drain(self) -> None:
-        """Handle nothing more, and close when no longer `busy`. A request that waits for a slot is dropped."""
+        """Handle no more requests, and close when no longer `busy`. A request that waits for a slot is dropped."""
         self._withdraw()
         self._state |= DRAINING
         self._pause()
         self.end_drained()
 
     def end_drained(self) -> None:
-        """Close if nothing is owed any more, and all of it has arrived at the client's host.
+        """Close if every answer was sent and has arrived at the client's host.
 
-        When a socket is closed with bytes unread, as a client's next requests are, the kernel drops what it has not delivered.
+        If a socket is closed with unread bytes, for example further requests, the kernel drops all undelivered bytes.
         """
         if not self.busy:
             self.send_unsent()
@@ -455,11 +456,11 @@ class Connection:
         self._state &= ~QUEUED
 
     def eof_received(self) -> None:
-        """The client sends no more, and the transport closes itself now; what it asked before is answered."""
+        """Answer earlier requests before the transport closes itself, because the client sends no more."""
         self.send_unsent()
 
     def close(self) -> None:
-        """Close once what is written has left; nothing more is read or handled."""
+        """Close after the written bytes have left. No more bytes are read or handled."""
         self.send_unsent()
         self._state |= CLOSING
         self._pause()
@@ -467,13 +468,13 @@ class Connection:
             self._writer.transport.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close at once."""
         self._state |= CLOSING | CLOSED
         self._writer.transport.abort()
 
     def _fail(self) -> None:
-        """In an except block: a bug of ours costs this connection, and nobody else."""
-        logger.exception("%s: a request failed in an unforeseen way; closing the connection", self.client.connection_id)
+        """Close this connection, and no other, after a bug of the broker. Called in an except block."""
+        logger.exception("%s: unexpected error in a request; closing the connection", self.client.connection_id)
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,14 +1,14 @@
-"""Bounds the number of connections, and the rate of new ones: Kafka's ConnectionQuotas.
+"""Limits the number of connections, and the rate of new ones: Kafka's ConnectionQuotas.
 
-The acceptors ask before they accept and before they keep a socket; `SocketServer` tells when a connection is gone. Time is an argument.
+The acceptors ask before they accept and before they keep a socket. `SocketServer` reports closed connections. Time is an argument.
 
-* max.connections counts the broker's connections, listener.name.X.max.connections those of one listener. When there is no room a listener
-  does not accept until a connection closes. The inter-broker listener, when it is not the only one, is protected: it accepts beyond
-  max.connections and the most idle connection of another listener makes room.
+* max.connections counts the connections of the broker, listener.name.X.max.connections those of one listener. At the limit a listener does
+  not accept until a connection closes. An inter-broker listener beside others is protected: it accepts beyond max.connections, and the most
+  idle connection of another listener is closed.
 * max.connections.per.ip (and its overrides) closes a new connection at once.
 * max.connection.creation.rate, for the broker and by listener prefix, delays accepting.
-* The quota connection_creation_rate of an address (KIP-612), or that of all others, closes a connection that comes too early after a while,
-  so that its client does not try again at once. Unlike the others it is no configuration of the broker: `set_ip_rate`.
+* The quota connection_creation_rate (KIP-612), of one address or of all others, closes a connection that comes too early. It does so after
+  a while, so that the client does not retry at once. Unlike the other limits it is not in the broker's configuration: see `set_ip_rate`.
 """
 
 from typing import Final
@@ -17,14 +17,14 @@ from broker.network.limits import INT_MAX, NetworkLimits
 from broker.network.recent import Recent
 
 MAX_IP_RATES: Final = 10_000
-"""Addresses whose rates are remembered, before those are forgotten that were silent until they had their full rate again."""
+"""Addresses whose rates are remembered. At this number, addresses that were silent long enough to have their full rate are forgotten."""
 IP_BURST_SECONDS: Final = 10
-"""How much of its rate an address may use at once: a client opens several connections when it starts, and Apache Kafka takes the average
-of as many seconds."""
+"""Seconds' worth of its rate that an address may use at once: clients open several connections when they start, and Apache Kafka averages
+over as many seconds."""
 
 
 class Rate:
-    """A token bucket that holds one second's worth, or that of `seconds`."""
+    """A token bucket that holds the tokens of `seconds`."""
 
     __slots__ = ("_at", "_seconds", "_tokens")
 
@@ -34,30 +34,30 @@ class Rate:
         self._tokens: float | None = None
 
     def delay(self, per_second: int, now: float) -> float:
-        """Seconds until one more is allowed; 0 when it is now."""
+        """Seconds until one more is allowed; 0 if it is allowed now."""
         if per_second >= INT_MAX:
             return 0.0
         if per_second <= 0:
-            return 1.0  # none is allowed until the limit changes: look again in a second
+            return 1.0  # none is allowed until the limit changes: check again in a second
         most = float(per_second * self._seconds)
         tokens = most if self._tokens is None else min(most, self._tokens + (now - self._at) * per_second)
         self._tokens = tokens
         self._at = now
-        # The margin is for the sums of floats, which may stay a hair below 1 for ever.
+        # The margin is for sums of floats, which may stay just below 1 for ever.
         return 0.0 if tokens >= 1 - 1e-9 else (1 - tokens) / per_second
 
     def is_idle(self, now: float) -> bool:
-        """Whether it is full again."""
+        """Whether the bucket is full again."""
         return now - self._at > self._seconds
 
     def take(self) -> None:
-        """One came."""
+        """Take a token."""
         if self._tokens is not None:
             self._tokens -= 1
 
 
 class ConnectionQuotas:
-    """See the module. `limits` is read at every question, so a dynamic change needs no call."""
+    """Counts connections. Every check reads `limits`, so a dynamic change needs no call."""
 
     __slots__ = (
         "_broker_rate",
@@ -85,7 +85,7 @@ class ConnectionQuotas:
         self._ip_rates: dict[str, int] = {}
         self._ip_tokens: dict[str, Rate] = {}
         self.ip_accepts: dict[str, Recent] = {}
-        """The connections that were kept, by address, of addresses with a rate."""
+        """Kept connections by address, for addresses with a rate."""
 
     def has_room(self, listener_name: str) -> bool:
         """Whether the listener may accept one more."""
@@ -95,7 +95,7 @@ class ConnectionQuotas:
         return listener_name == self.protected_listener or self.total < limits.max_connections
 
     def is_exceeded(self) -> bool:
-        """Whether the protected listener took more than max.connections, so that another connection has to go."""
+        """Whether the protected listener exceeded max.connections, so that another connection must be closed."""
         return self.protected_listener is not None and self.total > self.limits.max_connections
 
     def creation_delay(self, listener_name: str, now: float) -> float:
@@ -110,7 +110,7 @@ class ConnectionQuotas:
         return max(delay, self._broker_rate.delay(limits.max_connection_creation_rate, now))
 
     def set_ip_rate(self, host: str | None, per_second: int | None) -> None:
-        """The quota of an address, or of all that have none; None takes it away."""
+        """Set the quota of an address, or of all addresses without one (`host` None). `per_second` None removes it."""
         if host is None:
             self._default_ip_rate = INT_MAX if per_second is None else per_second
         elif per_second is None:
@@ -119,7 +119,7 @@ class ConnectionQuotas:
             self._ip_rates[host] = per_second
 
     def ip_delay(self, host: str, now: float) -> float:
-        """Seconds by which a connection that was just accepted came too early; 0, and it counts, when it did not."""
+        """Seconds by which an accepted connection came too early. If 0, the connection counts."""
         per_second = self._ip_rates.get(host, self._default_ip_rate)
         if per_second >= INT_MAX:
             return 0.0
@@ -137,11 +137,11 @@ class ConnectionQuotas:
         return delay
 
     def limit_of(self, host: str) -> int:
-        """How many connections one address may have."""
+        """The number of connections that one address may have."""
         return self.limits.max_connections_per_ip_overrides.get(host, self.limits.max_connections_per_ip)
 
     def open(self, listener_name: str, host: str) -> bool:
-        """A connection was accepted. False, and nothing is counted but its arrival, when that address has too many."""
+        """Count an accepted connection. Returns False if its address has too many; then only its arrival counts."""
         self._broker_rate.take()
         rate = self._listener_rates.get(listener_name)
         if rate is not None:
@@ -155,7 +155,7 @@ class ConnectionQuotas:
         return True
 
     def close(self, listener_name: str, host: str) -> None:
-        """A connection that `open` counted is gone."""
+        """Uncount a closed connection that `open` counted."""
         self.total -= 1
         self._listeners[listener_name] -= 1
         count = self._hosts[host] - 1

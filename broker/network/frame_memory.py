@@ -1,22 +1,22 @@
-"""Bounds the memory that the large requests of all connections take while they come in: Kafka's MemoryPool (KIP-72).
+"""Limits the memory that incoming large requests of all connections take: Kafka's MemoryPool (KIP-72).
 
-A request that does not fit the shared receive buffer takes its whole size here before memory is allocated for it, and gives it back when it
-is handled or its client is gone. What finds no room is not read further until there is some, longest waiting first. Small requests need
-nothing of this, so that whoever keeps large ones unfinished holds up only large ones.
+A request that does not fit into the shared receive buffer takes its whole size here before memory is allocated for it. It returns the size
+when it is handled or its client is gone. A request without room is not read further until there is some; the longest waiting is first.
+Small requests are not counted, so a client that leaves large ones unfinished delays only large ones.
 """
 
 from typing import Protocol
 
 
 class Reader(Protocol):
-    """Who waits for room."""
+    """A reader that waits for room."""
 
     def on_room(self) -> None:
-        """It was taken for the reader."""
+        """Called when room was taken for the reader."""
 
 
 class FrameMemory:
-    """`max_bytes` is `queued.max.request.bytes`, -1 for no limit; `taken` what requests have now."""
+    """The memory of incoming requests. `max_bytes` is `queued.max.request.bytes`, -1 for no limit; `taken` is the memory in use."""
 
     __slots__ = ("_max_bytes", "_waiting", "taken")
 
@@ -26,7 +26,7 @@ class FrameMemory:
         self.taken = 0
 
     def take(self, reader: Reader, size: int) -> bool:
-        """Whether there is room. If not, `on_room` says when the reader has it."""
+        """Take `size` bytes. Returns False if there is no room; then `on_room` is called once they are taken for the reader."""
         if self._waiting or not self._has_room(size):
             self._waiting[reader] = size
             return False
@@ -34,12 +34,12 @@ class FrameMemory:
         return True
 
     def give_back(self, size: int) -> None:
-        """What a reader took."""
+        """Return bytes that a reader took."""
         self.taken -= size
         self._serve()
 
     def withdraw(self, reader: Reader) -> None:
-        """The reader waits no more, if it did."""
+        """Remove a waiting reader, if it waits."""
         if self._waiting.pop(reader, None) is not None:
             self._serve()
 

@@ -1,11 +1,13 @@
-"""Receives the bytes of one connection, and keeps what is left of a read.
+"""Receives the bytes of one connection, and keeps those that cannot be handled yet.
 
-A `Connection` owns one, and handles the frames that it finds. Bytes land in the processor's one shared receive buffer, so an idle
-connection holds no memory. What is left of a read (the head of an unfinished frame, or frames that must wait) is copied into memory of the
-connection's own. The head of a frame goes back to the head of the shared buffer before the next read. A frame that does not fit the shared
-buffer gets a bytearray of exactly its size (`BufferSupplier`), but only once FIRST_BYTES of it came and at first not more than
-FIRST_ALLOCATION: a length that lies costs us little. Before that it needs room among those of all connections (`FrameMemory`). Then the
-kernel may keep as much for the connection, too, so that such frames come in few reads.
+A `Connection` owns one, and handles the frames that it finds. Bytes are received into the processor's shared buffer, so an idle connection
+holds no memory. Unhandled bytes (the head of an unfinished frame, or frames that must wait) are copied into memory of the connection.
+Before the next read the head of a frame is copied back to the head of the shared buffer.
+
+A frame that does not fit into the shared buffer gets a bytearray of exactly its size (`BufferSupplier`). But it gets it only after
+FIRST_BYTES of the frame arrived, and at first not more than FIRST_ALLOCATION, so that a false length costs little. Before that the frame
+needs room in the memory for all connections (`FrameMemory`). Then the kernel's buffer of the connection may grow as well, so that such
+frames arrive in few reads.
 """
 
 from __future__ import annotations
@@ -25,20 +27,19 @@ FIRST_ALLOCATION: Final = LARGEST_KEPT
 
 
 class Owner(Protocol):
-    """The connection whose bytes these are."""
+    """The connection that receives the bytes."""
 
     def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
         """See `RequestHandler`."""
 
     def on_room(self) -> None:
-        """There is room for the frame that comes in."""
+        """Called when there is memory for the incoming frame."""
 
 
 class FrameReader:
-    """See the module. Frames that can be handled are in `view[start:end]`, from `receive` or `take_kept` until `on_handled`.
+    """The reader of one connection. From `receive` or `take_kept` until `on_handled` the frames to handle are in `view[start:end]`.
 
-    `data` is `view` for compiled code.
-    `growing`: the socket, while the kernel's receive buffer may grow with the frames.
+    `data` is `view` for compiled code. `growing` is the socket, while the kernel's receive buffer may grow with the frames.
     """
 
     __slots__ = (
@@ -66,28 +67,28 @@ class FrameReader:
         self.end = 0
         self.growing: socket.socket | None = None
         self._rest: bytearray | None = None
-        self._from = 0  # where the unhandled bytes of _rest begin
-        self._filled = 0  # bytes of _rest that came, while a large frame is read right into it; else 0
-        self._lent: bytearray | None = None  # the memory of `view`, when it is the connection's own
-        self._taken = 0  # of the frame memory, for the frame that comes in
-        self._grown = 0  # what the kernel's buffer grew to
+        self._from = 0  # start of the unhandled bytes in _rest
+        self._filled = 0  # received bytes in _rest while a large frame is read into it; else 0
+        self._lent: bytearray | None = None  # the memory of `view`, if it belongs to the connection
+        self._taken = 0  # bytes of the frame memory, for the incoming frame
+        self._grown = 0  # size of the kernel's buffer after it grew
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are received into."""
+        """The buffer for the next read."""
         processor = self._processor
         rest = self._rest
         if rest is None:
             return processor.window if processor.channel.full else processor.view
         if self._filled:
             return memoryview(rest)[self._filled :]
-        # Stays in _rest until bytes really came: a read may yield none.
+        # The bytes stay in _rest until more were received, because a read may return none.
         kept = len(rest) - self._from
         view = processor.view
         view[:kept] = memoryview(rest)[self._from :]
         return view[kept : kept + FULL_WINDOW_BYTES] if processor.channel.full else view[kept:]
 
     def receive(self, count: int) -> bool:
-        """`count` bytes came into `buffer`; whether there may be frames to handle now."""
+        """Note that `count` bytes were received into `buffer`. Returns whether there may be frames to handle."""
         rest = self._rest
         if rest is None:
             self.start = 0
@@ -102,7 +103,7 @@ class FrameReader:
         return True
 
     def _fill(self, rest: bytearray) -> bool:
-        """The memory of a large frame is full: whether that is all of it. If not, it gets more."""
+        """Return whether a large frame is complete, now that its memory is full. If not, its memory grows."""
         total = 4 + fields.int32(rest, 0)
         if len(rest) == total:
             self._rest = None
@@ -123,7 +124,7 @@ class FrameReader:
         self.end = len(memory)
 
     def take_kept(self) -> bool:
-        """Whether there is something of what `keep_all` kept, to be handled now."""
+        """Take the bytes that `keep_all` kept, to handle them now. Returns whether there are any."""
         rest = self._rest
         if rest is None or self._filled:
             return False
@@ -132,7 +133,7 @@ class FrameReader:
         return True
 
     def on_handled(self) -> None:
-        """What is not kept again by now is not needed any more."""
+        """Release memory that was not kept again."""
         memory = self._lent
         if memory is not None:
             self._lent = None
@@ -142,7 +143,7 @@ class FrameReader:
                 self._processor.buffers.release(memory)
 
     def keep_head(self, start: int) -> bool:
-        """Keep the head of a frame whose rest is still to come; False when there is no room for it: nothing more must be read."""
+        """Keep the head of an incomplete frame. Returns False when there is no memory for the frame, so that reading must stop."""
         view, end = self.view, self.end
         kept = end - start
         if kept >= FIRST_BYTES:
@@ -154,7 +155,7 @@ class FrameReader:
         return True
 
     def _allocate(self, start: int, total: int) -> bool:
-        """Memory for a large frame of `total` bytes with its length."""
+        """Get memory for a large frame of `total` bytes, including its length."""
         view, end = self.view, self.end
         self._from = 0
         if not self._take(total, start):
@@ -168,7 +169,7 @@ class FrameReader:
         return True
 
     def _take(self, size: int, start: int) -> bool:
-        """Room for the frame that begins at `start`. What is urgent needs none."""
+        """Take room for the frame that begins at `start`. Urgent frames need none."""
         owner = self._owner
         if self._taken or owner is None or owner.is_urgent(self.view, start + 4, self.end):
             return True
@@ -177,12 +178,12 @@ class FrameReader:
         return self._taken > 0
 
     def on_room(self) -> None:
-        """The frame that comes in has room now."""
+        """Note that the incoming frame has room now."""
         if self._rest is not None:
             self._taken = 4 + fields.int32(self._rest, self._from)
 
     def _grow(self, sock: socket.socket, size: int) -> None:
-        """Frames of that size come. As for the memory, in powers of two: sizes that creep up cost no calls."""
+        """Enlarge the kernel's buffer for frames of `size`, in powers of two, so that slowly growing sizes cost no system calls."""
         self._grown = min(1 << (size - 1).bit_length(), LARGEST_BYTES)
         set_receive_buffer(sock, self._grown)
         if self._grown == LARGEST_BYTES:
@@ -194,7 +195,7 @@ class FrameReader:
             self._processor.channel.frame_memory.give_back(size)
 
     def keep_all(self, start: int) -> None:
-        """Keep frames that must wait. The caller stops reading. Memory that is the connection's own already is not copied."""
+        """Keep frames that must wait. The caller stops reading. Memory that already belongs to the connection is not copied."""
         if self._lent is None:
             self._rest = bytearray(self.view[start : self.end])
             self._from = 0
@@ -204,7 +205,7 @@ class FrameReader:
 
     @property
     def kept_bytes(self) -> int:
-        """The memory that this connection keeps for bytes it received."""
+        """Bytes of memory that hold received bytes of this connection."""
         return 0 if self._rest is None else len(self._rest)
 
     def keeps_frame(self) -> bool:
@@ -216,12 +217,12 @@ class FrameReader:
         return size >= 4 and 4 + fields.int32(rest, self._from) <= size
 
     def holds_frame(self, start: int) -> bool:
-        """Whether a frame that begins at `start` of `view` is complete, or can never be because its length is none."""
+        """Whether a frame that begins at `start` of `view` is complete, or its length is impossible."""
         size = self.end - start
         return size >= 4 and 4 + fields.int32(self.data, start) <= size
 
     def first_kept_frame(self) -> memoryview:
-        """The first frame that is kept; there is one."""
+        """The first kept frame, which must exist."""
         rest = self._rest
         if rest is None:
             raise ValueError("nothing is kept")
@@ -229,7 +230,7 @@ class FrameReader:
         return memoryview(rest)[begin : begin + fields.int32(rest, self._from)]
 
     def forget(self) -> None:
-        """The connection is gone."""
+        """Release everything after the connection was lost."""
         self._rest = None
         self._filled = 0
         self.growing = None

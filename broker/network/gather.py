@@ -1,4 +1,4 @@
-"""Gathers the parts of answers, in memory and in files, in the order in which they leave."""
+"""Gathers the parts of answers, in memory and in files, in the order in which they are sent."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
 
 
 def put(parts: Parts, out: Parts) -> tuple[int, bool]:
-    """Puts one response, its length first, behind what is in `out`; its size, and whether file regions are left in it.
+    """Append a response, with its length, to `out`. Returns its size, and whether file regions are among its parts.
 
-    Small regions become bytes, unless that would wait for the disk.
+    Small regions become bytes, unless reading them would wait for the disk.
     """
     size = 0
     has_regions = False
@@ -41,7 +41,7 @@ def put(parts: Parts, out: Parts) -> tuple[int, bool]:
 
 
 def read_cached(region: FileRegion) -> bytes | bytearray | memoryview | None:
-    """The bytes of a small region; None when reading them would wait for the disk, or fails: `FileSender` sees to it."""
+    """The bytes of a small region. None when reading them would wait for the disk, or fails; then `FileSender` handles that."""
     begun = region.begun
     if begun is not None and len(begun) == region.length:
         return begun
@@ -50,7 +50,7 @@ def read_cached(region: FileRegion) -> bytes | bytearray | memoryview | None:
         return begun
     if _NOWAIT is None:
         return region.read()
-    # One call that reads or refuses: a probe of both ends and a read would be three.
+    # One call that reads or refuses. A check of both ends and a read would be three calls.
     data = bytearray(region.length)
     try:
         count = os.preadv(region.file.fileno(), [data], region.position, _NOWAIT)
@@ -64,17 +64,19 @@ def read_cached(region: FileRegion) -> bytes | bytearray | memoryview | None:
 
 
 def unproven(region: FileRegion) -> FileRegion:
-    """The region, of which nobody says what the page cache has."""
+    """The region without the statement that its end is in the page cache."""
     return FileRegion(region.file, region.position, region.length) if region.end_is_cached else region
 
 
 def from_next_page(region: FileRegion, memory: list[bytes | bytearray | memoryview]) -> FileRegion:
-    """Puts the bytes up to the next page of the file into `memory`, if that pays, and returns the rest.
+    """Put the bytes up to the next page of the file into `memory`, if that saves time. Returns the rest of the region.
 
-    The kernel splices 16 pages at once. 64 KiB from the middle of a page on are 17, which means a second round through TCP, with a packet
-    and a wake-up of the receiver of its own: 73 µs instead of 38; 128 KiB cost 86 instead of 47, and from 1 MiB on it makes no difference.
+    The kernel splices 16 pages at once. 64 KiB from the middle of a page on are 17 pages. They need a second pass through TCP, with another
+    packet and another wake-up of the receiver: 73 µs instead of 38. For 128 KiB it is 86 µs instead of 47; from 1 MiB on it makes no
+    difference.
 
-    `end_is_cached` of the rest says that all of it is: its beginning is, if the bytes before it were, and both ends of a packet tell of it.
+    `end_is_cached` of the rest stands for all of it. Its start is cached if the bytes before it are, and both ends of a packet show whether
+    the packet is.
     """
     position, length = region.position, region.length
     begun = position % PAGE_BYTES

@@ -1,6 +1,6 @@
-"""Defines the port through which a connection has its requests answered: by the dispatcher, or by authentication before it.
+"""Defines the port through which a connection has its requests answered: by the dispatcher, or before that by authentication.
 
-The network floor knows frames, not requests. A rule that depends on the kind of a request is a question to the handler.
+The network folder knows frames, not requests. The handler decides about everything that depends on the kind of a request.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class RequestHandler:
-    """Base of handlers. Positions are those of a frame in the bytes that were received, without its length."""
+    """Base of handlers. Positions are those of a frame in the received bytes, without its length."""
 
     __slots__ = ()
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
-        """Answers one request. `frame` is valid only until this returns."""
+        """Answer one request. `frame` is valid only until the return."""
         raise NotImplementedError
 
     def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
-        """Whether the request from `begin` to `end` must not wait behind those of clients: requests in the slots may wait for just that."""
+        """Whether the request from `begin` to `end` must not wait for those of clients, because requests in the slots may wait for it."""
         return False
 
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
-        """Whether the request may be handled while those before it are in the log and wait for replicas (`Pending.appended`)."""
+        """Whether the request may be handled while earlier ones are appended and wait for replicas (`Pending.appended`)."""
         return False

@@ -1,4 +1,4 @@
-"""Resolves hosts as operators write them to the addresses that sockets have.
+"""Resolves hosts as operators write them to the addresses of sockets.
 
 As in Java a name stands for its first address, IPv4 before IPv6. Used for max.connections.per.ip.overrides and for quotas of addresses.
 """
@@ -25,13 +25,13 @@ def address_of(host: str) -> str | None:
 
 
 async def resolve(host: str) -> str:
-    """The address of a name. Raises OSError or UnicodeError when it has none."""
+    """The address of a name. Raises OSError or UnicodeError when there is none."""
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
 
 
 class HostNames:
-    """Names that were resolved, each once."""
+    """Resolved names. Each name is resolved once."""
 
     __slots__ = ("_addresses",)
 
@@ -39,17 +39,17 @@ class HostNames:
         self._addresses: dict[str, str] = {}
 
     def by_address(self, limits: Mapping[str, int]) -> dict[str, int]:
-        """Limits of hosts as limits of addresses, without the names that are not known."""
+        """Limits of addresses for limits of hosts. Unknown names are left out."""
         known = {host: address_of(host) or self._addresses.get(host) for host in limits}
         return {address: limits[host] for host, address in known.items() if address is not None}
 
     def unknown(self, config: BrokerConfig) -> list[str]:
-        """The names in the configuration that have to be resolved first."""
+        """The names in the configuration that must be resolved first."""
         hosts = max_connections_per_ip_overrides(config[MAX_CONNECTIONS_PER_IP_OVERRIDES])
         return [host for host in hosts if address_of(host) is None and host not in self._addresses]
 
     async def learn(self, names: Iterable[str]) -> None:
-        """Resolve names. Raises ConfigError for one that has no address; those before it are known then."""
+        """Resolve names. Raises ConfigError for a name without an address; the names before it are known then."""
         for name in names:
             try:
                 self._addresses[name] = await resolve(name)
@@ -58,7 +58,7 @@ class HostNames:
 
 
 async def known_hosts(config: BrokerConfig) -> HostNames:
-    """With every name in the configuration. Raises ConfigError."""
+    """The resolved names of the configuration. Raises ConfigError."""
     hosts = HostNames()
     await hosts.learn(hosts.unknown(config))
     return hosts

@@ -1,6 +1,6 @@
 """Derives the limits of the network floor from the configuration, under Kafka's names.
 
-`SocketServer.apply` puts changed limits in force.
+`SocketServer.apply` puts changed limits into force.
 """
 
 from typing import Final
@@ -26,28 +26,28 @@ from config.schema.key import Key
 from config.validation import max_connections_per_ip_overrides
 
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
-"""The shared receive buffer of a processor: 64 KiB costs half as much again per request, more gains nothing."""
+"""Size of a processor's shared receive buffer: 64 KiB cost half as much again per request, more gains nothing."""
 FULL_WINDOW_BYTES: Final = 4096
-"""What is read of a connection at once while the request channel is full."""
+"""Bytes read from a connection at once while the request channel is full."""
 
 TURN_BYTES: Final = 256 * 1024
-"""Answers of one connection that are written at once; after about this many bytes other connections have their turn first."""
+"""Bytes of a connection's answers that are written at once. After about this many, other connections have their turn."""
 ANSWER_WEIGHT: Final = 2048
-"""What an answer counts besides its bytes, so that a turn handles at most 128 requests however small."""
+"""Bytes that an answer counts besides its own, so that a turn handles at most 128 requests, however small."""
 MAX_APPENDED: Final = 128
-"""Requests of one connection that may wait for replicas at once before the next has to wait."""
+"""Requests of one connection that may wait for replicas before the next one has to wait."""
 MAX_UNSENT: Final = 16
-"""Connections whose answers may wait for others to be handled."""
+"""Connections whose answers may wait until other connections are handled."""
 FIRST_BYTES: Final = 64 * 1024
-"""What must have come of a frame that does not fit the shared receive buffer before memory is allocated for it, bytes."""
+"""Bytes of a frame larger than the shared receive buffer that must have arrived before memory is allocated for it."""
 
 INT_MAX: Final = 2**31 - 1
 
 
 class NetworkLimits:
-    """Kafka's names with underscores; sizes in bytes, -1 means the system's default or no limit, as in Kafka.
+    """Limits under Kafka's names with underscores. Sizes are in bytes; -1 stands for the system's default or no limit, as in Kafka.
 
-    `socket_receive_buffer_is_final`: somebody chose the size, so that it does not grow with the requests.
+    `socket_receive_buffer_is_final`: the operator set the size, so it does not grow with the requests.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class NetworkLimits:
 
 
 def limits_of(config: BrokerConfig, hosts: HostNames) -> NetworkLimits:
-    """The limits in force. Those of hosts that `hosts` does not know are left out."""
+    """The limits of the configuration. Limits of hosts that `hosts` does not know are left out."""
     names = [endpoint.listener_name for endpoint in config.listeners.listeners]
     return NetworkLimits(
         connections_max_idle_ms=config[CONNECTIONS_MAX_IDLE_MS],
@@ -131,6 +131,6 @@ def limits_of(config: BrokerConfig, hosts: HostNames) -> NetworkLimits:
 
 
 def _by_listener(config: BrokerConfig, names: list[str], key: Key[int]) -> dict[str, int]:
-    """The limits of single listeners. A listener without one of its own has none: the broker's counts all listeners together."""
+    """The limits of single listeners. A listener without its own has none: the broker's limit counts all listeners together."""
     limits = {name: config.for_listener(name)[key] for name in names}
     return {name: limit for name, limit in limits.items() if limit != config[key]}

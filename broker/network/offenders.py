@@ -1,6 +1,6 @@
-"""Keeps bad input from filling the log: a few lines per host and minute, then a count.
+"""Limits log lines about bad input: a few lines per host and minute, then a count.
 
-Pure: time is an argument. Holds at most MAX_HOSTS hosts; those beyond share one entry.
+Pure: time is an argument. Tracks at most MAX_HOSTS hosts; further hosts share one entry.
 """
 
 from collections.abc import Callable
@@ -15,31 +15,31 @@ _HTTP_METHODS: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"
 
 
 def describe_length(size: int, limit: int, head: bytes) -> str:
-    """What is wrong with a frame that claims `size` bytes; `head` is its first bytes, length included."""
+    """The fault of a frame that claims `size` bytes. `head` has its first bytes, including the length."""
     if head[:1] == b"\x16" and head[1:2] == b"\x03":
         return "this looks like TLS on a plaintext listener: check security.protocol of the client and the port"
     if head[:4] in _HTTP_METHODS:
         return "this looks like HTTP: the port speaks the Kafka protocol only"
     if size < 0:
-        return f"a request of {size} bytes cannot be: the peer does not speak the Kafka protocol"
+        return f"a request of {size} bytes is impossible: the peer does not speak the Kafka protocol"
     if size == 0:
         return "an empty request has no header: the peer does not speak the Kafka protocol"
     return f"a request of {size} bytes is larger than socket.request.max.bytes={limit}"
 
 
 class Offenders:
-    """Counts per host and decides what is said."""
+    """Counts events per host and decides which are logged."""
 
     __slots__ = ("_hosts", "_say", "_window_ends")
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        """`say` gets each line that may be said."""
+        """`say` logs a line."""
         self._say = say
         self._hosts: dict[str, int] = {}
         self._window_ends = 0.0
 
     def report(self, host: str, line: str, now: float) -> None:
-        """One event of `host`; `now` in monotonic seconds."""
+        """Report one event of `host`; `now` is monotonic, in seconds."""
         if now >= self._window_ends:
             self.summarize()
             self._window_ends = now + WINDOW_SECONDS
@@ -51,10 +51,10 @@ class Offenders:
         if count <= LINES_PER_WINDOW:
             self._say(line)
         if count == LINES_PER_WINDOW:
-            self._say(f"{host}: more of this is counted for {WINDOW_SECONDS:.0f} s and not shown")
+            self._say(f"{host}: further lines like this are not shown, but counted for {WINDOW_SECONDS:.0f} s")
 
     def summarize(self) -> None:
-        """Says what was counted in silence and starts over."""
+        """Log the counts of lines that were not shown, and start over."""
         for host, count in self._hosts.items():
             if count > LINES_PER_WINDOW:
                 self._say(f"{host}: {count - LINES_PER_WINDOW} more connections were closed for bad or refused input")

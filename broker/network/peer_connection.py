@@ -1,9 +1,8 @@
-"""Implements the port to other brokers (`replication.ports.peer`) on sockets: one connection, one request under way, as in Apache Kafka.
+"""Implements the port to other brokers (`replication.ports.peer`) on sockets: one connection, one request in flight, as in Apache Kafka.
 
-Made by `broker.server` for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
-connection and nothing that runs: it connects with a request, and again with the request after the connection was lost. A request costs one
-future and no task; one timer per connection watches over all of its requests. `peer_wire` has
-the bytes.
+`broker.server` makes peers for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
+connection but no task. A request opens the connection, and so does the next request after the connection was lost. A request costs one
+future and no task. One timer per connection serves all of its requests. `peer_wire` handles the bytes.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from replication.ports.peer import Peer, PeerUnavailable, Resolve
 
 CLIENT_SOFTWARE_NAME = "apache-kafka-java"
 CLIENT_SOFTWARE_VERSION = "3.9.1"
-"""What Apache Kafka's brokers say to each other in ApiVersions; others may act upon it."""
+"""Names that Apache Kafka's brokers send to each other in ApiVersions. The receiver may act upon them."""
 
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 
 MAY_BE_LARGE: Final = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA, ApiKey.ALTER_PARTITION})
-"""What may name thousands of partitions, now and then: written, and read, in several turns of the event loop."""
+"""Requests that may have thousands of partitions. They are encoded, and their answers decoded, over several turns of the event loop."""
 STEPS_PER_TURN: Final = 200
-"""Of a few microseconds each."""
+"""Steps of coding per turn of the event loop, a few microseconds each."""
 PARTITIONS_PER_TURN: Final = 1000
-"""Of an answer to a Fetch, of one microsecond each, and less where they are compiled."""
+"""Partitions of an answer to Fetch that are verified per turn: one microsecond each, less if compiled."""
 LARGE_ANSWER_BYTES: Final = 4 * 1024
 
 _MALFORMED: Final = (ProtocolError, IndexError, struct.error)
@@ -48,7 +47,7 @@ _NO_TAGGED_FIELDS: Final = b"\x00"
 
 
 class PeerConnections:
-    """Makes peers (`replication.ports.peer.Connect`); they share one window, for a read is taken out of it at once."""
+    """Makes peers (`replication.ports.peer.Connect`). They share one receive buffer, because the bytes of a read are taken at once."""
 
     __slots__ = ("_max_response_bytes", "_window")
 
@@ -62,15 +61,15 @@ class PeerConnections:
 
 
 class _Form(NamedTuple):
-    """What is the same in all requests of one (api, version) to one peer."""
+    """The constant parts of all requests of one (API, version) to one peer."""
 
-    client_id: bytes  # and the end of the header
+    client_id: bytes  # followed by the end of the header
     response: type[Message]
     flexible_response_header: bool
 
 
 class PeerConnection(Peer):
-    """See the module and `replication.ports.peer.Peer`. Belongs to one event loop."""
+    """A peer on a socket; see `replication.ports.peer.Peer`. Belongs to one event loop."""
 
     __slots__ = ("_client_id", "_closed", "_forms", "_max_response_bytes", "_negotiate", "_resolve", "_supported", "_window", "_wire")
 
@@ -87,11 +86,11 @@ class PeerConnection(Peer):
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection at this moment."""
+        """Whether the connection is open now."""
         return self._wire is not None and not self._wire.is_lost
 
     async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
-        """See replication.peer.Peer. Raises UnsupportedVersion, UnsupportedField when the request cannot be said in the version."""
+        """See replication.peer.Peer. Raises UnsupportedVersion, and UnsupportedField when the version lacks a field that is set."""
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         wire = await self._connected(deadline) if self._wire is None or self._wire.is_lost else self._wire
         if self._supported is not None:
@@ -107,7 +106,7 @@ class PeerConnection(Peer):
         try:
             frame = await wire.exchange(ApiKey.FETCH, version, form.client_id, request.encode(version), deadline)
         except asyncio.CancelledError:
-            wire.lose("nobody waits for the answer any more")
+            wire.lose("the request was cancelled")
             raise
         try:
             answer = FetchAnswerReader(frame, _body_at(frame, form), version)
@@ -124,7 +123,7 @@ class PeerConnection(Peer):
         self._closed = True
         wire, self._wire = self._wire, None
         if wire is not None:
-            wire.lose("the connection was closed here")
+            wire.lose("this broker closed the connection")
 
     async def _ask(self, wire: Wire, api_key: ApiKey, version: int, request: Message, deadline: float) -> Message:
         form = self._forms.get(api_key << 16 | version) or self._form(api_key, version)
@@ -133,7 +132,7 @@ class PeerConnection(Peer):
         try:
             frame = await wire.exchange(api_key, version, form.client_id, body, deadline)
         except asyncio.CancelledError:
-            wire.lose("nobody waits for the answer any more")
+            wire.lose("the request was cancelled")
             raise
         if in_steps and len(frame) >= LARGE_ANSWER_BYTES:
             return await self._decode_unhurried(wire, api_key, version, form, frame)
@@ -143,7 +142,7 @@ class PeerConnection(Peer):
         try:
             offset = _body_at(frame, form)
             if api_key == ApiKey.API_VERSIONS and _INT16.unpack_from(frame, offset)[0] == ErrorCode.UNSUPPORTED_VERSION:
-                version = 0  # who does not know the version answers in version 0 (KIP-511)
+                version = 0  # a broker that does not know the version answers in version 0 (KIP-511)
             response, _ = form.response.decode(frame, version, offset)
         except _MALFORMED as malformed:
             raise _unreadable(wire, api_key, version, malformed) from None
@@ -166,7 +165,7 @@ class PeerConnection(Peer):
 
     async def _connected(self, deadline: float) -> Wire:
         if self._closed:
-            raise PeerUnavailable("the connection was closed here")
+            raise PeerUnavailable("this broker closed the connection")
         return await self._connect(deadline)
 
     async def _connect(self, deadline: float) -> Wire:
@@ -177,7 +176,7 @@ class PeerConnection(Peer):
         if address.security_protocol != SecurityProtocol.PLAINTEXT:
             protocol = SecurityProtocol(address.security_protocol).name
             raise PeerUnavailable(
-                f"{address.host}:{address.port} speaks {protocol}, but brokers can only be reached by PLAINTEXT yet; "
+                f"{address.host}:{address.port} uses {protocol}, but connections between brokers support only PLAINTEXT; "
                 "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
             )
         loop = asyncio.get_running_loop()
@@ -190,15 +189,15 @@ class PeerConnection(Peer):
         except OSError as error:
             raise PeerUnavailable(f"cannot connect to {wire.name}: {error}") from None
         if self._closed:
-            wire.lose("the connection was closed here")
-            raise PeerUnavailable("the connection was closed here")
+            wire.lose("this broker closed the connection")
+            raise PeerUnavailable("this broker closed the connection")
         if self._negotiate:
             self._supported = await self._versions_of(wire, deadline)
         self._wire = wire
         return wire
 
     async def _versions_of(self, wire: Wire, deadline: float) -> dict[int, Versions]:
-        """What the other side says it knows. Raises PeerUnavailable."""
+        """The versions that the peer supports. Raises PeerUnavailable."""
         from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
         request = ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=CLIENT_SOFTWARE_VERSION)
@@ -219,19 +218,19 @@ class PeerConnection(Peer):
         known = None if self._supported is None else self._supported.get(api_key)
         lowest = api(api_key).versions.first
         if known is None or known.last < lowest or known.first > version:
-            raise PeerUnavailable(f"the broker knows no version of {api_key.name} that is known here; is it of an older release?")
+            raise PeerUnavailable(f"the peer supports no version of {api_key.name} that this broker supports; is it an older release?")
         return min(version, known.last)
 
 
 def _body_at(frame: memoryview, form: _Form) -> int:
-    """Where the answer begins, behind its header."""
+    """The start of the answer, after its header."""
     if not form.flexible_response_header:
         return 4
     return 5 if not frame[4] else skip_tagged_fields(frame, 4)
 
 
 async def _unhurried(steps: Generator[None, None, _T]) -> _T:
-    """What the steps return; others have their turns meanwhile."""
+    """The result of the steps, which yield to other work meanwhile."""
     try:
         while True:
             for _ in range(STEPS_PER_TURN):
@@ -242,5 +241,5 @@ async def _unhurried(steps: Generator[None, None, _T]) -> _T:
 
 
 def _unreadable(wire: Wire, api_key: ApiKey, version: int, malformed: Exception) -> PeerUnavailable:
-    wire.lose("the answer cannot be read")
-    return PeerUnavailable(f"{wire.name} answered {api_key.name} v{version} with what cannot be read: {malformed}")
+    wire.lose("the answer is malformed")
+    return PeerUnavailable(f"{wire.name} sent a malformed answer to {api_key.name} v{version}: {malformed}")

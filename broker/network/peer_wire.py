@@ -1,10 +1,11 @@
-"""Carries the bytes of one connection to another broker: one request out, one frame in. `PeerConnection` owns it.
+"""Transfers the bytes of one connection to another broker: one request out, one frame in. `PeerConnection` owns it.
 
 Invariants:
-* A frame is memory of its own, which nobody writes to again: the records in a message are views of it. A fetcher's connection has a buffer
-  where answers lie until its next request: to get fresh memory for each would cost more than to read it.
-* A correlation id is never used twice on a connection; an answer that nobody asked for closes it.
-* Whatever goes wrong while a request is under way closes the connection, since the answer may still come.
+
+* A frame has its own memory, which is not written again, because the records in a message are views of it. A fetcher's connection is an
+  exception: its answers stay in one buffer until the next request, because fresh memory for each would cost more than reading it.
+* A correlation id is never used twice on a connection. An answer without a matching request closes it.
+* Any failure during a request closes the connection, because the answer may still arrive.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from replication.ports.peer import PeerAddress, PeerUnavailable
 logger = logging.getLogger(__name__)
 
 WINDOW_BYTES: Final = 64 * 1024
-"""What is read before the length of a response is known; a response that is longer is read right into memory of its size."""
+"""Bytes read before the length of a response is known. The rest of a longer response is read directly into memory of its size."""
 FETCH_BYTES: Final = 256 * 1024
-"""Answers to a fetch that are not longer are read into the same memory each time. Untouched pages of it cost nothing."""
+"""Size of the buffer for answers to Fetch; longer answers get memory of their own. Untouched pages of it cost nothing."""
 
 _REQUEST_HEAD: Final = Struct(">ihhi")  # length, api key, version, correlation id
 _RESPONSE_HEAD: Final = Struct(">ii")  # length, correlation id
@@ -61,9 +62,9 @@ class Wire(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[memoryview] | None = None
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._frame: memoryview | None = None  # of a response that did not come in one read: with its length, of exactly its size
-        self._head = b""  # less than a length and a correlation id
-        self._keeps_window = False  # whether the window is its own, so that what came stays there
+        self._frame: memoryview | None = None  # a response that did not arrive in one read, with its length; of exactly its size
+        self._head = b""  # an incomplete length and correlation id
+        self._keeps_window = False  # whether the window belongs to this connection, so that received bytes stay there
         self._filled = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,7 +76,7 @@ class Wire(asyncio.BufferedProtocol):
     async def exchange(self, api_key: int, version: int, client_id: bytes, body: bytes, deadline: float) -> memoryview:
         """The frame of the answer, from the correlation id on. Raises PeerUnavailable."""
         if self._waiter is not None:
-            raise RuntimeError(f"a second request to {self.name} while one is under way")
+            raise RuntimeError(f"a second request to {self.name} while one is in flight")
         if self.is_lost or self._transport is None:
             raise PeerUnavailable(f"{self.name} closed the connection")
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_IDS
@@ -92,14 +93,14 @@ class Wire(asyncio.BufferedProtocol):
         return frame
 
     def keep_window(self) -> None:
-        """Read into memory of its own from now on, where an answer lies until the next request. To be called between requests."""
+        """Read into a separate buffer from now on, where an answer stays until the next request. Call it between requests."""
         if not self._keeps_window and self._waiter is None and not self._head:
             self._window = memoryview(bytearray(FETCH_BYTES))
             self._keeps_window = True
             self._filled = 0
 
     def lose(self, why: str) -> None:
-        """Close the connection, and fail the request that is under way."""
+        """Close the connection, and fail the request in flight."""
         if self.is_lost:
             return
         self.is_lost = True
@@ -127,7 +128,8 @@ class Wire(asyncio.BufferedProtocol):
         self._timer = self._loop.call_at(when, self._on_timer)
 
     def _on_timer(self) -> None:
-        """Most requests are answered long before: the timer of one serves those after it, and goes when it finds none."""
+        """Check the deadline. Most requests are answered long before. The timer of one serves the following ones, and ends when it finds
+        none."""
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return
@@ -166,7 +168,7 @@ class Wire(asyncio.BufferedProtocol):
             self._answered(frame[4:])
 
     def _begin(self, filled: int) -> None:
-        """A response begins in the window."""
+        """Read the beginning of a response in the window."""
         window = self._window
         if filled < _RESPONSE_HEAD.size:
             self._head = bytes(window[:filled])
@@ -183,7 +185,7 @@ class Wire(asyncio.BufferedProtocol):
             self._filled = filled
 
     def _go_on(self, filled: int) -> None:
-        """More of a response, or all of it, in the window that is its own."""
+        """Continue with a response in the connection's own window."""
         window = self._window
         self._filled = filled
         if filled < _RESPONSE_HEAD.size:
@@ -199,15 +201,15 @@ class Wire(asyncio.BufferedProtocol):
             frame[:filled] = window[:filled]
 
     def _is_expected(self, size: int, correlation_id: int, filled: int) -> bool:
-        """Whether what came can be the answer that is waited for, or its beginning; else the connection is closed."""
+        """Whether the received bytes can be the expected answer or its beginning. If not, the connection is closed."""
         if self._waiter is not None and self._waiter.cancelled() and correlation_id == self._correlation_id:
-            self.lose("nobody waits for the answer any more")  # whoever cancelled has yet to run, and would say so
+            self.lose("the request was cancelled")  # before the cancelled task runs and says so itself
         elif self._waiter is None or self._waiter.done() or correlation_id != self._correlation_id:
-            self._offend(f"an answer came that nobody asked for (correlation id {correlation_id})")
+            self._offend(f"an unexpected answer (correlation id {correlation_id})")
         elif not 4 <= size <= self._max_response_bytes:
             self._offend(f"an answer of {size} bytes; at most {self._max_response_bytes} are allowed")
         elif filled > 4 + size:
-            self._offend(f"{filled - 4 - size} bytes came after the answer")
+            self._offend(f"{filled - 4 - size} extra bytes after the answer")
         else:
             return True
         return False

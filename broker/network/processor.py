@@ -1,9 +1,10 @@
-"""Owns connections: the memory that they receive into, the answers that are ready to leave, and the expiry of idle ones.
+"""Owns connections: their receive buffer, the answers that are ready to be sent, and the expiry of idle ones.
 
-`num.network.threads` of them share the loop; each acceptor deals connections to them in turn. Answers that an event completes (`wake`) are
-sent together in one callback of the next loop turn: completing a request never runs a handler or a write inside somebody else's call.
-So are answers to what was just read (`send_soon`), when every connection that had something to read was handled: a client that waits for
-several of them is woken once and not for each. On a virtual machine `perf` shows a quarter of a small Produce in waking the receiver.
+`num.network.threads` processors share the loop, and each acceptor assigns connections to them in turn. Answers that an event completes
+(`wake`) are sent together in one callback of the next loop turn. So completing a request never runs a handler or a write inside another
+call. Answers to the last read (`send_soon`) are sent after every connection with received bytes was handled. So a client that waits for
+several answers is woken once instead of for each. On a virtual machine, waking the receiver takes a quarter of the time of a small Produce
+(`perf`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class Processor:
-    """See the module. The hot path reads the plain attributes."""
+    """One processor. The hot path reads the plain attributes."""
 
     __slots__ = (
         "_armed",
@@ -65,7 +66,8 @@ class Processor:
         authorizer: Authorizer | None = None,
         throttle: Throttle | None = None,
     ) -> None:
-        """`handler` is what new connections begin with. `authorizer` and `throttle` say what clients may do, and how much; without, all."""
+        """`handler` is the first handler of new connections. `authorizer` and `throttle` limit clients; without them, everything is
+        allowed."""
         self.loop = loop
         self.handler = handler
         self.authorizer = authorizer or AllowAll()
@@ -88,11 +90,11 @@ class Processor:
 
     @property
     def response_queue_size(self) -> int:
-        """Connections with answers that leave in the next loop turn (ResponseQueueSize)."""
+        """Connections with answers that are sent in the next loop turn (ResponseQueueSize)."""
         return len(self._ready) + len(self._unsent)
 
     def wake(self, connection: Connection) -> None:
-        """Let the connection send what is ready and handle what waited, once, in the next loop turn."""
+        """Have the connection send completed answers and handle waiting frames, once, in the next loop turn."""
         self._ready.append(connection)
         if not self._armed:
             self._armed = True
@@ -102,12 +104,12 @@ class Processor:
         self._armed = False
         ready = self._ready
         self._ready = []
-        # Several answers of one connection leave together.
+        # Several answers of one connection are sent together.
         for connection in dict.fromkeys(ready) if len(ready) > 1 else ready:
             connection.run()
 
     def send_soon(self, connection: Connection) -> None:
-        """Have the connection write what is `unsent` once others that were read in this loop turn are handled, too."""
+        """Have the connection write its `unsent` answers after other connections that were read in this loop turn are handled."""
         unsent = self._unsent
         unsent.append(connection)
         if len(unsent) == 1:
@@ -129,19 +131,19 @@ class Processor:
         self._on_closed(connection)
 
     def on_bad_length(self, client: Client, size: int, head: bytes) -> None:
-        """A connection is closed because of what it sent instead of a request length."""
+        """Report a connection that is closed because of the bytes in place of a request length."""
         reason = describe_length(size, self.request_max_bytes, head)
         self.report(client, reason)
 
     def report(self, client: Client, reason: str) -> None:
-        """One line about a client, unless that host had many lately."""
+        """Log one line about a client, unless its host had many lately."""
         line = f"{client.connection_id} on listener {client.listener_name}: {reason}; closing the connection"
         self._offenders.report(client.client_host, line, self.clock_ns() / 1e9)
 
     def expire_idle(self, max_idle_ms: int) -> None:
-        """Close the connections on which nothing happened for that long (connections.max.idle.ms; negative: never), most idle first.
+        """Close connections that were idle for `max_idle_ms` (connections.max.idle.ms; negative: never), the most idle first.
 
-        Memory for large requests is not kept for longer either.
+        Unused memory for large requests is dropped, too.
         """
         self.buffers.clear()
         if max_idle_ms < 0:

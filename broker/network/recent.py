@@ -1,6 +1,6 @@
 """Counts recent events and sums their amounts, for metrics of rare events. Time is an argument, in seconds.
 
-Two windows, the one that runs and the one before, which counts for as much of it as still lies within a window's length.
+There are two windows: the current one and the one before it. The earlier one counts for the part that lies within a window's length.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ WINDOW_SECONDS: Final = 10.0
 
 
 class Recent:
-    """See the module."""
+    """Number and sum of recent events."""
 
     __slots__ = ("_before", "_count", "_since", "_sum", "_sum_before")
 
@@ -23,18 +23,18 @@ class Recent:
         self._sum_before = 0.0
 
     def add(self, now: float, value: float = 0.0) -> None:
-        """It happened once more."""
+        """Count an event."""
         self._turn(now)
         self._count += 1
         self._sum += value
 
     def per_second(self, now: float) -> float:
-        """How often in a second."""
+        """Events per second."""
         self._turn(now)
         return (self._count + self._before * (1 - (now - self._since) / WINDOW_SECONDS)) / WINDOW_SECONDS
 
     def average(self, now: float) -> float:
-        """Of the values; 0 when it did not happen."""
+        """The average value; 0 without events."""
         self._turn(now)
         return (self._sum + self._sum_before) / max(1, self._count + self._before)
 

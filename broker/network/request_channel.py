@@ -1,18 +1,18 @@
-"""Defines what passes between processors and request handlers, and queues requests that wait for a handler slot.
+"""Defines the exchange between processors and request handlers, and queues requests that wait for a handler slot.
 
 A `RequestHandler` answers `handle(frame, connection)`. `frame` is one request without its 4-byte length, as a writable memoryview of a
-receive buffer: it is valid only until the handler returns; what must wait copies first. The answer is one of
+receive buffer. It is valid only until the handler returns; a handler that continues later copies it first. The answer is one of
 
 * `bytes`, or a list of parts (bytes, memoryview, FileRegion): the whole response without the 4-byte length, which the network prefixes;
 * a `Pending`: a later event completes it (acks=all, long poll, join group, admin work);
 * `NO_RESPONSE`: Produce with acks=0;
-* `CLOSE`: the connection is closed once the answers before it are out (unsupported version, malformed request, acks=0 that failed).
+* `CLOSE`: the connection is closed after the earlier answers are sent (unsupported version, malformed request, failed acks=0).
 
-The queue is where requests wait, not a toll every request pays. While it is empty and a handler slot is free (`RequestChannel.inline`) a
-handler runs in the callback that read the bytes. A slot (`num.io.threads`) is held by what executes over several loop turns: a `Pending`
-with `occupies_slot`. What merely waits for an event (purgatory) holds none, as in Apache Kafka. With all slots taken, requests queue, one
-per connection, first come first served; a connection whose request waits is not read. What the handler calls urgent never queues. Nothing
-here is thread safe: the loop owns it.
+Only requests that must wait are queued. While the queue is empty and a handler slot is free (`RequestChannel.inline`), a handler runs in
+the callback that read the bytes. Work over several loop turns, a `Pending` with `occupies_slot`, holds a slot (`num.io.threads`). A request
+that only waits for an event (purgatory) holds none, as in Apache Kafka. When all slots are taken, requests are queued, one per connection,
+and served in the order of arrival. A connection whose request is queued is not read. Requests that the handler calls urgent are never
+queued. Nothing here is thread safe: the loop owns it.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ Completion: TypeAlias = bytes | Parts | Literal[Control.NO_RESPONSE, Control.CLO
 
 
 class Waiter(Protocol):
-    """Who waits for a Pending."""
+    """A connection that waits for a Pending."""
 
     def on_answer_ready(self) -> None:
-        """It was completed."""
+        """Called when it was completed."""
 
 
 class Pending:
     """An answer that a later event completes, exactly once.
 
-    `in_turns`: the handler still executes, a little in each turn of the loop; it needs no slot. `waiting_bytes`: the size of a request
-    whose turn has not come yet; the channel counts it among those that wait.
+    `in_turns`: the handler is still working, a little in each turn of the loop, and needs no slot. `waiting_bytes`: the size of a request
+    whose turn has not come yet; the channel counts it among the waiting ones.
 
-    `appended`: a Produce that is in the log and only waits for replicas, so the next Produce of its connection may be handled before this
-    one is answered. `occupies_slot`: the handler still executes (a coroutine). `on_closed` is called when the connection goes away first;
-    completing it then is still allowed and sends nothing.
+    `appended`: a Produce that is in the log and only waits for replicas, so that the next Produce of its connection may be handled before
+    this one is answered. `occupies_slot`: the handler is still working (a coroutine). `on_closed` is called if the connection is closed
+    first. Completing it is still allowed then, and sends nothing.
     """
 
     __slots__ = ("answer", "appended", "channel", "completed", "connection", "in_turns", "occupies_slot", "on_closed", "timing",
@@ -82,13 +82,13 @@ class Pending:
         self.on_closed = on_closed
         self.completed = False
         self.answer: Completion = NO_RESPONSE
-        # Set by the connection that waits for it, cleared when it is answered or gone, so that no cycle is left.
+        # Set by the connection that waits for it. Cleared when it is answered or the connection is closed, so that no cycle is left.
         self.connection: Waiter | None = None
         self.channel: RequestChannel | None = None
         self.timing: Timing | None = None  # set when the request is measured
 
     def leave_slot(self) -> None:
-        """The handler executes no more, it merely waits: others may have its slot."""
+        """Release the slot, because the handler is done and only waits."""
         self.occupies_slot = False
         channel = self.channel
         if channel is not None:
@@ -97,11 +97,11 @@ class Pending:
 
     @property
     def is_worked_on_in_turns(self) -> bool:
-        """Whether it has begun, and goes on in turns."""
+        """Whether the request is in progress, in turns."""
         return self.in_turns and not self.waiting_bytes
 
     def end_waiting(self) -> None:
-        """The turn of the request has come, or will not come because its client left."""
+        """Stop waiting for a turn: it has come, or the client has left."""
         size, self.waiting_bytes = self.waiting_bytes, 0
         channel = self.channel
         if size and channel is not None:
@@ -109,7 +109,7 @@ class Pending:
             channel.end_waiting(size)
 
     def complete(self, answer: Completion) -> None:
-        """Answer the request; it leaves when all requests before it on the connection are answered. Later calls are ignored."""
+        """Answer the request. The answer is sent after those to earlier requests of the connection. Later calls are ignored."""
         if self.completed:
             return
         self.completed = True
@@ -131,7 +131,7 @@ Answer: TypeAlias = Completion | Pending
 
 
 class Request:
-    """One request that waits for a handler slot. `frame` is a copy that the connection keeps."""
+    """A request that waits for a handler slot. `frame` is a copy that the connection keeps."""
 
     __slots__ = ("connection", "frame", "size")
 
@@ -144,9 +144,9 @@ class Request:
 class RequestChannel:
     """The handler slots and the requests that wait for one.
 
-    `max_requests` and `max_request_bytes` (-1: no limit) say when the channel is `full`: connections are then read only in small windows
-    and paused at their first request, so what a broker that cannot keep up holds is bounded. `inline` and `full` are plain attributes
-    because the hot path reads them.
+    `max_requests` and `max_request_bytes` (-1: no limit) decide when the channel is `full`. Then connections are read only in small windows
+    and paused at their first request, which limits the memory of an overloaded broker. `inline` and `full` are plain attributes for the hot
+    path.
     """
 
     __slots__ = (
@@ -191,46 +191,46 @@ class RequestChannel:
 
     @property
     def idle_slots(self) -> int:
-        """Handler slots that nothing executes in."""
+        """Free handler slots."""
         return max(0, self.slots - self.slots_in_use)
 
     def resize(self, slots: int) -> None:
-        """num.io.threads changed. Handlers beyond a smaller number finish first."""
+        """Apply a changed num.io.threads. If it is smaller, handlers beyond it finish first."""
         self.slots = slots
         self._update()
 
     def hold_slot(self, pending: Pending) -> None:
-        """The handler behind `pending` executes until it completes."""
+        """Take a slot for the handler of `pending`, until it completes."""
         pending.channel = self
         self.slots_in_use += 1
         self._update()
 
     def release_slot(self) -> None:
-        """A handler finished; whoever waits longest may run in the next loop turn."""
+        """Release a slot after a handler finished. The longest waiting request may run in the next loop turn."""
         self.slots_in_use -= 1
         self._update()
 
     def hold_waiting(self, pending: Pending) -> None:
-        """A large request waits for its turn, elsewhere, but it counts here."""
+        """Count a large request that waits for its turn elsewhere."""
         pending.channel = self
         self.waiting_for_turn += 1
         self.queued_bytes += pending.waiting_bytes
         self._update()
 
     def end_waiting(self, size: int) -> None:
-        """It waits no longer."""
+        """Uncount a request that waited for its turn."""
         self.waiting_for_turn -= 1
         self.queued_bytes -= size
         self._update()
 
     def submit(self, request: Request) -> None:
-        """Wait for a slot. The connection stops reading until its request ran, so this holds at most one request per connection."""
+        """Queue a request. The connection stops reading until the request ran, so at most one per connection is queued."""
         self._queue.append(request)
         self.queued_bytes += request.size
         self._update()
 
     def withdraw(self, request: Request) -> None:
-        """The connection of a waiting request is gone."""
+        """Remove a request whose connection was closed."""
         try:
             self._queue.remove(request)
         except ValueError:
@@ -250,7 +250,7 @@ class RequestChannel:
     def _run(self) -> None:
         self._armed = False
         queue = self._queue
-        # Only those that wait now: a connection that queues its next request meanwhile comes after everybody else's and after other events.
+        # Only the requests that wait now: the next request of a connection comes after all others and after other events.
         for _ in range(len(queue)):
             if self.slots_in_use >= self.slots or not queue:
                 break

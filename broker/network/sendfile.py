@@ -1,12 +1,12 @@
-"""Sends file regions by os.sendfile on the transport's own socket, beside the transport.
+"""Sends file regions with os.sendfile on the transport's own socket, beside the transport.
 
-uvloop has no `loop.sendfile`, and an asyncio one would need a task. So a connection that has file regions to send hands everything from the
-first region on to its `FileSender`. Rules that make two writers on one socket safe: the sender writes only while the transport's write
-buffer is empty, and the connection writes nothing to the transport until the sender called `on_sent`. It waits for room with `add_writer`
-on a duplicate of the descriptor, because the loop refuses a descriptor that a transport uses.
+uvloop has no `loop.sendfile`, and asyncio's would need a task. So a connection passes everything from the first file region on to its
+`FileSender`. Two rules make two writers on one socket safe. The sender writes only while the transport's write buffer is empty. The
+connection writes nothing to the transport until the sender has called `on_sent`. The sender waits for room with `add_writer` on a duplicate
+of the descriptor, because the loop refuses the descriptor of a transport.
 
-A turn of the loop sends at most SENDER_TURN_BYTES of one connection. Bytes that are not in the page cache are pulled in by a thread first,
-so one consumer that reads old data never stalls the others.
+In a turn of the loop at most SENDER_TURN_BYTES of one connection are sent. A thread first reads bytes that are not in the page cache, so a
+consumer of old data does not delay the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 
 def piece_of(sock: socket.socket | None) -> int:
-    """How many bytes of a file this socket is best given at once."""
+    """The best number of bytes per call for this socket."""
     if sock is not None and hasattr(socket, "TCP_CONGESTION"):
         try:
             if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).startswith(b"bbr"):
@@ -46,10 +46,10 @@ def piece_of(sock: socket.socket | None) -> int:
 
 
 def send_pieces(out: int, source: int, position: int, length: int, piece: int, packet: int) -> int:
-    """Send so much of a file in pieces, the last `packet` bytes in one, until the socket takes no more.
+    """Send a part of a file in pieces, the last `packet` bytes in one piece, until the socket accepts no more.
 
-    Returns the bytes that have left, 0 where the file ends. Raises OSError when none has: BlockingIOError when there is no room.
-    What fails later will fail again when the rest is sent.
+    Returns the number of bytes sent; 0 at the end of the file. Raises OSError if none was sent: BlockingIOError when there is no room. An
+    error after the first piece is not raised, because sending the rest will fail again.
     """
     left = length
     try:
@@ -70,7 +70,7 @@ _send_pieces: Callable[[int, int, int, int, int, int], int] = send_pieces if _na
 
 
 def _pull_in(region: FileRegion, position: int, length: int) -> None:
-    """Runs in a thread: read the range into the page cache."""
+    """Read the range into the page cache. For a thread."""
     descriptor = region.file.fileno()
     for at in range(position, position + length, CHUNK_BYTES):
         os.pread(descriptor, min(CHUNK_BYTES, position + length - at), at)
@@ -82,17 +82,17 @@ class Owner(Protocol):
     client: Client
 
     def touch(self) -> None:
-        """Something left."""
+        """Record a transfer."""
 
     def on_sent(self) -> None:
-        """There is nothing left to send."""
+        """Called when everything was sent."""
 
     def abort(self) -> None:
-        """Close now: sending failed."""
+        """Close the connection, because sending failed."""
 
 
 class FileSender:
-    """What a connection has to send from its first file region on. Made at the first one, kept for the next."""
+    """Sends a connection's answers from a file region on. Made for the first one, and reused."""
 
     __slots__ = ("_closed", "_connection", "_loop", "_parts", "_piece", "_position", "_pulling", "_sock", "_transport", "_warm", "_writer")
 
@@ -105,20 +105,20 @@ class FileSender:
         self._sock = sock
         self._piece = piece_of(sock)
         self._parts: deque[bytes | FileRegion] = deque()
-        self._position = 0  # bytes of the first part that are sent
-        self._warm = 0  # bytes of the first part that are known to be in the page cache
+        self._position = 0  # bytes of the first part that were sent
+        self._warm = 0  # bytes of the first part that are in the page cache for certain
         self._pulling: asyncio.Future[None] | None = None
         self._writer = -1
         self._closed = False
 
     def send(self, parts: Parts) -> bool:
-        """Send `parts` behind what is queued; whether all of it has left. If not, `on_sent` of the connection will be called."""
+        """Send `parts` after the queued ones. Returns whether everything was sent. If not, `on_sent` of the connection is called later."""
         was_idle = not self._parts
         self._queue(parts)
         return was_idle and self._send_queued()
 
     def _queue(self, parts: Parts) -> None:
-        """Memory parts next to each other become one."""
+        """Queue parts. Adjacent memory parts become one."""
         memory: list[bytes | bytearray | memoryview] = []
         for part in parts:
             if isinstance(part, FileRegion):
@@ -135,14 +135,14 @@ class FileSender:
             self._parts.append(b"".join(memory))
 
     def pump(self) -> None:
-        """Go on: there is room, or bytes came from the disk."""
+        """Continue when there is room, or bytes were read from the disk."""
         if not self._parts:
             self._stop_waiting()
         elif self._send_queued():
             self._connection.on_sent()
 
     def _send_queued(self) -> bool:
-        """Send what the socket takes of what is queued, at most SENDER_TURN_BYTES; whether nothing is left."""
+        """Send queued parts as far as the socket accepts them, at most SENDER_TURN_BYTES. Returns whether nothing is left."""
         if self._closed or self._pulling is not None or self._transport.get_write_buffer_size():
             return False  # the thread, or resume_writing of the connection, calls again
         budget = SENDER_TURN_BYTES
@@ -177,12 +177,12 @@ class FileSender:
         if parts:
             self._wait_for_room()
             return False
-        # The writer stays: the next answer may have to wait at once, and one that is not needed is called once and ends.
+        # The writer stays: the next answer may have to wait at once, and an unneeded writer is called once and removed.
         return True
 
     def _fail(self, error: OSError, part: bytes | FileRegion | None) -> None:
         connection_id = self._connection.client.connection_id
-        if error.errno == errno.EIO and isinstance(part, FileRegion):  # no socket says that
+        if error.errno == errno.EIO and isinstance(part, FileRegion):  # sockets do not raise this
             logger.error("%s cannot be read: %s; closing connection %s, which waits for it", part.file.path, error.strerror, connection_id)
         else:
             logger.info("%s: sending files failed, %d bytes were queued: %s; closing the connection", connection_id, self.unsent, error)
@@ -190,11 +190,11 @@ class FileSender:
 
     @property
     def unsent(self) -> int:
-        """Bytes that are queued here."""
+        """Number of queued bytes."""
         return sum(len(part) for part in self._parts) - self._position
 
     def close(self) -> None:
-        """The connection is gone: forget the rest and the files."""
+        """Release the rest and the files after the connection was lost."""
         self._closed = True
         self._stop_waiting()
         self._parts.clear()
@@ -216,13 +216,13 @@ class FileSender:
     def _send_memory(self, part: bytes, length: int, more: bool) -> int:
         data = part if length == len(part) else memoryview(part)[self._position : self._position + length]
         if self._sock is not None:
-            # Without MSG_MORE a header would leave as a packet of its own (TCP_NODELAY).
+            # Without MSG_MORE a header would be a separate packet (TCP_NODELAY).
             return self._sock.send(data, _MSG_MORE if more else 0)
         self._transport.write(data)
         return length
 
     def _ensure_cached(self, region: FileRegion, length: int) -> bool:
-        """Whether the next `length` bytes are in the page cache; if not, a thread fetches them and calls `pump`."""
+        """Whether the next `length` bytes are in the page cache. If not, a thread reads them and then calls `pump`."""
         position = region.position + self._position
         self._warm = self._position + length
         if region.end_is_cached or region.file.is_cached(length, position):
@@ -234,7 +234,7 @@ class FileSender:
 
     def _on_pulled_in(self, pulling: asyncio.Future[None]) -> None:
         self._pulling = None
-        # A disk that fails here fails again in sendfile, which tells the client by closing.
+        # If the disk fails here, it fails again in sendfile, and the connection is closed.
         if not pulling.cancelled():
             pulling.exception()
         self.pump()
@@ -242,7 +242,7 @@ class FileSender:
     def _wait_for_room(self) -> None:
         sock = self._sock
         if sock is None:
-            # The transport holds bytes and calls resume_writing, or this turn's share is used up.
+            # The transport holds bytes and will call resume_writing, or this turn's share is used up.
             if not self._transport.get_write_buffer_size():
                 self._loop.call_soon(self.pump)
         elif self._writer < 0:
@@ -251,7 +251,7 @@ class FileSender:
 
     def _stop_waiting(self) -> None:
         if self._writer >= 0:
-            # In this order: epoll watches the open file, not the number, and would report it for ever.
+            # In this order: epoll watches the open file, not the descriptor, and would report it for ever.
             self._loop.remove_writer(self._writer)
             os.close(self._writer)
             self._writer = -1

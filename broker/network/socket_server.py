@@ -1,7 +1,7 @@
-"""Runs the network floor of a broker: listeners, processors, the request channel, and their limits.
+"""Runs the network part of a broker: listeners, processors, the request channel, and their limits.
 
-`broker.server` starts it with the end points and the handler, and stops it in two steps: `drain` (no new connections, no new requests, what
-is owed is answered) and `close` (whatever is left goes). Any number of servers may live in one process, one after the other or together.
+`broker.server` starts it with end points and handler, and stops it in two steps. `drain` accepts no new connections and requests, and sends
+due answers. `close` closes all remaining connections. Any number of servers may live in one process, in sequence or at the same time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 MAX_IDLE_CHECK_SECONDS: Final = 10.0
 MIN_IDLE_CHECK_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 2.0
-"""How long a stopping broker waits for a client that takes nothing of its answer."""
+"""Time that a stopping broker waits for a client that reads nothing of its answer, in seconds."""
 FIRST_PAUSE_SECONDS: Final = 0.001
 LAST_PAUSE_SECONDS: Final = 0.05
-"""Between looks whether answers have arrived; they grow from the first to the last."""
+"""Pauses between checks whether answers have arrived, in seconds. They grow from the first to the last."""
 
 
 class SocketServer:
-    """See the module. `limits` may be changed while it runs: by `apply`, or in place followed by `apply(limits)`."""
+    """The server of one broker. `limits` may change while it runs: by `apply`, or in place followed by `apply(limits)`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SocketServer:
         self._clock_ns = clock_ns
         self._offenders = Offenders(logger.warning)
         self._acceptors: dict[str, Acceptor] = {}
-        self._retired: list[Processor] = []
+        self._former: list[Processor] = []
         self._idle_timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
         self._handler: RequestHandler | None = None
@@ -74,10 +74,10 @@ class SocketServer:
         *,
         accepting: bool = True,
     ) -> None:
-        """Bind all end points, then accept on all; unless `accepting`, only once `accept` is called.
+        """Bind all end points, and accept on all. Without `accepting`, accept only after a call of `accept`.
 
-        Raises BindFailed, and then none is bound. `protected_listener` is the inter-broker listener when there are others.
-        Clients may do what `authorizer` allows, and as much as `throttle` does; without these, everything.
+        Raises BindFailed, and then none is bound. `protected_listener` is the inter-broker listener when there are others. `authorizer` and
+        `throttle` limit clients; without them, everything is allowed.
         """
         self._handler = handler
         self._authorizer = authorizer
@@ -96,17 +96,17 @@ class SocketServer:
             self.accept()
 
     def accept(self) -> None:
-        """Begin to accept connections; those that came since the ports were bound wait in the kernel's backlog."""
+        """Begin to accept. Connections that came since the ports were bound wait in the kernel's backlog."""
         for acceptor in self._acceptors.values():
             acceptor.start()
         self._check_idle()
 
     async def add_listener(self, endpoint: EndPoint) -> None:
-        """A listener was added while the broker runs. Raises BindFailed."""
+        """Add a listener while the broker runs. Raises BindFailed."""
         (await self._bind(endpoint)).start()
 
     def remove_listener(self, listener_name: str) -> None:
-        """A listener was removed: it accepts no more, and its connections close."""
+        """Stop accepting on a listener, and close its connections."""
         acceptor = self._acceptors.pop(listener_name)
         acceptor.close()
         for connection in self.connections():
@@ -115,7 +115,7 @@ class SocketServer:
 
     @property
     def bound(self) -> dict[str, EndPoint]:
-        """The end points by listener name, with the ports the kernel gave."""
+        """The end points by listener name, with the ports that the kernel assigned."""
         return {
             name: EndPoint(name, acceptor.endpoint.host, acceptor.port, acceptor.endpoint.security_protocol)
             for name, acceptor in self._acceptors.items()
@@ -123,15 +123,15 @@ class SocketServer:
 
     @property
     def acceptors(self) -> list[Acceptor]:
-        """One per listener."""
+        """The acceptors, one per listener."""
         return list(self._acceptors.values())
 
     def connections(self) -> list[Connection]:
-        """All of them, in no order."""
-        return [connection for processor in (*self.processors, *self._retired) for connection in processor.connections]
+        """All connections, in arbitrary order."""
+        return [connection for processor in (*self.processors, *self._former) for connection in processor.connections]
 
     def apply(self, limits: NetworkLimits) -> None:
-        """The limits changed: those that Kafka changes dynamically take effect at once."""
+        """Apply changed limits. Those that are dynamic in Kafka take effect at once."""
         self.limits = self.quotas.limits = limits
         self.request_channel.resize(limits.num_io_threads)
         if self._handler is not None:
@@ -141,17 +141,17 @@ class SocketServer:
             acceptor.resume()
 
     def stop_accepting(self) -> None:
-        """No new connections from now on."""
+        """Accept no new connections from now on."""
         for acceptor in self._acceptors.values():
             acceptor.close()
 
     async def drain(self, timeout_seconds: float, patience_seconds: float = PATIENCE_SECONDS) -> bool:
-        """Accept nothing, handle no new request, answer what is done or being done, and close. False when some are left after the time.
+        """Accept and handle nothing new, answer requests that are done or in progress, and close. Returns False if connections are left.
 
-        A client that takes nothing of an answer for `patience_seconds` is not waited for any longer.
+        A client that reads nothing of its answer for `patience_seconds` is not waited for.
         """
         self.stop_accepting()
-        await self._settle()
+        await self._wait_for_opening()
         for connection in self.connections():
             connection.drain()
         deadline = self._loop.time() + timeout_seconds
@@ -162,12 +162,12 @@ class SocketServer:
             for connection in self.connections():
                 undelivered = connection.undelivered
                 if undelivered and owed.get(connection) == undelivered:
-                    logger.info("%s takes no answer; closing the connection", connection.client.connection_id)
+                    logger.info("%s does not read its answer; closing the connection", connection.client.connection_id)
                     connection.abort()
         return await self._deliver(left)
 
     async def _deliver(self, timeout_seconds: float) -> bool:
-        """Close connections as their answers arrive; whether none is left. Nothing tells when bytes arrive: it has to be asked for."""
+        """Close connections once their answers have arrived. Returns whether none is left. Polls, because no event reports the arrival."""
         deadline = self._loop.time() + timeout_seconds
         pause = FIRST_PAUSE_SECONDS
         while (left := deadline - self._loop.time()) > 0:
@@ -179,9 +179,9 @@ class SocketServer:
         return not self.connections()
 
     async def close(self) -> None:
-        """Close whatever is left, now. Harmless when done twice."""
+        """Close all remaining connections at once. A repeated call does nothing."""
         self.stop_accepting()
-        await self._settle()
+        await self._wait_for_opening()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
@@ -190,9 +190,9 @@ class SocketServer:
         await self._wait_until_empty(5.0)
         self._offenders.summarize()
 
-    async def _settle(self) -> None:
+    async def _wait_for_opening(self) -> None:
         for acceptor in self._acceptors.values():
-            await acceptor.settle()
+            await acceptor.wait_for_opening()
 
     async def _wait_until_empty(self, timeout_seconds: float) -> bool:
         if not self.connections():
@@ -230,9 +230,9 @@ class SocketServer:
                 )
             )
         while len(self.processors) > count:
-            # It keeps the connections it has; they need not suffer from a smaller number.
-            self._retired.append(self.processors.pop())
-        self._retired = [processor for processor in self._retired if processor.connections]
+            # It keeps its connections, so that a smaller number does not disturb them.
+            self._former.append(self.processors.pop())
+        self._former = [processor for processor in self._former if processor.connections]
 
     def _on_closed(self, connection: Connection) -> None:
         client = connection.client
@@ -242,12 +242,12 @@ class SocketServer:
         if (
             self._emptied is not None
             and not self._emptied.done()
-            and not any(each.connections for each in (*self.processors, *self._retired))
+            and not any(each.connections for each in (*self.processors, *self._former))
         ):
             self._emptied.set_result(None)
 
     def _close_most_idle(self) -> None:
-        """The protected listener accepted beyond max.connections: another one gives up a connection."""
+        """Close the most idle connection of another listener, because the protected one accepted beyond max.connections."""
         others = [each for each in self.connections() if each.client.listener_name != self.quotas.protected_listener]
         if others:
             min(others, key=lambda connection: connection.last_active_ns).abort()
@@ -256,9 +256,9 @@ class SocketServer:
         self._offenders.report(host, line, self._clock_ns() / 1e9)
 
     def _check_idle(self) -> None:
-        """Expire idle connections, often enough that one lives at most a tenth longer than it may."""
+        """Expire idle connections, often enough that none lives more than a tenth longer than allowed."""
         idle_ms = self.limits.connections_max_idle_ms
-        for processor in (*self.processors, *self._retired):
+        for processor in (*self.processors, *self._former):
             processor.expire_idle(idle_ms)
         seconds = idle_ms / 10_000 if idle_ms >= 0 else MAX_IDLE_CHECK_SECONDS
         seconds = min(max(seconds, MIN_IDLE_CHECK_SECONDS), MAX_IDLE_CHECK_SECONDS)

@@ -1,7 +1,7 @@
-"""Defines the port that says for how long a client has to wait because of its quotas (KIP-219).
+"""Defines the port that gives the time for which a client has to wait because of its quotas (KIP-219).
 
-A handler counts what a request cost with `Connection.throttle`; the time it returns goes into the answer, which leaves at once, and the
-connection is not read for that long.
+A handler counts the cost of a request with `Connection.throttle`. The returned time goes into the answer, which is sent at once, and the
+connection is not read for that time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class QuotaType(IntEnum):
-    """ClientQuotaType: what is limited, and the unit in which it is counted."""
+    """ClientQuotaType: the limited resource, and the unit in which it is counted."""
 
     PRODUCE = 0  # bytes of Produce requests
     FETCH = 1  # bytes of answers to the fetches of consumers
@@ -23,21 +23,21 @@ class QuotaType(IntEnum):
 
 
 class Throttle(Protocol):
-    """Counts what clients use, and bounds it."""
+    """Counts and limits the resources that clients use."""
 
     @property
     def counts_time(self) -> bool:
-        """Whether there is a quota for the time of handlers: the clock is looked at for each request only then."""
+        """Whether there is a quota for the time of handlers. Only then every request needs the clock."""
 
     def record(self, client: Client, quota: QuotaType, amount: int) -> int:
-        """Counts `amount` for the client; returns for how long it has to wait, ms, 0 while it is within its quota."""
+        """Count `amount` for the client. Returns its waiting time in ms; 0 within its quota."""
 
 
 class NoThrottle:
-    """Lets nobody wait: no quota is configured."""
+    """Never makes clients wait: no quota is configured."""
 
     counts_time: bool = False
 
     def record(self, client: Client, quota: QuotaType, amount: int) -> int:
-        """Always 0."""
+        """Returns 0."""
         return 0

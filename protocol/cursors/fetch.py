@@ -1,4 +1,4 @@
-"""Reads Fetch requests and writes their responses, all versions, any number of partitions, of consumers and followers."""
+"""Reads Fetch requests and writes their responses: all versions, any number of partitions, from consumers and followers."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ _current_leader = Struct(">iix").pack
 
 
 class FetchReader(RequestReader):
-    """A Fetch request. `topic` is a name in UTF-8, or the id from version 13.
+    """A Fetch request. `topic` is a name in UTF-8, from version 13 on an id.
 
-    `rack_id`, `cluster_id`, and from version 15 `replica_id` and `replica_epoch`, stand at its end: they are known once it is verified.
+    `rack_id`, `cluster_id`, and from version 15 on `replica_id` and `replica_epoch`, are at the end of the request, so they are known once
+    it is verified.
     """
 
     __slots__ = (
@@ -186,13 +187,14 @@ class FetchReader(RequestReader):
 
 
 class FetchAnswer(ResponseWriter):
-    """The response header and the response to a Fetch, in parts: records are parts of their own."""
+    """The response header and the response to a Fetch, in parts. Records are separate parts."""
 
     __slots__ = ("_head_at", "_numbers_bytes")
 
     def __init__(self, version: int, correlation_id: int) -> None:
         ResponseWriter.__init__(self, version, correlation_id, version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS)
-        # Index, error code and high watermark; then the last stable offset; then the log start offset. As many stay as there are.
+        # Index, error code and high watermark; then the last stable offset; then the log start offset. The version decides how many are
+        # kept.
         self._numbers_bytes = 30 if version >= FIRST_WITH_LOG_START_OFFSET else 22 if version >= FIRST_WITH_ISOLATION_LEVEL else 14
         self._head_at = self._at
         self._at += 10 if version >= FIRST_WITH_SESSION else 4 if version >= 1 else 0
@@ -209,7 +211,7 @@ class FetchAnswer(ResponseWriter):
         preferred_read_replica: int,
         records: Sized | None,
     ) -> None:
-        """Say what was read of a partition of the topic that was begun last; no records are none that are there, not null.
+        """Write the result of reading a partition of the current topic. None stands for empty records, not for null.
 
         `aborted` has (producer id, first offset). Raises UnsupportedField for a preferred replica before version 11.
         """
@@ -230,7 +232,7 @@ class FetchAnswer(ResponseWriter):
         epoch: int,
         end_offset: int,
     ) -> None:
-        """Say where the log of a partition and that of its reader part, from version 12. Raises UnsupportedField before it."""
+        """Write the offset at which the logs of leader and reader diverge, from version 12 on. Raises UnsupportedField before it."""
         self._begin_partition(index, 0, high_watermark, last_stable_offset, log_start_offset)
         self._put_aborted(aborted)
         self._put_preferred_read_replica(NO_REPLICA)
@@ -247,7 +249,7 @@ class FetchAnswer(ResponseWriter):
         leader_id: int,
         leader_epoch: int,
     ) -> None:
-        """Say why nothing was read of a partition: records are empty or null, the leader to ask is -1 for none.
+        """Write the error of a partition that was not read. Records are empty or null; `leader_id` is -1 for no leader.
 
         Raises UnsupportedField for a leader before version 12.
         """
@@ -263,7 +265,7 @@ class FetchAnswer(ResponseWriter):
             self._put(tagged_fields(tags, None))
 
     def finish(self, throttle_time_ms: int, error_code: int, session_id: int, node_endpoints: NodeEndpoints) -> list[Piece]:
-        """The parts of the response, without the size before it. `node_endpoints` are leaders that were named, from version 16."""
+        """The parts of the response, without its size. `node_endpoints` are the leaders named in it, from version 16 on."""
         self._end_topics()
         at = self._head_at
         if self.version >= 1:
@@ -305,7 +307,7 @@ class FetchAnswer(ResponseWriter):
             self._check(FIRST_WITH_RACK, "a preferred read replica")
 
     def _put_records(self, size: int, records: Sized | None) -> None:
-        """Write their size, -1 for null, and leave the records themselves to the parts."""
+        """Write the size of the records (-1 for null). The records themselves become a separate part."""
         self._make_room(5)
         if self.is_flexible:
             self._at = fields.put_uvarint(self._room, self._at, size + 1)
@@ -318,4 +320,4 @@ class FetchAnswer(ResponseWriter):
 
     def _check(self, first_version: int, what: str) -> None:
         if self.version < first_version:
-            raise UnsupportedField(f"{what} cannot be said in version {self.version}")
+            raise UnsupportedField(f"{what} does not exist in version {self.version}")

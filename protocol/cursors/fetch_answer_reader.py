@@ -1,4 +1,4 @@
-"""Reads the answer to a Fetch, all versions, as whoever asked for it: the followers do."""
+"""Reads the answer to a Fetch, all versions, on behalf of the followers that sent it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from protocol.schema.wire import InvalidLength, InvalidTaggedField
 
 
 class FetchAnswerReader(RequestReader):
-    """The answer to a Fetch. `topic` is a name in UTF-8, or the id from version 13; `start` and `end` are where records stand, if any.
+    """The answer to a Fetch. `topic` is a name in UTF-8, from version 13 on an id. The records lie between `start` and `end`.
 
-    What no follower asks for is passed over: aborted transactions, leaders, snapshots, endpoints and other tags.
+    Fields that followers do not need are skipped: aborted transactions, leaders, snapshots, endpoints and other tags.
     """
 
     __slots__ = (
@@ -42,7 +42,7 @@ class FetchAnswerReader(RequestReader):
     )
 
     def __init__(self, frame: memoryview, offset: int, version: int) -> None:
-        """`error_code` is that of the request, `partition_error_code` that of a partition."""
+        """`error_code` belongs to the request, `partition_error_code` to a partition."""
         self.throttle_time_ms = 0
         self.error_code = 0
         self.session_id = 0

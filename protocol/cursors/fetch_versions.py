@@ -1,4 +1,4 @@
-"""Numbers of the Fetch messages: the versions in which fields appear, and what stands for nothing. Not compiled, as `kinds` is not."""
+"""Lists numbers of the Fetch messages: the versions in which fields appear, and values for "none". Not compiled, like `kinds`."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-# The C form of fields.py for compiled callers. Every access is checked against the length of what it reads or writes.
+# Declares the functions of fields.py in C for compiled callers. Every access is checked against the length of the buffer.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -53,7 +53,7 @@ cdef inline void set64(uint8_t *p, int64_t number) noexcept nogil:
     memcpy(p, &value, 8)
 
 
-# A number that hardly any field holds says that an exception may have been raised.
+# A value that fields hardly ever have. A function that returns it may have raised an exception, so callers check.
 cdef inline int64_t uint8(View data, Py_ssize_t at) except -1:
     check(data, at, 1)
     return data[at]

@@ -1,7 +1,7 @@
 """Reads and writes groups of big-endian fields, one call for each group.
 
-`fields.pxd` has the same functions in C for compiled callers. Those that read take the frame and a position in it, and raise FieldError
-when the frame ends too early or a number is malformed. Those that write take the room of a response, which is large enough.
+`fields.pxd` has the same functions in C for compiled callers. Readers take the frame and a position in it. They raise FieldError when the
+frame ends too early or a number is malformed. Writers take the buffer of a response, which must be large enough.
 """
 
 import struct
@@ -17,7 +17,7 @@ _int32 = Struct(">i").unpack_from
 _int64 = Struct(">q").unpack_from
 
 read_request_header = Struct(">iih").unpack_from
-"""How every request begins: (API key and version as one number, correlation id, length of the client id)."""
+"""Start of every request: (API key and version as one number, correlation id, length of the client id)."""
 read_acks_and_timeout = Struct(">hi").unpack_from
 """(acks, timeout_ms)"""
 read_asked = Struct(">iqi").unpack_from
@@ -37,15 +37,15 @@ read_commit_with_time = Struct(">iqq").unpack_from
 read_commit_in_epoch = Struct(">iqi").unpack_from
 """From version 6: (index, offset, leader epoch)."""
 read_batch_header = Struct(">qiibIhiqqqhii").unpack_from
-"""The head of a record batch: (base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
+"""Header of a record batch: (base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
 producer id, producer epoch, base sequence, record count)."""
 
 read_entry = Struct(">ii").unpack_from
-"""Of an index in memory that is only read: two numbers of four bytes."""
+"""Entry of a read-only index in memory: two numbers of four bytes."""
 read_new_entry = read_entry
-"""The same of entries to which more may be added."""
+"""Entry of an index that may grow: two numbers of four bytes."""
 read_batch_bounds = Struct(">qi4xb6xi").unpack_from
-"""Of the head of a record batch in `bytes`: (base offset, length, magic, last offset delta)."""
+"""Part of the header of a record batch in `bytes`: (base offset, length, magic, last offset delta)."""
 
 stamp = Struct(">qii").pack_into
 """Writes base offset, length and leader epoch into a batch of the frame."""
@@ -59,9 +59,9 @@ put_int16 = Struct(">h").pack_into
 put_int32 = Struct(">i").pack_into
 put_int64 = Struct(">q").pack_into
 put_partition = Struct(">ihqqq").pack_into
-"""Index, error code and three offsets or times."""
+"""Writes index, error code and three offsets or times."""
 put_code = Struct(">ihx").pack_into
-"""Index and error code, and no tagged fields."""
+"""Writes index, error code and an empty section of tagged fields."""
 put_two_int64 = Struct(">qq").pack_into
 
 
@@ -89,17 +89,17 @@ def int32(data: Data, at: int) -> int:
 
 
 def read_number(data: Data, at: int) -> int:
-    """Of an index in memory that is only read: a signed number of four bytes."""
+    """A signed number of four bytes in a read-only index in memory."""
     value: int = _int32(data, at)[0]
     return value
 
 
 read_new_number = read_number
-"""The same of an index to which more may be added."""
+"""A signed number of four bytes in an index that may grow."""
 
 
 def read_long(data: Data, at: int) -> int:
-    """The same of eight bytes."""
+    """A signed number of eight bytes in a read-only index in memory."""
     value: int = _int64(data, at)[0]
     return value
 
@@ -111,7 +111,7 @@ def int64(data: Data, at: int) -> int:
 
 
 def uvarint(data: Data, at: int) -> tuple[int, int]:
-    """(number, position after it) of at most five bytes; bits beyond 32 are dropped, as Java's int shift does."""
+    """(number, position after it) of a varint of at most five bytes. Bits beyond 32 are dropped, as Java's int shift does."""
     value = data[at]
     at += 1
     if value < 0x80:
@@ -129,7 +129,7 @@ def uvarint(data: Data, at: int) -> tuple[int, int]:
 
 
 def varlong(data: Data, at: int) -> tuple[int, int]:
-    """(zigzag number, position after it) of at most ten bytes; bits beyond 64 are dropped."""
+    """(number, position after it) of a zigzag varint of at most ten bytes. Bits beyond 64 are dropped."""
     value = shift = 0
     while shift < 70:
         byte = data[at]
@@ -144,12 +144,12 @@ def varlong(data: Data, at: int) -> tuple[int, int]:
 
 
 def wrapped_sum(number: int, other: int) -> int:
-    """The sum in 64 bits, as Java has it."""
+    """The sum, wrapped to 64 bits as in Java."""
     return (number + other + 2**63) % 2**64 - 2**63
 
 
 def holds(data: Data, at: int, end: int, value: bytes) -> bool:
-    """Whether the bytes from `at` up to `end` are these."""
+    """Whether the bytes from `at` up to `end` equal `value`."""
     return data[at:end] == value
 
 
@@ -161,7 +161,7 @@ def take(data: Data, at: int, end: int) -> bytes:
 
 
 def put_uvarint(room: bytearray, at: int, value: int) -> int:
-    """Writes a number of up to 32 bits as a varint; the position after it."""
+    """Write a number of up to 32 bits as a varint. Returns the position after it."""
     while value > 0x7F:
         room[at] = value & 0x7F | 0x80
         at += 1
@@ -171,12 +171,12 @@ def put_uvarint(room: bytearray, at: int, value: int) -> int:
 
 
 def put_bytes(room: bytearray, at: int, value: bytes) -> int:
-    """Writes the bytes as they are; the position after them."""
+    """Write the bytes unchanged. Returns the position after them."""
     end = at + len(value)
     room[at:end] = value
     return end
 
 
 def cut(room: bytearray, start: int, end: int) -> bytes:
-    """A copy of what was written from `start` up to `end`."""
+    """A copy of the bytes written from `start` up to `end`."""
     return bytes(memoryview(room)[start:end])

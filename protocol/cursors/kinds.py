@@ -1,13 +1,13 @@
-"""Names the elements of a request that a reader can stand at. Not compiled: compiled modules take these as constants in C."""
+"""Names the kinds of elements of a request. Not compiled: compiled modules take these numbers as constants in C."""
 
 from typing import Final
 
 PARTITION: Final = 1
-"""A partition that is asked for, or that records or an offset are sent for."""
+"""A partition that the request reads or writes."""
 FORGOTTEN: Final = 2
-"""A partition that a Fetch session is to forget."""
+"""A partition that a Fetch removes from its session."""
 NOTHING: Final = 0
-"""An element that asks for nothing, such as a topic without partitions."""
+"""An element without a partition to serve, such as a topic without partitions."""
 END: Final = -1
 
 NO_RECORDS: Final = -1

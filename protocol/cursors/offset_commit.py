@@ -1,4 +1,4 @@
-"""Reads OffsetCommit requests and writes their responses, all versions, any number of partitions."""
+"""Reads OffsetCommit requests and writes their responses: all versions, any number of partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST_WITH_INSTANCE_ID = 7
 FIRST_FLEXIBLE = 8
 
 UNSET = -1
-"""A generation, an epoch or a time that the request does not name."""
+"""A generation, an epoch or a time that the request does not set."""
 
 
 class OffsetCommitReader(RequestReader):
@@ -89,19 +89,19 @@ class OffsetCommitAnswer(ResponseWriter):
         self._begin_topics()
 
     def name_topic(self, topic: bytes) -> None:
-        """Begin a topic that is written even if nothing is put of it."""
+        """Begin a topic that is written even without partitions."""
         self.begin_topic(topic)
         if self._topic is not self._opened:
             self._open_topic()
 
     def put(self, index: int, error_code: int) -> None:
-        """Say what became of a partition of the topic that was begun last."""
+        """Write the result of a partition of the current topic."""
         self._begin_element(7)
         fields.put_code(self._room, self._at, index, error_code)
         self._at += self._partition_bytes
 
     def finish(self, throttle_time_ms: int) -> bytes:
-        """The response, without the size before it."""
+        """The response, without its size."""
         self._end_topics()
         if self.version >= FIRST_WITH_THROTTLE_TIME:
             fields.put_int32(self._room, self._throttle_at, throttle_time_ms)

@@ -1,4 +1,4 @@
-"""Reads Produce requests and writes their responses, all versions, any number of partitions."""
+"""Reads Produce requests and writes their responses: all versions, any number of partitions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _leader = Struct(">iix").pack
 
 
 class ProduceReader(RequestReader):
-    """A Produce request. `start` and `end` say where a partition's records are in the frame; `start` is NO_RECORDS when they are null.
+    """A Produce request. `start` and `end` give the place of a partition's records in the frame; `start` is NO_RECORDS for null.
 
-    Once verified, it shows a partition that is named more than once only where it is named last, as Apache Kafka does.
+    Once verified, it shows only the last occurrence of a partition that occurs several times, as Apache Kafka does.
     """
 
     __slots__ = ("_named", "_named_in_topic", "_superseded", "acks", "end", "start", "timeout_ms", "transactional_id")
@@ -78,20 +78,21 @@ class ProduceReader(RequestReader):
 
 
 class ProduceAnswer(ResponseWriter):
-    """The response header and the response to a Produce; what was put can be corrected until it is finished."""
+    """The response header and the response to a Produce. Results can be corrected until it is finished."""
 
     __slots__ = ("_behind_partition", "_partition_bytes")
 
     def __init__(self, version: int, correlation_id: int) -> None:
         ResponseWriter.__init__(self, version, correlation_id, version >= FIRST_FLEXIBLE, False)
-        # Index, error code and base offset; then the append time; then the log start offset. All are written, as many stay as there are.
+        # Index, error code and base offset; then the append time; then the log start offset. All are written; the version decides how many
+        # are kept.
         self._partition_bytes = 30 if version >= 5 else 22 if version >= 2 else 14
         # No record errors, no message, no tagged fields.
         self._behind_partition = b"\x01\x00\x00" if self.is_flexible else b"\x00\x00\x00\x00\xff\xff" if version >= 8 else b""
         self._begin_topics()
 
     def put(self, index: int, error_code: int, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> int:
-        """Say what became of a partition of the topic that was begun last; the place to correct it at."""
+        """Write the result of a partition of the current topic. Returns its place, for corrections."""
         place = self._begin_partition(index, error_code, base_offset, log_append_time_ms, log_start_offset)
         self._at = fields.put_bytes(self._room, self._at, self._behind_partition)
         return place
@@ -108,7 +109,7 @@ class ProduceAnswer(ResponseWriter):
         leader_id: int,
         leader_epoch: int,
     ) -> int:
-        """The same with (batch index, message) of the records that were refused, a message, and the leader to ask, -1 for none.
+        """Write the result with (batch index, message) of each refused record, a message, and the leader, -1 for none.
 
         Raises UnsupportedField for a leader before version 10.
         """
@@ -117,7 +118,7 @@ class ProduceAnswer(ResponseWriter):
         return place
 
     def put_later(self, index: int) -> int:
-        """Keep the place of a partition about which nothing can be said yet; `fill` is to say it."""
+        """Reserve the place of a partition without a result yet; `fill` writes the result. Returns the place."""
         return self._begin_partition(index, 0, -1, -1, -1)
 
     def fill(
@@ -132,7 +133,7 @@ class ProduceAnswer(ResponseWriter):
         leader_id: int,
         leader_epoch: int,
     ) -> None:
-        """Say once, at a place that was kept, what `put_failed` says; with error code 0, what `put` does."""
+        """Write the result at a reserved place, once: as `put_failed` does, or with error code 0 as `put` does."""
         self.correct(place, error_code, base_offset)
         if self.version >= 2:
             fields.put_int64(self._room, place + 14, log_append_time_ms)
@@ -142,12 +143,12 @@ class ProduceAnswer(ResponseWriter):
         self._is_in_order = False
 
     def correct(self, place: int, error_code: int, base_offset: int) -> None:
-        """Change what was put, before it is finished."""
+        """Change a result that was written."""
         fields.put_int16(self._room, place + 4, error_code)
         fields.put_int64(self._room, place + 6, base_offset)
 
     def finish(self, throttle_time_ms: int, node_endpoints: NodeEndpoints) -> bytes:
-        """The response, without the size before it. `node_endpoints` are the leaders that were named, from version 10."""
+        """The response, without its size. `node_endpoints` are the leaders named in it, from version 10 on."""
         self._end_topics()
         if self.version >= 1:
             self._make_room(4)
@@ -160,7 +161,7 @@ class ProduceAnswer(ResponseWriter):
     def _behind_failed(
         self, record_errors: Sequence[tuple[int, str | None]], error_message: str | None, leader_id: int, leader_epoch: int
     ) -> bytes:
-        """What follows the numbers of a partition. Raises UnsupportedField for a leader before version 10."""
+        """The bytes after the numbers of a partition. Raises UnsupportedField for a leader before version 10."""
         flexible = self.is_flexible
         parts = []
         if self.version >= 8:
@@ -169,7 +170,7 @@ class ProduceAnswer(ResponseWriter):
                 parts.append(batch_index.to_bytes(4, "big", signed=True) + string(message, flexible) + (b"\0" if flexible else b""))
             parts.append(string(error_message, flexible))
         if (leader_id, leader_epoch) != (-1, -1) and self.version < FIRST_WITH_CURRENT_LEADER:
-            raise UnsupportedField(f"the current leader cannot be said in version {self.version}")
+            raise UnsupportedField(f"a current leader does not exist in version {self.version}")
         if flexible:
             leader = [] if (leader_id, leader_epoch) == (-1, -1) else [(0, _leader(leader_id, leader_epoch))]
             parts.append(tagged_fields(leader, None))

@@ -1,8 +1,8 @@
-"""Walks the topics and partitions of a request, one element at a time, where they stand in the frame.
+"""Walks the topics and partitions of a request, one element at a time, at their place in the frame.
 
-Nothing is made for a partition: the attributes of the reader describe the one that it stands at. `verify` walks the whole request before
-anything is done for it, so that a request with a malformed end has no effect, and then begins again. The codec generated from
-`protocol.messages` is the authority: tests hold both equal in what they accept and in what they read.
+No object is created for a partition: the attributes of the reader describe the current one. `verify` first walks the whole request, so that
+a request with a malformed end has no effect, and then begins again. The codec generated from `protocol.messages` is the authority: tests
+check that both accept the same bytes and read the same values.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from protocol.schema.wire import MAX_ELEMENTS, InvalidLength, ProtocolError, Tru
 
 
 class RequestReader:
-    """What the readers of Produce, Fetch and OffsetCommit share, and of a follower's answers; they say how a partition is laid out.
+    """Base of the readers of Produce, Fetch and OffsetCommit requests, and of answers to Fetch. Subclasses know the layout of a partition.
 
-    `frame` is writable and has nothing behind the request's own bytes. `data` is the same memory.
+    `frame` is writable and ends with the request. `data` is the same memory.
     """
 
     __slots__ = (
@@ -39,7 +39,7 @@ class RequestReader:
     )
 
     def __init__(self, frame: memoryview, offset: int, version: int, is_flexible: bool) -> None:
-        """`offset` is where the body begins, behind the request header. Raises ProtocolError."""
+        """`offset` is the start of the body, after the request header. Raises ProtocolError."""
         self.frame = frame
         self.data = frame
         self.size = len(frame)
@@ -62,9 +62,9 @@ class RequestReader:
         self._first_topics = self.topics_left
 
     def verify(self, limit: int) -> bool:
-        """Read up to `limit` elements, and begin again after the last one. True when the request is read to its end, and sound.
+        """Read up to `limit` elements, and begin again after the last one. True once the whole request was read and is well-formed.
 
-        What stands behind the partitions is known from then on. Raises ProtocolError.
+        From then on the fields after the partitions are known. Raises ProtocolError.
         """
         for _ in range(limit):
             if self.advance() == END:
@@ -98,29 +98,29 @@ class RequestReader:
             raise self._cut_off(error) from None
 
     def detach(self) -> None:
-        """Read on in a copy of the frame, whose buffer is used again."""
+        """Continue in a copy of the frame, because the buffer of the frame is used again."""
         self.frame = memoryview(bytearray(self.frame))
         self.data = self.frame
 
-    # -- what the requests differ in -------------------------------------------------------------------------------------
+    # -- differences between the requests --------------------------------------------------------------------------------
 
     def _read_head(self) -> None:
-        """Read what stands before the topics."""
+        """Read the fields before the topics."""
         raise NotImplementedError
 
     def _read_topic(self) -> None:
-        """Read what names a topic."""
+        """Read the name or id of a topic."""
         self.topic = self._string()
 
     def _read_partition(self) -> int:
-        """Read a partition; PARTITION, or NOTHING when it is not to be shown."""
+        """Read a partition. Returns PARTITION, or NOTHING when the partition should be skipped."""
         raise NotImplementedError
 
     def _read_forgotten(self) -> int:
         raise NotImplementedError
 
     def _end_section(self) -> int:
-        """Read what stands behind the topics; END, or the kind of the partitions that come next."""
+        """Read the fields after the topics. Returns END, or the kind of the partitions that follow."""
         if self.is_flexible:
             self.at = self._skip_tagged_fields(self.at)
         return END
@@ -135,7 +135,7 @@ class RequestReader:
         self._allowed = MAX_ELEMENTS
 
     def _count(self) -> int:
-        """The number of elements of an array, within what is allowed for all arrays together."""
+        """The number of elements of an array, within the limit for all arrays together."""
         if self.is_flexible:
             count, self.at = fields.uvarint(self.data, self.at)
             count -= 1
@@ -152,7 +152,7 @@ class RequestReader:
         return count
 
     def _nullable_string(self) -> bytes | None:
-        """A string in UTF-8; as Java does, U+FFFD takes the place of bytes that are none."""
+        """A string in UTF-8. As in Java, U+FFFD replaces invalid bytes."""
         data = self.data
         if self.is_flexible:
             size, at = fields.uvarint(data, self.at)
@@ -176,14 +176,14 @@ class RequestReader:
         return value
 
     def _skip_tagged_fields(self, at: int) -> int:
-        """The position behind a section of tagged fields that nobody asks for."""
+        """The position after a section of tagged fields, whose contents are ignored."""
         count, at = fields.uvarint(self.data, at)
         for _ in range(count):
             _, _, at = self._begin_tagged_field(at)
         return at
 
     def _begin_tagged_field(self, at: int) -> tuple[int, int, int]:
-        """(tag, position of the field, position behind it)."""
+        """(tag, position of the field, position after it)."""
         tag, at = fields.uvarint(self.data, at)
         size, at = fields.uvarint(self.data, at)
         if size > self.size - at:

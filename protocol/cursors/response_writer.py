@@ -1,7 +1,7 @@
-"""Writes a response of topics and partitions while the request is served, into one room.
+"""Writes a response of topics and partitions into one buffer while the request is served.
 
-How many partitions a topic has is known only at its end. A count takes one byte then, or is put in between when the response is finished,
-as the records of a Fetch are: what was written keeps its place until then.
+The number of partitions of a topic is known only at its end. One byte is reserved for the count. A longer count is inserted when the
+response is finished, as the records of a Fetch are. Until then everything in the buffer keeps its place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocol.schema.wire import tagged_fields, uvarint
 
 
 class Sized(Protocol):
-    """Records that are sent from where they are: a region of a file."""
+    """Records that are sent from a region of a file, without a copy."""
 
     def __len__(self) -> int: ...
 
@@ -25,14 +25,14 @@ NodeEndpoints = Sequence[tuple[int, str, int, str | None]]
 """(node id, host, port, rack) of brokers."""
 
 _ROOM_BYTES = 256
-"""For one partition, or a few; doubled when it is full."""
+"""Initial size of the buffer, in bytes; enough for a few partitions. It is doubled when it is full."""
 
 _int16 = Struct(">h").pack
 _int32 = Struct(">i").pack
 
 
 class ResponseWriter:
-    """What the writers of responses share: the header, topics, counts, and the room. Its users are those."""
+    """Base of the writers of responses: the header, topics, counts, and the buffer. Only they use it."""
 
     __slots__ = (
         "_at", "_count", "_count_at", "_has_topic_ids", "_inserted", "_is_in_order", "_opened", "_room", "_topic", "_topics", "_topics_at",
@@ -54,18 +54,18 @@ class ResponseWriter:
         self._at = 5 if is_flexible else 4  # the header of flexible versions has tagged fields: none
 
     def begin_topic(self, topic: bytes) -> None:
-        """What is put next is of this topic: its name in UTF-8, or its id. A topic of which nothing is put is not written."""
+        """Begin a topic, given by its name in UTF-8 or its id. A topic without results is not written."""
         self._topic = self._opened if topic == self._opened else topic
 
-    # -- for the writers of single responses ---------------------------------------------------------------------------------
+    # -- for subclasses ------------------------------------------------------------------------------------------------------
 
     def _begin_topics(self) -> None:
-        """The array of topics begins."""
+        """Begin the array of topics."""
         self._topics_at = self._at
         self._at += 1 if self.is_flexible else 4
 
     def _begin_element(self, size: int) -> None:
-        """A partition of `size` bytes follows, or of more, for which `_put` makes room."""
+        """Make room for a partition of at least `size` bytes; `_put` makes room for the rest."""
         if self._topic is not self._opened:
             self._open_topic()
         self._make_room(size)
@@ -100,12 +100,12 @@ class ResponseWriter:
         self._opened = None
 
     def _end_topics(self) -> None:
-        """No topic follows."""
+        """End the array of topics."""
         self._close_topic()
         self._set_count(self._topics_at, self._topics)
 
     def _set_count(self, at: int, count: int) -> None:
-        """Write a count where there is room for it since its array began."""
+        """Write a count into the place reserved at the start of its array."""
         if not self.is_flexible:
             fields.put_int32(self._room, at, count)
         elif count < 0x7F:
@@ -117,7 +117,7 @@ class ResponseWriter:
             self._is_in_order = False
 
     def _put_count(self, count: int) -> None:
-        """Write the count of an array that is known when it begins."""
+        """Write the count of an array whose length is known at its start."""
         self._put(count_of(count, self.is_flexible))
 
     def _put(self, value: bytes) -> None:
@@ -125,7 +125,7 @@ class ResponseWriter:
         self._at = fields.put_bytes(self._room, self._at, value)
 
     def _insert(self, at: int, value: Piece) -> None:
-        """Put in between when the response is finished."""
+        """Insert bytes or records at a position when the response is finished."""
         if self._inserted is None:
             self._inserted = []
         self._inserted.append((at, value))
@@ -136,7 +136,7 @@ class ResponseWriter:
             self._room += bytes(max(missing, len(self._room)))
 
     def _pieces(self) -> list[Piece]:
-        """What was written, cut where something is put in between, and that."""
+        """The written bytes, cut at every insertion, with the inserted pieces between them."""
         pieces: list[Piece] = []
         start = 0
         inserted = self._inserted or []
@@ -150,10 +150,10 @@ class ResponseWriter:
         return pieces
 
     def _joined(self) -> bytes:
-        """What was written, with what is put in between, when that is bytes."""
+        """The written bytes with the insertions, if all insertions are bytes."""
         if self._inserted is None:
             return fields.cut(self._room, 0, self._at)
-        return b"".join(self._pieces())  # type: ignore[arg-type]  # no records are put in between
+        return b"".join(self._pieces())  # type: ignore[arg-type]  # no records were inserted
 
 
 def _position(inserted: tuple[int, Piece]) -> int:
@@ -166,7 +166,7 @@ def count_of(count: int, is_flexible: bool) -> bytes:
 
 
 def string(value: str | None, is_flexible: bool) -> bytes:
-    """A nullable string behind its length."""
+    """A nullable string after its length."""
     if value is None:
         return b"\0" if is_flexible else b"\xff\xff"
     text = value.encode()
@@ -174,7 +174,7 @@ def string(value: str | None, is_flexible: bool) -> bytes:
 
 
 def node_endpoints_field(nodes: NodeEndpoints) -> bytes:
-    """The tagged fields of a response that names brokers, or none."""
+    """The section of tagged fields of a response that names brokers; empty if there are none."""
     if not nodes:
         return b"\0"
     parts = [uvarint(len(nodes) + 1)]

@@ -1,1 +1,4 @@
-"""The messages, one API per file. A class is the table of its wire format; `protocol.schema.registry` finds the class of an API key."""
+"""Declares the messages, one API per file.
+
+A class is the table of its wire format. `protocol.schema.registry` finds the class of an API key.
+"""

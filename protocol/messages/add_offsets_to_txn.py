@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn (api 25): the group whose offsets a transaction is about to commit (KIP-98).
+"""Declares AddOffsetsToTxn (api 25): a producer names the group whose offsets its transaction is about to commit (KIP-98).
 
-2 may answer PRODUCER_FENCED (KIP-588), 4 TRANSACTION_ABORTABLE (KIP-890).
+Version 2 may answer PRODUCER_FENCED (KIP-588), version 4 TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from protocol.api_keys import ApiKey

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn (api 24): partitions that a transaction is about to write to (KIP-98).
+"""Declares AddPartitionsToTxn (api 24): a producer names the partitions that its transaction is about to write to (KIP-98).
 
-Clients use versions up to 3, for one transaction. From 4 brokers ask, for many transactions, and may only verify that the partitions are
-in (KIP-890). 2 may answer PRODUCER_FENCED (KIP-588), 5 TRANSACTION_ABORTABLE.
+Clients use versions up to 3, for one transaction. Later versions are for brokers: they have many transactions, and can only verify that
+the partitions belong to them (KIP-890). Version 2 may answer PRODUCER_FENCED (KIP-588), version 5 TRANSACTION_ABORTABLE.
 """
 
 from protocol.api_keys import ApiKey

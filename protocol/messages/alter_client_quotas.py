@@ -1,4 +1,4 @@
-"""AlterClientQuotas (api 49, KIP-546): set or remove quotas of entities."""
+"""Declares AlterClientQuotas (api 49, KIP-546): a client sets or removes quotas of entities."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

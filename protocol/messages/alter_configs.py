@@ -1,4 +1,7 @@
-"""AlterConfigs (api 33): replace all dynamic values of a resource (KIP-133). Superseded by IncrementalAlterConfigs."""
+"""Declares AlterConfigs (api 33): a client replaces all dynamic values of a resource (KIP-133).
+
+IncrementalAlterConfigs supersedes it.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

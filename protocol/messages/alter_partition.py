@@ -1,7 +1,8 @@
-"""AlterPartition (api 56): a leader asks the controller to change its ISR (KIP-497, there called AlterIsr).
+"""Declares AlterPartition (api 56): a leader asks the controller to change its ISR (KIP-497, there called AlterIsr).
 
-1 reports that an unclean leader has recovered (KIP-704), 2 names topics by id (KIP-841), 3 gives each ISR member with its broker epoch
-(KIP-903).
+- 1 reports that an unclean leader has recovered (KIP-704).
+- 2 names topics by id (KIP-841).
+- 3 gives each ISR member with its broker epoch (KIP-903).
 """
 
 from protocol.api_keys import ApiKey

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (api 45, KIP-455): move replicas to other brokers; null replicas cancel a move."""
+"""Declares AlterPartitionReassignments (api 45, KIP-455): a client moves replicas to other brokers; null replicas cancel a move."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

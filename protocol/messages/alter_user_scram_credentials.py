@@ -1,4 +1,7 @@
-"""AlterUserScramCredentials (api 51, KIP-554): the client salts and hashes the password; the broker stores what it is given."""
+"""Declares AlterUserScramCredentials (api 51, KIP-554): a client sets or deletes the SCRAM credentials of users.
+
+The client salts and hashes the password; the broker stores the result.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (
@@ -26,7 +29,7 @@ class ScramCredentialDeletion(Struct):
 
 @struct
 class ScramCredentialUpsertion(Struct):
-    """mechanism is 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+    """`mechanism` is 1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512."""
 
     name: String = field()
     mechanism: Int8 = field()

@@ -1,7 +1,9 @@
-"""ApiVersions (api 18): which APIs and versions this broker speaks (KIP-35). Answered in version 0 when the version asked is not known.
+"""Declares ApiVersions (api 18): a broker lists the APIs and versions that it serves (KIP-35).
 
-3 carries the client's software name and version (KIP-511) and the features of the cluster as tagged fields (KIP-584); 4 allows a
-feature's minimum to be 0. The response's header is always version 0.
+A request in an unknown version is answered in version 0. The response's header always has version 0.
+
+- 3 carries the client's software name and version (KIP-511), and the features of the cluster as tagged fields (KIP-584).
+- 4 allows a feature's minimum to be 0.
 """
 
 from protocol.api_keys import ApiKey

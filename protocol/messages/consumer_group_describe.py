@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (api 69, KIP-848): groups of the new protocol with their members and assignments."""
+"""Declares ConsumerGroupDescribe (api 69, KIP-848): a broker describes groups of the new protocol, their members and assignments."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

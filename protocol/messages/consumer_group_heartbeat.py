@@ -1,6 +1,7 @@
-"""ConsumerGroupHeartbeat (api 68, KIP-848): join, stay in and leave a group of the new protocol; the assignment comes with the answer.
+"""Declares ConsumerGroupHeartbeat (api 68, KIP-848): a member joins, stays in or leaves a group of the new protocol.
 
-Null and -1 mean "as before". Member epoch 0 joins, -1 leaves, -2 leaves as a static member that will return.
+The answer contains the member's assignment. Null and -1 mean "unchanged". Member epoch 0 joins, -1 leaves, -2 leaves as a static member
+that will return.
 """
 
 from protocol.api_keys import ApiKey

@@ -1,7 +1,7 @@
-"""Groups of the new protocol as records of `__consumer_offsets` (KIP-848): one pair of key and value per fact.
+"""Declares groups of the new protocol as records of `__consumer_offsets` (KIP-848): one pair of key and value per fact.
 
-The version of a key tells what it is: 3 the group, 4 its topics, 5 a member, 6 the target assignment, 7 a member's part of it, 8 what a
-member has now.
+The version of a key gives its kind: 3 the group, 4 the topics of the group, 5 a member, 6 the target assignment, 7 one member's part of
+the target assignment, 8 a member's current assignment.
 """
 
 from protocol.schema.message import Array, Bytes, Int8, Int32, Message, NullableString, String, Struct, Uuid, data, field, struct

@@ -1,7 +1,11 @@
-"""What members of consumer groups tell each other through JoinGroup and SyncGroup: subscriptions and assignments.
+"""Declares the subscriptions and assignments that members of consumer groups exchange through JoinGroup and SyncGroup.
 
-Opaque to the broker, which reads them only to show them and to know the topics of a group. Each is preceded by its version as an int16. 1
-adds the partitions already owned (KIP-429), 2 the generation they were owned in (KIP-792), 3 the rack (KIP-881).
+They are opaque to the broker, which reads them only to show them and to find the topics of a group. Each is preceded by its version as an
+int16.
+
+- 1 adds the partitions already owned (KIP-429).
+- 2 adds the generation in which they were owned (KIP-792).
+- 3 adds the rack (KIP-881).
 """
 
 from protocol.schema.message import Array, Int32, Message, NullableBytes, NullableString, String, Struct, data, field, since, struct

@@ -1,6 +1,7 @@
-"""ControlledShutdown (api 7): a broker asks the controller to move its leaderships away; the answer lists what could not be moved.
+"""Declares ControlledShutdown (api 7): a broker asks the controller to move its leaderships to other brokers.
 
-Version 0 alone of all requests has a header without a client id. 2 adds the broker epoch that fences (KIP-380).
+The answer lists the partitions that could not be moved. Version 0 is the only request whose header has no client id. Version 2 adds the
+broker epoch, which fences (KIP-380).
 """
 
 from protocol.api_keys import ApiKey

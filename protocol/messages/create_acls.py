@@ -1,4 +1,7 @@
-"""CreateAcls (api 30, KIP-140). 1 has prefixed patterns (KIP-290), 3 user resources (KIP-373)."""
+"""Declares CreateAcls (api 30): a client creates ACLs (KIP-140).
+
+Version 1 has prefixed patterns (KIP-290), version 3 user resources (KIP-373).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

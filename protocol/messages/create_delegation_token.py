@@ -1,4 +1,7 @@
-"""CreateDelegationToken (api 38, KIP-48). 3 creates tokens for another owner and answers who asked (KIP-373)."""
+"""Declares CreateDelegationToken (api 38): a client creates a delegation token (KIP-48).
+
+Version 3 creates tokens for another owner, and answers the principal that asked (KIP-373).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

@@ -1,4 +1,4 @@
-"""CreatePartitions (api 37): let topics grow (KIP-195). Version 3 may be throttled (KIP-599)."""
+"""Declares CreatePartitions (api 37): a client adds partitions to topics (KIP-195). Version 3 may be throttled (KIP-599)."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

@@ -1,5 +1,10 @@
-"""CreateTopics (api 19). 1 can only validate; from 4 partitions and replication factor may be -1, the broker's defaults (KIP-464); 5
-answers the configuration of what was made (KIP-525); 6 may be throttled (KIP-599); 7 answers the topic id (KIP-516).
+"""Declares CreateTopics (api 19): a client creates topics.
+
+- 1 can validate without creating.
+- 4 allows -1 for partitions and replication factor, which stands for the broker's defaults (KIP-464).
+- 5 answers the configuration of the new topics (KIP-525).
+- 6 may be throttled (KIP-599).
+- 7 answers the topic id (KIP-516).
 """
 
 from protocol.api_keys import ApiKey
@@ -37,7 +42,7 @@ class CreatableTopicConfig(Struct):
 
 @struct
 class CreatableTopic(Struct):
-    """Either assignments, or counts (-1: the broker's default) that the controller places."""
+    """Has either assignments, or counts (-1: the broker's default) for which the controller chooses the brokers."""
 
     name: String = field()
     num_partitions: Int32 = field()

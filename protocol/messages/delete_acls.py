@@ -1,4 +1,7 @@
-"""DeleteAcls (api 31): by filters; the answer lists what went (KIP-140). 1 has prefixed patterns (KIP-290), 3 user resources (KIP-373)."""
+"""Declares DeleteAcls (api 31): a client deletes the ACLs that match filters; the answer lists the deleted ones (KIP-140).
+
+Version 1 has prefixed patterns (KIP-290), version 3 user resources (KIP-373).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

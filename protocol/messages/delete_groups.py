@@ -1,4 +1,4 @@
-"""DeleteGroups (api 42, KIP-229): forget groups without members, with their offsets."""
+"""Declares DeleteGroups (api 42, KIP-229): a client deletes groups without members, and their offsets."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct

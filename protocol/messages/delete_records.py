@@ -1,4 +1,4 @@
-"""DeleteRecords (api 21): move the log start offset forward (KIP-107); -1 is the high watermark."""
+"""Declares DeleteRecords (api 21): a client moves the log start offset forward (KIP-107); -1 is the high watermark."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct

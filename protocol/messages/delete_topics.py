@@ -1,5 +1,8 @@
-"""DeleteTopics (api 20). 3 may answer that deletion is disabled (KIP-322), 5 says why it failed and may be throttled (KIP-599); 6 deletes
-by name or by id (KIP-516).
+"""Declares DeleteTopics (api 20): a client deletes topics.
+
+- 3 may answer that deletion is disabled (KIP-322).
+- 5 gives the reason of a failure, and may be throttled (KIP-599).
+- 6 deletes by name or by id (KIP-516).
 """
 
 from protocol.api_keys import ApiKey

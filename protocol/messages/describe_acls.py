@@ -1,4 +1,7 @@
-"""DescribeAcls (api 29): the ACLs that match a filter (KIP-140). 1 has prefixed patterns (KIP-290), 3 user resources (KIP-373)."""
+"""Declares DescribeAcls (api 29): a broker lists the ACLs that match a filter (KIP-140).
+
+Version 1 has prefixed patterns (KIP-290), version 3 user resources (KIP-373).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

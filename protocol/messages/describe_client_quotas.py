@@ -1,4 +1,7 @@
-"""DescribeClientQuotas (api 48, KIP-546): the quotas of users, client ids and addresses that match all components."""
+"""Declares DescribeClientQuotas (api 48, KIP-546): a broker lists the quotas of users, client ids and addresses.
+
+It lists quotas that match all components of the request.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (
@@ -22,7 +25,7 @@ from protocol.schema.message import (
 
 @struct
 class ComponentData(Struct):
-    """match_type is 0 exact name, 1 default, 2 any."""
+    """`match_type` is 0 for an exact name, 1 for the default, 2 for any."""
 
     entity_type: String = field()
     match_type: Int8 = field()

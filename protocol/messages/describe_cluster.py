@@ -1,4 +1,7 @@
-"""DescribeCluster (api 60, KIP-700): brokers, controller and cluster id. Version 1 can ask for the controllers instead (KIP-919)."""
+"""Declares DescribeCluster (api 60, KIP-700): a broker lists the brokers, the controller and the cluster id.
+
+Version 1 can ask for the controllers instead (KIP-919).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

@@ -1,6 +1,6 @@
-"""DescribeConfigs (api 32): values of topics, brokers and loggers, and where they come from (KIP-133).
+"""Declares DescribeConfigs (api 32): a broker lists values of topics, brokers and loggers, and their sources (KIP-133).
 
-1 adds sources and synonyms (KIP-226), 3 types and documentation (KIP-569).
+Version 1 adds sources and synonyms (KIP-226), version 3 types and documentation (KIP-569).
 """
 
 from protocol.api_keys import ApiKey

@@ -1,4 +1,7 @@
-"""DescribeDelegationToken (api 41, KIP-48): the tokens of some owners, or (null) of all. 3 answers who asked for them (KIP-373)."""
+"""Declares DescribeDelegationToken (api 41, KIP-48): a broker lists the tokens of some owners, or (null) of all.
+
+Version 3 answers the principal that asked for each token (KIP-373).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

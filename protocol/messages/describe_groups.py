@@ -1,6 +1,6 @@
-"""DescribeGroups (api 15): state, protocol and members of classic groups.
+"""Declares DescribeGroups (api 15): a broker gives state, protocol and members of classic groups.
 
-3 can tell authorized operations (KIP-430), 4 the names of static members (KIP-345).
+Version 3 can answer authorized operations (KIP-430), version 4 the names of static members (KIP-345).
 """
 
 from protocol.api_keys import ApiKey

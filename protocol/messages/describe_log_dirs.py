@@ -1,5 +1,6 @@
-"""DescribeLogDirs (api 35): sizes of replicas per log directory (KIP-113). 3 has an error for the whole, 4 total and usable bytes
-(KIP-827).
+"""Declares DescribeLogDirs (api 35): a broker gives the sizes of replicas per log directory (KIP-113).
+
+Version 3 has an error code for the whole answer, version 4 total and usable bytes (KIP-827).
 """
 
 from protocol.api_keys import ApiKey

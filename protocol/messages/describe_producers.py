@@ -1,4 +1,4 @@
-"""DescribeProducers (api 61, KIP-664): the producers a leader remembers for a partition, and their open transactions."""
+"""Declares DescribeProducers (api 61, KIP-664): a leader lists the producers of a partition, and their open transactions."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Array, Int16, Int32, Int64, Message, NullableString, String, Struct, field, request, response, struct

@@ -1,4 +1,7 @@
-"""DescribeTopicPartitions (api 75, KIP-966): partitions of topics page by page, with eligible leader replicas. Declared, not served."""
+"""Declares DescribeTopicPartitions (api 75, KIP-966): a broker lists partitions of topics in pages, with eligible leader replicas.
+
+No handler serves it.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

@@ -1,4 +1,4 @@
-"""DescribeTransactions (api 65, KIP-664): what the coordinator knows of transactional ids."""
+"""Declares DescribeTransactions (api 65, KIP-664): a transaction coordinator describes transactional ids."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (api 50, KIP-554): mechanisms and iterations of users, never their secrets."""
+"""Declares DescribeUserScramCredentials (api 50, KIP-554): a broker gives mechanisms and iterations of users, never their secrets."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

@@ -1,4 +1,7 @@
-"""ElectLeaders (api 43, KIP-183): elect preferred leaders now; from version 1 also unclean ones (KIP-460). Null partitions are all."""
+"""Declares ElectLeaders (api 43, KIP-183): a client has preferred leaders elected now, from version 1 also unclean ones (KIP-460).
+
+Null partitions stand for all.
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (
@@ -27,7 +30,7 @@ class TopicPartitions(Struct):
 
 @request(ApiKey.ELECT_LEADERS)
 class ElectLeadersRequest(Message):
-    """election_type is 0 preferred, 1 unclean."""
+    """`election_type` is 0 for preferred, 1 for unclean."""
 
     election_type: Int8 = since(1)
     topic_partitions: NullableArray[TopicPartitions] = field()

@@ -1,4 +1,7 @@
-"""EndTxn (api 26): commit or abort a transaction (KIP-98). 2 may answer PRODUCER_FENCED (KIP-588), 4 TRANSACTION_ABORTABLE (KIP-890)."""
+"""Declares EndTxn (api 26): a producer commits or aborts its transaction (KIP-98).
+
+Version 2 may answer PRODUCER_FENCED (KIP-588), version 4 TRANSACTION_ABORTABLE (KIP-890).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Bool, Int16, Int32, Int64, Message, String, field, request, response

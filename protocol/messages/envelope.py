@@ -1,6 +1,6 @@
-"""Envelope (api 58, KIP-590): a request forwarded to the controller with the principal it came from.
+"""Declares Envelope (api 58, KIP-590): a broker forwards a request to the controller, with the principal that sent it.
 
-A broker in ZooKeeper mode lists it and closes the connection of whoever sends it.
+A broker in ZooKeeper mode advertises the API, and closes a connection that uses it.
 """
 
 from protocol.api_keys import ApiKey

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (api 40, KIP-48): bring forward the expiry of a token; a negative period ends it now."""
+"""Declares ExpireDelegationToken (api 40, KIP-48): a client brings forward the expiry of a token; a negative period ends it now."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Bytes, Int16, Int32, Int64, Message, field, request, response

@@ -1,10 +1,18 @@
-"""Fetch (api 1): read batches from partitions, by consumers and by followers, waiting up to max_wait_ms for min_bytes.
+"""Declares Fetch (api 1): consumers and followers read batches of partitions, and wait up to `max_wait_ms` for `min_bytes`.
 
-3 bounds the whole response and makes the order of partitions matter (KIP-74); 4 is for transactional readers (KIP-98); 5 carries the
-follower's log start offset (KIP-107); 7 brings incremental sessions (KIP-227); 9 fences by the leader epoch (KIP-320); 10 allows zstd
-(KIP-110); 11 reads from the closest replica (KIP-392); 12 detects divergence by the last fetched epoch (KIP-595); 13 has topic ids for
-names (KIP-516); 14 may answer that an offset is in tiered storage (KIP-405); 15 moves the replica id into replica_state, with its epoch
-(KIP-903); 16 names new leaders (KIP-951); 17 is for KRaft (KIP-853).
+- 3 limits the whole response, and makes the order of partitions matter (KIP-74).
+- 4 is for transactional readers (KIP-98).
+- 5 carries the follower's log start offset (KIP-107).
+- 7 has incremental sessions (KIP-227).
+- 9 fences by the leader epoch (KIP-320).
+- 10 allows zstd (KIP-110).
+- 11 reads from the closest replica (KIP-392).
+- 12 detects divergence by the last fetched epoch (KIP-595).
+- 13 has topic ids in place of names (KIP-516).
+- 14 may answer that an offset is in tiered storage (KIP-405).
+- 15 moves the replica id into `replica_state`, beside the replica's epoch (KIP-903).
+- 16 names new leaders (KIP-951).
+- 17 is for KRaft (KIP-853).
 """
 
 from protocol.api_keys import ApiKey
@@ -38,7 +46,7 @@ class ReplicaState(Struct):
 
 @struct
 class FetchPartition(Struct):
-    """log_start_offset is the follower's own, -1 from consumers."""
+    """`log_start_offset` is the follower's own; -1 from consumers."""
 
     partition: Int32 = field()
     current_leader_epoch: Int32 = since(9, default=-1, ignorable=True)
@@ -65,7 +73,7 @@ class ForgottenTopic(Struct):
 
 @request(ApiKey.FETCH)
 class FetchRequest(Message):
-    """Sessions: epoch -1 is none, 0 begins one, above 0 continues it. replica_id is -1 for consumers."""
+    """Session epoch -1 is for no session, 0 begins a session, above 0 continues it. `replica_id` is -1 for consumers."""
 
     cluster_id: NullableString = since(12, default=None, ignorable=True, tag=0)
     replica_id: Int32 = until(14, default=-1)
@@ -107,7 +115,7 @@ class AbortedTransaction(Struct):
 
 @struct
 class PartitionData(Struct):
-    """preferred_read_replica is -1 when this broker is the one to read from."""
+    """`preferred_read_replica` is -1 when the reader should read from this broker."""
 
     partition_index: Int32 = field()
     error_code: Int16 = field()

@@ -1,6 +1,8 @@
-"""FindCoordinator (api 10): which broker coordinates a group or a transactional id. KIP-699: many keys at once from version 4.
+"""Declares FindCoordinator (api 10): a broker names the coordinator of a group or of a transactional id.
 
-5 may answer TRANSACTION_ABORTABLE (KIP-890), 6 knows share groups (KIP-932).
+- 4 has many keys in one request (KIP-699).
+- 5 may answer TRANSACTION_ABORTABLE (KIP-890).
+- 6 knows share groups (KIP-932).
 """
 
 from protocol.api_keys import ApiKey
@@ -25,7 +27,7 @@ from protocol.schema.message import (
 
 @request(ApiKey.FIND_COORDINATOR)
 class FindCoordinatorRequest(Message):
-    """key_type is 0 group, 1 transaction, 2 share."""
+    """`key_type` is 0 for a group, 1 for a transactional id, 2 for a share group."""
 
     key: String = until(3)
     key_type: Int8 = since(1)

@@ -1,7 +1,11 @@
-"""Classic groups as records of `__consumer_offsets`: the key with the group's name (version 2) and the group with its members.
+"""Declares classic groups as records of `__consumer_offsets`: the name of a group is the key (version 2), its members are in the value.
 
-Keys and values are preceded by their version as an int16; a null value is a tombstone. Values: 1 adds the rebalance timeout, 2 the time
-of the last change of state, 3 static members (KIP-345), 4 is flexible. Apache Kafka 3.9 writes 3.
+Keys and values are preceded by their version as an int16. A null value is a tombstone. Apache Kafka 3.9 writes values of version 3.
+
+- 1 adds the rebalance timeout.
+- 2 adds the time of the last change of state.
+- 3 adds static members (KIP-345).
+- 4 is flexible.
 """
 
 from protocol.schema.message import Array, Bytes, Int32, Int64, Message, NullableString, String, Struct, data, field, since, struct

@@ -1,8 +1,8 @@
-"""The headers that stand before every request and response.
+"""Declares the headers of requests and responses. `protocol.schema.registry` has the header version of each message.
 
-Requests: version 0 without client id (ControlledShutdown 0 alone), 1 with it, 2 with tagged fields (KIP-482); the client id keeps its old
-encoding in 2, so that a broker can read it before it knows whether it speaks the version. Responses: 0 the correlation id, 1 with tagged
-fields. `protocol.schema.registry` says which version precedes which message.
+Request header 0 has no client id; only ControlledShutdown 0 uses it. 1 has a client id, 2 also tagged fields (KIP-482). The client id
+keeps its old encoding in 2, so that a broker can read it before it knows whether it supports the version. Response header 0 is the
+correlation id, 1 adds tagged fields.
 """
 
 from protocol.schema.message import Int16, Int32, Message, NullableString, field, header, since

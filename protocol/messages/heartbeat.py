@@ -1,4 +1,7 @@
-"""Heartbeat (api 12): a member is alive, and learns whether a rebalance runs. Version 3 names static members (KIP-345)."""
+"""Declares Heartbeat (api 12): a member shows that it is alive, and learns whether a rebalance runs.
+
+Version 3 names static members (KIP-345).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Int16, Int32, Message, NullableString, String, field, request, response, since

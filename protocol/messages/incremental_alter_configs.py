@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (api 44, KIP-339): set, delete, append to or subtract from single values."""
+"""Declares IncrementalAlterConfigs (api 44, KIP-339): a client sets or deletes single values, or appends to or subtracts from them."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (
@@ -20,7 +20,7 @@ from protocol.schema.message import (
 
 @struct
 class AlterableConfig(Struct):
-    """config_operation is 0 set, 1 delete, 2 append, 3 subtract."""
+    """`config_operation` is 0 for set, 1 for delete, 2 for append, 3 for subtract."""
 
     name: String = field()
     config_operation: Int8 = field()

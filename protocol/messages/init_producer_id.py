@@ -1,7 +1,8 @@
-"""InitProducerId (api 22): a producer id and epoch, for a transactional id or for an idempotent producer (KIP-98).
+"""Declares InitProducerId (api 22): a producer gets its id and epoch, for a transactional id or only for idempotence (KIP-98).
 
-3 lets a producer continue with the id and epoch it had (KIP-360), 4 may answer PRODUCER_FENCED (KIP-588), 5 TRANSACTION_ABORTABLE
-(KIP-890).
+- 3 lets a producer continue with the id and epoch it had (KIP-360).
+- 4 may answer PRODUCER_FENCED (KIP-588).
+- 5 may answer TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from protocol.api_keys import ApiKey

@@ -1,8 +1,11 @@
-"""JoinGroup (api 11): become a member and wait for the rebalance; the leader is told everybody's metadata.
+"""Declares JoinGroup (api 11): a client becomes a member and waits for the rebalance; the leader gets the metadata of all members.
 
-1 has a rebalance timeout of its own (KIP-62); from 4 a newcomer must come again with the id it was given (KIP-394); 5 names static
-members (KIP-345); 7 answers the protocol type and allows a null protocol (KIP-559); 8 gives the reason (KIP-800); 9 may tell a static
-leader to skip the assignment (KIP-814).
+- 1 has a separate rebalance timeout (KIP-62).
+- 4 makes a new member join again with the member id from the first answer (KIP-394).
+- 5 names static members (KIP-345).
+- 7 answers the protocol type, and allows a null protocol (KIP-559).
+- 8 gives the reason (KIP-800).
+- 9 can make a static leader skip the assignment (KIP-814).
 """
 
 from protocol.api_keys import ApiKey
@@ -32,7 +35,7 @@ class JoinGroupRequestProtocol(Struct):
 
 @request(ApiKey.JOIN_GROUP)
 class JoinGroupRequest(Message):
-    """Without a rebalance timeout (version 0) the session timeout stands for it."""
+    """Version 0 has no rebalance timeout; the session timeout is used instead."""
 
     group_id: String = field()
     session_timeout_ms: Int32 = field()

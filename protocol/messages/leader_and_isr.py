@@ -1,8 +1,11 @@
-"""LeaderAndIsr (api 4): the controller tells a broker which partitions it leads or follows.
+"""Declares LeaderAndIsr (api 4): the controller makes a broker leader or follower of partitions.
 
-Up to version 1 partitions stand alone with their topic's name, from 2 below their topic, and the broker epoch fences (KIP-380). 1 says
-which replicas are new, 3 which are being added and removed (KIP-455), 5 the topic id and whether this is the full list (KIP-516), 6
-whether the leader was elected uncleanly and recovers (KIP-704), 7 whether a KRaft controller asks (KIP-866).
+- 1 marks new replicas.
+- 2 groups partitions by topic, where 0 and 1 repeat the topic's name; it adds the broker epoch, which fences (KIP-380).
+- 3 names the replicas that are being added and removed (KIP-455).
+- 5 has the topic id, and marks a full list (KIP-516).
+- 6 marks a leader that was elected uncleanly and recovers (KIP-704).
+- 7 marks requests of a KRaft controller (KIP-866).
 """
 
 from protocol.api_keys import ApiKey
@@ -58,7 +61,7 @@ class LeaderAndIsrLiveLeader(Struct):
 
 @request(ApiKey.LEADER_AND_ISR)
 class LeaderAndIsrRequest(Message):
-    """type is 0 unknown, 1 incremental, 2 full."""
+    """`type` is 0 for unknown, 1 for incremental, 2 for full."""
 
     controller_id: Int32 = field()
     is_kraft_controller: Bool = since(7)

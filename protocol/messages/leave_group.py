@@ -1,5 +1,6 @@
-"""LeaveGroup (api 13): one member, or from version 3 several, leave at once. 3 can name static members (KIP-345), 5 gives the reason
-(KIP-800).
+"""Declares LeaveGroup (api 13): one member, or from version 3 several members, leave at once.
+
+Version 3 can name static members (KIP-345), version 5 gives the reason (KIP-800).
 """
 
 from protocol.api_keys import ApiKey

@@ -1,4 +1,7 @@
-"""ListGroups (api 16): the groups this broker coordinates. 4 filters by state and answers it (KIP-518), 5 by type (KIP-848)."""
+"""Declares ListGroups (api 16): a broker lists the groups that it coordinates.
+
+Version 4 filters by state and answers the state (KIP-518), version 5 does the same with the type (KIP-848).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, since, struct

@@ -1,8 +1,11 @@
-"""ListOffsets (api 2): the offset of a timestamp. -1 asks for the end, -2 for the start, -3 for the record with the largest timestamp, -4
-for the local start, -5 for the last tiered offset.
+"""Declares ListOffsets (api 2): a leader finds the offset of a timestamp.
 
-Version 0 answers a list of segment starts; from 1 one offset and its timestamp (KIP-79). 2 has the isolation level (KIP-98), 4 the leader
-epoch (KIP-320); 7, 8 and 9 allow -3 (KIP-734), -4 (KIP-405) and -5 (KIP-1005).
+Timestamp -1 asks for the end, -2 for the start, -3 for the record with the largest timestamp, -4 for the local start, -5 for the last
+tiered offset. Version 0 answers a list of segment starts; later versions answer one offset and its timestamp (KIP-79).
+
+- 2 has the isolation level (KIP-98).
+- 4 has the leader epoch (KIP-320).
+- 7 allows -3 (KIP-734), 8 allows -4 (KIP-405), 9 allows -5 (KIP-1005).
 """
 
 from protocol.api_keys import ApiKey
@@ -40,7 +43,7 @@ class ListOffsetsTopic(Struct):
 
 @request(ApiKey.LIST_OFFSETS)
 class ListOffsetsRequest(Message):
-    """replica_id is -1 for consumers; followers may see up to the end of the log."""
+    """`replica_id` is -1 for consumers. Followers may see up to the end of the log."""
 
     replica_id: Int32 = field()
     isolation_level: Int8 = since(2)

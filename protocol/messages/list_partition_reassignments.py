@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (api 46, KIP-455): the moves under way."""
+"""Declares ListPartitionReassignments (api 46, KIP-455): a broker lists the reassignments in progress."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import (

@@ -1,4 +1,7 @@
-"""ListTransactions (api 66, KIP-664): the transactions of one coordinator. Version 1 asks for those older than a duration (KIP-994)."""
+"""Declares ListTransactions (api 66, KIP-664): a broker lists the transactions that it coordinates.
+
+Version 1 can ask for those older than a duration (KIP-994).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Array, Int16, Int32, Int64, Message, String, Struct, field, request, response, since, struct

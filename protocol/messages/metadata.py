@@ -1,8 +1,14 @@
-"""Metadata (api 3): brokers, the controller, and topics with their leaders, replicas and ISR.
+"""Declares Metadata (api 3): a broker lists brokers, the controller, and topics with their leaders, replicas and ISR.
 
-All topics are an empty array in version 0 and null from 1 on, where empty means none. 1 adds the controller and racks, 2 the cluster id
-(KIP-78), 4 whether to create what is missing, 5 offline replicas (KIP-112), 7 leader epochs (KIP-320), 8 authorized operations (KIP-430;
-those of the cluster left again in 11, KIP-700), 10 topic ids, 12 asking by id (KIP-516).
+A request for all topics has an empty array in version 0, and null from version 1 on, where an empty array asks for no topic.
+
+- 1 adds the controller and racks.
+- 2 adds the cluster id (KIP-78).
+- 4 says whether to create missing topics.
+- 5 adds offline replicas (KIP-112).
+- 7 adds leader epochs (KIP-320).
+- 8 adds authorized operations (KIP-430); 11 drops those of the cluster (KIP-700).
+- 10 adds topic ids, 12 asks by topic id (KIP-516).
 """
 
 from protocol.api_keys import ApiKey
@@ -71,7 +77,7 @@ class MetadataResponseTopic(Struct):
 
 @response(ApiKey.METADATA)
 class MetadataResponse(Message):
-    """Authorized operations are bit sets; the smallest int32 says that they were not asked for."""
+    """Authorized operations are bit sets. The smallest int32 stands for "not requested"."""
 
     throttle_time_ms: Int32 = since(3, ignorable=True)
     brokers: Array[MetadataResponseBroker] = field()

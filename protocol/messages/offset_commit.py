@@ -1,8 +1,11 @@
-"""OffsetCommit (api 8): a group's offsets, by a member or from outside (generation -1).
+"""Declares OffsetCommit (api 8): a member, or a client that is not a member (generation -1), commits offsets of a group.
 
-0 went to ZooKeeper; 1 carries generation, member and a commit time per partition; 2 to 4 a retention time for all (gone in 5, KIP-211); 6
-the leader epoch (KIP-320); 7 the static member's name (KIP-345); 9 serves members of the new protocol, whose epoch stands in the
-generation's place (KIP-848).
+- 0 is for offsets in ZooKeeper.
+- 1 carries generation, member, and a commit time per partition.
+- 2 to 4 carry one retention time for all partitions; 5 drops it (KIP-211).
+- 6 has the leader epoch (KIP-320).
+- 7 has the static member's name (KIP-345).
+- 9 serves members of the new protocol, whose epoch takes the place of the generation (KIP-848).
 """
 
 from protocol.api_keys import ApiKey
@@ -41,7 +44,7 @@ class OffsetCommitRequestTopic(Struct):
 
 @request(ApiKey.OFFSET_COMMIT)
 class OffsetCommitRequest(Message):
-    """retention_time_ms -1 asks for the broker's own."""
+    """`retention_time_ms` -1 asks for the broker's own retention time."""
 
     group_id: String = field()
     generation_id_or_member_epoch: Int32 = since(1, default=-1, ignorable=True)

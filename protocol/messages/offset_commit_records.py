@@ -1,7 +1,11 @@
-"""Committed offsets as records of `__consumer_offsets`: keys of versions 0 and 1, preceded like their values by the version as an int16.
+"""Declares committed offsets as records of `__consumer_offsets`, with keys of versions 0 and 1.
 
-Values: 1 alone has an expiry of its own (KIP-211 ended that), 3 adds the leader epoch (KIP-320), 4 is flexible. Apache Kafka 3.9 writes
-3, or 1 when a client gave a retention time.
+Keys and values are preceded by their version as an int16. Apache Kafka 3.9 writes values of version 3, or of version 1 when a client gave
+a retention time.
+
+- 1 is the only one with an expiry time (KIP-211 removed it).
+- 3 adds the leader epoch (KIP-320).
+- 4 is flexible.
 """
 
 from protocol.schema.message import Int32, Int64, Message, String, between, data, field, since

@@ -1,4 +1,4 @@
-"""OffsetDelete (api 47, KIP-496): forget a group's offsets of topics that no member subscribes to."""
+"""Declares OffsetDelete (api 47, KIP-496): a client deletes a group's offsets of topics to which no member subscribes."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Array, Int16, Int32, Message, String, Struct, field, request, response, struct

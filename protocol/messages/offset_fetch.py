@@ -1,7 +1,11 @@
-"""OffsetFetch (api 9): what a group committed, for some partitions or (null, from version 2) for all.
+"""Declares OffsetFetch (api 9): a coordinator gives the committed offsets of a group, for some partitions or (null, from 2) for all.
 
-0 read from ZooKeeper, 1 reads from `__consumer_offsets`, 2 has an error for the whole. 5 adds leader epochs (KIP-320), 7 refuses what an
-open transaction may still change (KIP-447), 8 asks for many groups at once (KIP-709), 9 names the member of the new protocol (KIP-848).
+- 0 reads from ZooKeeper, 1 from `__consumer_offsets`.
+- 2 has an error code for the whole answer.
+- 5 adds leader epochs (KIP-320).
+- 7 can refuse offsets that an open transaction may still change (KIP-447).
+- 8 has many groups in one request (KIP-709).
+- 9 names the member of the new protocol (KIP-848).
 """
 
 from protocol.api_keys import ApiKey

@@ -1,7 +1,10 @@
-"""OffsetForLeaderEpoch (api 23): where a leader epoch ended; how followers and consumers find where logs part (KIP-101, KIP-279).
+"""Declares OffsetForLeaderEpoch (api 23): a leader gives the end offset of a leader epoch.
 
-1 answers the epoch it found, 2 fences by the current leader epoch (KIP-320), 3 says which replica asks: -1 a consumer, -2 a debugging one
-(KIP-392).
+Followers and consumers use it to find the offset at which two logs diverge (KIP-101, KIP-279).
+
+- 1 answers the epoch that was found.
+- 2 fences by the current leader epoch (KIP-320).
+- 3 has the replica id of the sender: -1 for a consumer, -2 for a debugging consumer (KIP-392).
 """
 
 from protocol.api_keys import ApiKey

@@ -1,9 +1,13 @@
-"""Produce (api 0): append record batches to partitions; with acks=0 there is no answer at all.
+"""Declares Produce (api 0): a producer appends record batches to partitions. With acks=0 there is no answer.
 
-Before version 3 message sets of the old formats are allowed; from 3 exactly one batch of format 2 per partition, and a transactional id
-(KIP-98). 5 answers the log start offset, 7 allows zstd (KIP-110), 8 says which records were refused and why (KIP-467), 10 names the new
-leader beside NOT_LEADER_OR_FOLLOWER (KIP-951), 11 may answer TRANSACTION_ABORTABLE (KIP-890). 1, 2, 4 and 6 change what errors and
-formats the client understands.
+Versions up to 2 allow message sets of the old formats. Versions 1, 2, 4 and 6 only change the errors and formats that the client knows.
+
+- 3 allows exactly one batch of format 2 per partition, and has a transactional id (KIP-98).
+- 5 answers the log start offset.
+- 7 allows zstd (KIP-110).
+- 8 names the refused records and the reasons (KIP-467).
+- 10 names the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951).
+- 11 may answer TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from protocol.api_keys import ApiKey
@@ -39,7 +43,7 @@ class TopicProduceData(Struct):
 
 @request(ApiKey.PRODUCE)
 class ProduceRequest(Message):
-    """acks is 0, 1 or -1 (all in-sync replicas)."""
+    """`acks` is 0, 1 or -1 (all in-sync replicas)."""
 
     transactional_id: NullableString = since(3, default=None)
     acks: Int16 = field()

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (api 39, KIP-48): move the expiry of a token, found by its HMAC."""
+"""Declares RenewDelegationToken (api 39, KIP-48): a client moves the expiry of a token, which is found by its HMAC."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Bytes, Int16, Int32, Int64, Message, field, request, response

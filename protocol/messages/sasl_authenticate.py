@@ -1,4 +1,7 @@
-"""SaslAuthenticate (api 36): the tokens of a SASL exchange (KIP-152). 1 answers how long the session lives (KIP-368)."""
+"""Declares SaslAuthenticate (api 36): client and broker exchange the tokens of SASL (KIP-152).
+
+Version 1 answers the lifetime of the session (KIP-368).
+"""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Bytes, Int16, Int64, Message, NullableString, field, request, response, since

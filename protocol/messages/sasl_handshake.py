@@ -1,7 +1,7 @@
-"""SaslHandshake (api 17): choose the mechanism (KIP-43).
+"""Declares SaslHandshake (api 17): a client chooses the SASL mechanism (KIP-43).
 
-After version 0 the tokens follow without headers; after 1 they travel in SaslAuthenticate (KIP-152). It never became flexible, because
-old clients cannot cope with another version.
+After version 0 the tokens follow without headers; after version 1 they are sent in SaslAuthenticate (KIP-152). The API has no flexible
+version, because old clients cannot cope with another version.
 """
 
 from protocol.api_keys import ApiKey

@@ -1,7 +1,9 @@
-"""StopReplica (api 5): the controller tells a broker to stop replicas, and perhaps delete them.
+"""Declares StopReplica (api 5): the controller has a broker stop replicas, and possibly delete them.
 
-0 lists partitions one by one, 1 and 2 by topic with one delete flag for all, 3 has flag and leader epoch per partition (KIP-570). From 1
-the broker epoch fences (KIP-380); 4 says whether a KRaft controller asks (KIP-866).
+- 0 lists partitions one by one.
+- 1 lists partitions by topic, with one delete flag for all as in 0, and has the broker epoch, which fences (KIP-380).
+- 3 has delete flag and leader epoch per partition (KIP-570).
+- 4 marks requests of a KRaft controller (KIP-866).
 """
 
 from protocol.api_keys import ApiKey

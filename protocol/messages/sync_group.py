@@ -1,6 +1,6 @@
-"""SyncGroup (api 14): the leader hands in the assignments, every member gets its own.
+"""Declares SyncGroup (api 14): the leader sends the assignments, and every member receives its own.
 
-3 names static members (KIP-345); 5 says protocol type and name, which must be those of the group (KIP-559).
+Version 3 names static members (KIP-345). Version 5 has protocol type and name, which must be those of the group (KIP-559).
 """
 
 from protocol.api_keys import ApiKey

@@ -1,6 +1,6 @@
-"""Transactions as records of `__transaction_state` (KIP-98): the transactional id, and what the coordinator knows of it.
+"""Declares transactions as records of `__transaction_state` (KIP-98): the transactional id is the key, the value has its state.
 
-Both are preceded by their version as an int16. Version 1 of the value is flexible; Apache Kafka 3.9 in ZooKeeper mode writes 0.
+Both are preceded by their version as an int16. Version 1 of the value is flexible. Apache Kafka 3.9 in ZooKeeper mode writes 0.
 """
 
 from protocol.schema.message import Array, Int8, Int16, Int32, Int64, Message, NullableArray, String, Struct, data, field, struct

@@ -1,7 +1,8 @@
-"""TxnOffsetCommit (api 28): a group's offsets as part of a transaction (KIP-98).
+"""Declares TxnOffsetCommit (api 28): a producer commits a group's offsets as part of its transaction (KIP-98).
 
-2 carries the leader epoch (KIP-320), 3 the group's generation and member, which fence (KIP-447), 4 may answer TRANSACTION_ABORTABLE
-(KIP-890).
+- 2 carries the leader epoch (KIP-320).
+- 3 carries the group's generation and member, which fence (KIP-447).
+- 4 may answer TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from protocol.api_keys import ApiKey

@@ -1,5 +1,6 @@
-"""UpdateFeatures (api 57, KIP-584): finalize or delete feature levels. Version 1 can only validate, and says how it may downgrade
-(KIP-778).
+"""Declares UpdateFeatures (api 57, KIP-584): a client finalizes or deletes feature levels.
+
+Version 1 can validate without changing anything, and has the kind of downgrade that is allowed (KIP-778).
 """
 
 from protocol.api_keys import ApiKey
@@ -24,7 +25,7 @@ from protocol.schema.message import (
 
 @struct
 class FeatureUpdateKey(Struct):
-    """upgrade_type is 1 upgrade only, 2 safe downgrade, 3 unsafe downgrade."""
+    """`upgrade_type` is 1 for upgrade only, 2 for safe downgrade, 3 for unsafe downgrade."""
 
     feature: String = field()
     max_version_level: Int16 = field()

@@ -1,7 +1,12 @@
-"""UpdateMetadata (api 6): the controller tells every broker what Metadata is to answer.
+"""Declares UpdateMetadata (api 6): the controller gives every broker the contents of its answers to Metadata.
 
-0 knows one address per broker; 1 many, 2 racks, 3 listener names (KIP-103), 4 offline replicas (KIP-112), 5 partitions by topic and the
-broker epoch (KIP-380), 7 topic ids (KIP-516), 8 whether a KRaft controller asks and whether the list is full (KIP-866).
+- 0 has one address per broker, 1 has many.
+- 2 adds racks.
+- 3 adds listener names (KIP-103).
+- 4 adds offline replicas (KIP-112).
+- 5 groups partitions by topic and adds the broker epoch (KIP-380).
+- 7 adds topic ids (KIP-516).
+- 8 marks requests of a KRaft controller, and full lists (KIP-866).
 """
 
 from protocol.api_keys import ApiKey
@@ -65,7 +70,7 @@ class UpdateMetadataBroker(Struct):
 
 @request(ApiKey.UPDATE_METADATA)
 class UpdateMetadataRequest(Message):
-    """type is 0 unknown, 1 incremental, 2 full."""
+    """`type` is 0 for unknown, 1 for incremental, 2 for full."""
 
     controller_id: Int32 = field()
     is_kraft_controller: Bool = since(8)

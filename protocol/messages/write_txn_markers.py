@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (api 27): a transaction coordinator has markers written to the partitions of finished transactions (KIP-98)."""
+"""Declares WriteTxnMarkers (api 27): a transaction coordinator has markers written to the partitions of ended transactions (KIP-98)."""
 
 from protocol.api_keys import ApiKey
 from protocol.schema.message import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, request, response, struct
@@ -12,7 +12,7 @@ class WritableTxnMarkerTopic(Struct):
 
 @struct
 class WritableTxnMarker(Struct):
-    """transaction_result is true for a commit."""
+    """`transaction_result` is true for a commit."""
 
     producer_id: Int64 = field()
     producer_epoch: Int16 = field()

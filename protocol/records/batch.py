@@ -1,10 +1,10 @@
-"""Record batches (magic 2): the 61-byte header, its place in a buffer, and the few fields a broker rewrites.
+"""Describes record batches (magic 2): the 61-byte header, its place in a buffer, and the few fields that a broker rewrites.
 
 Called by storage on every append, read and recovery, by the fetchers and by the internal topics. The body of a batch is opaque here;
 `record_reader` and `record_builder` look inside.
 
-Invariants: nothing is read beyond the given end; the fields before the checksum (base offset, length, leader epoch, magic) are not covered
-by it, which is why a broker may stamp offset and epoch in place without touching anything else.
+Nothing is read beyond the given end. The checksum does not cover the fields before it (base offset, length, leader epoch, magic). So a
+broker may write offset and epoch in place without touching anything else.
 
     baseOffset int64 | batchLength int32 | partitionLeaderEpoch int32 | magic int8 | crc uint32 | attributes int16 | lastOffsetDelta int32
     | baseTimestamp int64 | maxTimestamp int64 | producerId int64 | producerEpoch int16 | baseSequence int32 | recordCount int32 | records
@@ -21,9 +21,9 @@ from protocol.records.errors import CorruptRecord, InvalidMagic, LegacyMessageFo
 Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE: Final = 61
-LOG_OVERHEAD: Final = 12  # base offset and batch length, which batch_length does not count
+LOG_OVERHEAD: Final = 12  # base offset and batch length, which batch_length does not include
 HEADER_SIZE_UP_TO_MAGIC: Final = 17
-MIN_LEGACY_RECORD_SIZE: Final = 14  # what a message of magic 0 needs; the smallest size any format allows
+MIN_LEGACY_RECORD_SIZE: Final = 14  # size of the smallest message of magic 0, and so the smallest size of any format
 CURRENT_MAGIC: Final = 2
 
 CRC_OFFSET: Final = 17
@@ -45,7 +45,7 @@ MAX_INT32: Final = 2**31 - 1
 
 HEADER_STRUCT: Final = struct.Struct(">qiibIhiqqqhii")
 STAMP: Final = struct.Struct(">qii")
-"""What `stamp` writes: base offset, batch length, leader epoch."""
+"""Writes base offset, batch length and leader epoch."""
 _LENGTH: Final = struct.Struct(">i")
 _UP_TO_MAGIC: Final = struct.Struct(">qiib")
 _LENGTH_AND_CRC: Final = struct.Struct(">8xi5xI")
@@ -56,14 +56,14 @@ _MAX_TIMESTAMP_OFFSET: Final = 35
 
 
 class TimestampType(IntEnum):
-    """Who sets a batch's timestamps: the producer, or the leader when it appends."""
+    """Source of a batch's timestamps: the producer, or the leader when it appends."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The header fields in wire order. Made by `parse_header` from one unpack; properties are computed when asked."""
+    """The header fields in wire order. `parse_header` makes it with one unpack. Properties are computed on access."""
 
     base_offset: int
     batch_length: int
@@ -81,7 +81,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Bytes of the whole batch, including the header."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -94,7 +94,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression_codec(self) -> int:
-        """The raw codec bits; 5 to 7 mean nothing (see `known_codec`)."""
+        """The raw codec bits; 5 to 7 have no meaning (see `known_codec`)."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -115,7 +115,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop the tombstones and markers in here; it then takes the place of the base timestamp."""
+        """Time from which the cleaner may drop the batch's tombstones and markers. It is stored in place of the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
     @property
@@ -126,7 +126,7 @@ class BatchHeader(NamedTuple):
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Sequences wrap from 2^31-1 to 0."""
+    """The sum of both. Sequences wrap from 2^31-1 to 0."""
     return (sequence + increment) % (MAX_INT32 + 1)
 
 
@@ -139,14 +139,14 @@ def known_codec(header: BatchHeader) -> int:
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. The caller has made sure that 61 bytes are there; nothing is checked (0.4 µs)."""
+    """The header at `position`. The caller guarantees that 61 bytes are present; nothing is checked (0.4 µs)."""
     return BatchHeader._make(HEADER_STRUCT.unpack_from(buffer, position))
 
 
 def next_batch_size(buffer: Buffer, position: int, end: int) -> int | None:
-    """Size in bytes of the batch at `position`, None if it is not complete before `end`.
+    """Size in bytes of the batch at `position`; None if it is incomplete before `end`.
 
-    Raises CorruptRecord for a size no format allows (InvalidMagic for an impossible magic), LegacyMessageFormat for magic 0 and 1.
+    Raises CorruptRecord for a size that no format allows, InvalidMagic for an impossible magic, LegacyMessageFormat for magic 0 and 1.
     """
     remaining = end - position
     if remaining < LOG_OVERHEAD:
@@ -170,9 +170,8 @@ def next_batch_size(buffer: Buffer, position: int, end: int) -> int | None:
 def iter_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each complete batch between `start` and `end`.
 
-    A cut-off last batch is passed over, as a fetch response may hold one.
-
-    Raises what `next_batch_size` raises. Checksums are not looked at.
+    A last batch that is cut off is ignored; a fetch response may end with one. Raises the errors of `next_batch_size`. Does not check
+    checksums.
     """
     limit = len(buffer) if end is None else end
     position = start
@@ -182,7 +181,7 @@ def iter_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iter
 
 
 def crc_is_valid(buffer: Buffer, position: int = 0) -> bool:
-    """Whether the checksum of the complete batch at `position` is right (0.8 µs for 16 KiB, and no copy)."""
+    """Whether the checksum of the complete batch at `position` is right (0.8 µs for 16 KiB, without a copy)."""
     batch_length, crc = _LENGTH_AND_CRC.unpack_from(buffer, position)
     end = position + LOG_OVERHEAD + batch_length
     return bool(crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : end]) == crc)
@@ -190,17 +189,17 @@ def crc_is_valid(buffer: Buffer, position: int = 0) -> bool:
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int, batch_length: int) -> None:
     """Write the base offset and the leader epoch into the batch at `position` of a writable buffer. The checksum does not cover them."""
-    # One pack_into for both fields: they straddle the length, which is rewritten unchanged (75 ns; two calls cost 140).
+    # One pack_into for both fields. The length lies between them and is rewritten unchanged (75 ns; two calls cost 140).
     STAMP.pack_into(buffer, position, base_offset, batch_length, leader_epoch)
 
 
 def stamp_max_timestamp(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_type: TimestampType, max_timestamp: int
 ) -> None:
-    """Make a batch say when its records are at the latest and by whose clock, and compute its checksum again.
+    """Write a batch's maximum timestamp and timestamp type, and compute its checksum again.
 
-    Does nothing when the header already says so; otherwise attribute bits without a meaning are cleared too. Both as Apache Kafka does, so
-    that logs are equal byte by byte.
+    Does nothing when the header already has both. Otherwise attribute bits without a meaning are cleared, too. Apache Kafka does the same,
+    so logs are equal byte by byte.
     """
     attributes = header.attributes
     log_append_time = TIMESTAMP_TYPE_MASK if timestamp_type else 0

@@ -1,7 +1,7 @@
-"""Making record batches: the bytes Apache Kafka's own MemoryRecordsBuilder would write for the same records.
+"""Builds record batches: the bytes that Apache Kafka's MemoryRecordsBuilder would write for the same records.
 
-Called by the coordinators for their internal topics, by the transaction coordinator for markers, by the log cleaner and by broker-side
-recompression.
+Called by the coordinators for their internal topics, by the transaction coordinator for markers, by the log cleaner, and by the
+recompression on the broker.
 """
 
 import struct
@@ -54,11 +54,11 @@ def build_batch(
     delete_horizon_ms: int | None = None,
     level: int | None = None,
 ) -> bytearray:
-    """One batch with these records, in a writable buffer.
+    """One batch with these records, in a writable buffer. There must be at least one record (see `empty_batch`).
 
     Offsets and timestamps of the records are absolute. `base_offset` (default: the first record's) and `last_offset` (default: the last
-    record's) may reach further than the records do, as they must after compaction. With LOG_APPEND_TIME the header's maximum is
-    `log_append_time` and the records keep their own deltas. At least one record; a batch of none is `empty_batch`.
+    record's) may lie outside the records, as compaction requires. With LOG_APPEND_TIME the header's maximum is `log_append_time` and
+    the records keep their own deltas.
     """
     first = records[0]
     base = first.offset if base_offset is None else base_offset
@@ -105,7 +105,7 @@ def empty_batch(
     is_control: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """A header without records: what the cleaner leaves of a producer's last batch, so that its sequence is not forgotten."""
+    """A header without records. The cleaner leaves it of a producer's last batch to keep the producer's sequence."""
     attributes = TIMESTAMP_TYPE_MASK if timestamp_type else 0
     if is_transactional:
         attributes |= TRANSACTIONAL_MASK
@@ -165,7 +165,7 @@ def frame_batch(
 
 
 def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytearray:
-    """The records as they stand in a batch body before compression."""
+    """The records as bytes of a batch body before compression."""
     parts: list[bytes] = []
     known = VARINTS
     last_timestamp: int | None = None
@@ -205,12 +205,12 @@ def _encode_headers(headers: Sequence[Header]) -> bytes:
 
 
 def encode_varint(value: int) -> bytes:
-    """Zigzag and base 128, wrapped to 32 bits."""
+    """The zigzag varint of a number wrapped to 32 bits."""
     return _base_128((value << 1 ^ value >> 31) & 0xFFFFFFFF)
 
 
 def encode_varlong(value: int) -> bytes:
-    """Zigzag and base 128, wrapped to 64 bits."""
+    """The zigzag varint of a number wrapped to 64 bits."""
     wrapped = value & 0xFFFFFFFFFFFFFFFF
     return _base_128((wrapped << 1 & 0xFFFFFFFFFFFFFFFF) ^ (0xFFFFFFFFFFFFFFFF if wrapped >> 63 else 0))
 
@@ -234,7 +234,7 @@ def _append_bytes(out: bytearray, data: bytes | None) -> None:
         out += data
 
 
-# Of 0 to 1,023. Looking one up costs 0.03 µs, encoding it 0.4.
+# The varints of 0 to 1,023. Looking one up costs 0.03 µs, encoding one 0.4 µs.
 VARINTS = [
     *(bytes((value << 1,)) for value in range(64)),
     *(bytes((value << 1 & 0x7F | 0x80, value >> 6)) for value in range(64, 1024)),
@@ -260,14 +260,14 @@ class ControlRecordType(IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """What a transaction coordinator writes to every partition of a transaction to end it."""
+    """The record with which a transaction coordinator ends a transaction in one of its partitions."""
 
     type: ControlRecordType
     coordinator_epoch: int
 
 
 def control_record_type(key: bytes | None) -> ControlRecordType:
-    """The type of a control record, UNKNOWN for one that is not known here.
+    """The type of a control record; UNKNOWN for an unknown type.
 
     Raises InvalidRecord if the key is too short or its version is negative.
     """
@@ -285,7 +285,7 @@ def control_record_type(key: bytes | None) -> ControlRecordType:
 
 
 def parse_end_transaction_marker(record: Record) -> EndTransactionMarker:
-    """The marker in a control record. Raises InvalidRecord if it is none or is malformed."""
+    """The marker in a control record. Raises InvalidRecord if the record is another one or is malformed."""
     kind = control_record_type(record.key)
     if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
         raise InvalidRecord(f"Control record of type {kind.name} at offset {record.offset} is no end transaction marker")

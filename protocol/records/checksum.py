@@ -1,8 +1,8 @@
-"""CRC32C: the function of the package `crc32c`, without what importing that package brings.
+"""Provides the function `crc32c` of the package of the same name, without the imports of that package.
 
-The package asks for its own version and has a command line, so `import crc32c` also loads importlib.metadata, zipfile, email and argparse
-at every start of a broker. Its extension module is all that is needed. Where that is not found in its place, the package is imported as
-usual.
+`import crc32c` looks up the package's version and has a command line, so it loads importlib.metadata, zipfile, email and argparse. That
+would slow down every start of a broker. Only the extension module is needed. If it is not in its usual place, the package is imported
+instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["crc32c"]
 
 
 def extension() -> ModuleType:
-    """The module that has the function `crc32c`. Raises ModuleNotFoundError when the package is not installed."""
+    """The module with the function `crc32c`. Raises ModuleNotFoundError when the package is not installed."""
     package = find_spec("crc32c")
     spec = PathFinder.find_spec("_crc32c", package.submodule_search_locations) if package is not None else None
     if spec is None or spec.loader is None:

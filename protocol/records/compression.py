@@ -1,10 +1,9 @@
-"""The codecs of record batches: gzip, snappy, lz4 and zstd, in the framing Apache Kafka's Java clients use.
+"""Compresses and decompresses record batches with gzip, snappy, lz4 and zstd, in the framing of Apache Kafka's Java clients.
 
-Called by the record reader and builder, by produce validation and by the log cleaner. Pure functions of bytes, safe to call from
-worker threads.
+Called by the record reader and builder, by produce validation and by the log cleaner. The functions are pure and safe in worker threads.
 
-Invariant: a decoder never produces (nor allocates for output) much more than `max_bytes`; input that would is refused with
-`DecompressionTooLarge`, input that makes no sense with `CorruptCompressedData`. Whatever the libraries raise is translated.
+A decoder never produces, or allocates for output, much more than `max_bytes`. Larger output raises `DecompressionTooLarge`, malformed input
+`CorruptCompressedData`. Exceptions of the libraries are translated.
 
 Framing:
 - gzip: RFC 1952; members may be concatenated, bytes after the last member are ignored (as java.util.zip does).
@@ -13,7 +12,7 @@ Framing:
 - lz4: one lz4 frame, independent blocks of 64 KiB, no content size, correct header checksum (KIP-57; magic 2 never has the broken one).
 - zstd: frames without content size, as a streaming encoder writes them.
 
-What each of the last three needs is imported when it is first used: few brokers need all, and it would be a sixtieth of the start.
+The libraries of snappy, lz4 and zstd are imported on first use. Few brokers need all, and they would take a sixtieth of the start-up time.
 """
 
 import zlib
@@ -28,16 +27,16 @@ if TYPE_CHECKING:
 
 Buffer = bytes | bytearray | memoryview
 
-# What one batch may expand to unless the caller knows better. A producer holds the batch uncompressed in memory before it sends it,
-# and its buffer.memory is 32 MiB by default.
+# Default limit for the expanded size of one batch, in bytes. A producer holds the uncompressed batch in memory before it sends it, and
+# its buffer.memory is 32 MiB by default.
 MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 
-_CHUNK: Final = 128 * 1024  # the largest zstd block; readers ask for this much at a time
+_CHUNK: Final = 128 * 1024  # the largest zstd block; bytes that readers request at a time
 _SMALL_CHUNK: Final = 4 * 1024
 
 
 class CompressionCodec(IntEnum):
-    """Codec ids as they stand in the low three bits of a batch's attributes."""
+    """Codec ids, as in the low three bits of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -53,16 +52,16 @@ class CompressionCodec(IntEnum):
 
 CODEC_BY_NAME: Final = {codec.label: codec for codec in CompressionCodec}
 
-# Levels by default and bounds, as CompressionType of Apache Kafka has them (KIP-390). Level 9 of lz4 stands for its fast compressor.
+# Default levels and bounds of Apache Kafka's CompressionType (KIP-390). Level 9 of lz4 selects its fast compressor.
 GZIP_DEFAULT_LEVEL: Final = -1
 LZ4_DEFAULT_LEVEL: Final = 9
 ZSTD_DEFAULT_LEVEL: Final = 3
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` as the codec's stream, with the same framing Apache Kafka writes; `level` None means the codec's default.
+    """`data` as a stream of the codec, in the framing of Apache Kafka. `level` None selects the codec's default.
 
-    Raises UnknownCompressionCodec. NONE returns the data unchanged.
+    NONE returns the data unchanged. Raises UnknownCompressionCodec.
     """
     encoder = _ENCODERS.get(codec)
     if encoder is None:
@@ -71,7 +70,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """What was compressed into `data`, at most `max_bytes` of it.
+    """The decompressed `data`, at most `max_bytes`.
 
     Raises UnknownCompressionCodec, CorruptCompressedData, DecompressionTooLarge.
     """
@@ -97,7 +96,7 @@ def _decode_none(data: Buffer, max_bytes: int) -> bytes:
 # --- gzip
 
 _GZIP_HEADER: Final = (
-    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # no name, no time, unknown operating system: what Java 16 and later write
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # no name, no time, unknown operating system, as Java 16 and later write it
 )
 
 
@@ -123,7 +122,7 @@ def _decode_gzip(data: Buffer, max_bytes: int) -> bytes:
             try:
                 part = inflater.decompress(piece, room + 1)
             except zlib.error as error:
-                if parts and at == member_at:  # bytes after a complete member that are no member
+                if parts and at == member_at:  # trailing bytes after a complete member
                     return b"".join(parts)
                 raise CorruptCompressedData("gzip", str(error)) from None
             room -= len(part)
@@ -132,7 +131,7 @@ def _decode_gzip(data: Buffer, max_bytes: int) -> bytes:
             parts.append(part)
             at += len(piece) - len(inflater.unused_data)
             size = min(2 * size, _CHUNK)
-        # What follows a member in its piece is copied: a megabyte of empty members must not be copied for each of them.
+        # The bytes behind a member in its piece are copied. A megabyte of empty members must not be copied once per member.
         size = _SMALL_CHUNK
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -165,7 +164,7 @@ def _decode_snappy(data: Buffer, max_bytes: int) -> bytes:
     end = len(view)
     if end < len(_XERIAL_HEADER):
         raise CorruptCompressedData("snappy", "the stream header is cut short")
-    if int.from_bytes(view[8:12], "big", signed=True) < 1:  # the second version word is not looked at, as in snappy-java
+    if int.from_bytes(view[8:12], "big", signed=True) < 1:  # the second version word is ignored, as in snappy-java
         raise CorruptCompressedData("snappy", "the stream has a version below 1")
     at = len(_XERIAL_HEADER)
     parts: list[bytes] = []
@@ -200,7 +199,7 @@ def _decode_snappy_block(block: memoryview, room: int, max_bytes: int) -> bytes:
         raise CorruptCompressedData("snappy", "a block length longer than five bytes")
     if declared > room:
         raise DecompressionTooLarge("snappy", max_bytes)
-    if declared > _SNAPPY_MAX_RATIO * len(block):  # the library allocates what the block declares
+    if declared > _SNAPPY_MAX_RATIO * len(block):  # the library allocates the declared size
         raise CorruptCompressedData("snappy", f"{len(block)} bytes cannot hold the declared {declared}")
     try:
         return snappy.decompress(bytes(block))  # type: ignore[no-any-return]  # the library has no annotations
@@ -217,7 +216,7 @@ def _encode_lz4(data: Buffer, level: int | None) -> bytes:
     import lz4.frame
 
     fast = level is None or level == LZ4_DEFAULT_LEVEL
-    # 0 is the fast compressor; 3 to 12 the high compressor, where Kafka's 1 and 2 are the library's weakest and 13 to 17 its strongest
+    # 0 is the fast compressor, 3 to 12 the high compressor. Kafka's 1 and 2 are the library's weakest level, 13 to 17 its strongest.
     strength = 0 if fast or level is None else min(max(level, lz4.frame.COMPRESSIONLEVEL_MINHC), lz4.frame.COMPRESSIONLEVEL_MAX)
     return lz4.frame.compress(  # type: ignore[no-any-return]  # the library has no annotations
         data,
@@ -242,7 +241,7 @@ def _decode_lz4(data: Buffer, max_bytes: int) -> bytes:
     at = 0
     size = min(max(4 * len(data), 4096), _CHUNK)  # the library allocates max_length at once
     while True:
-        # In pieces, because the library copies in each turn what it has not used yet.
+        # In pieces, because in each turn the library copies its unused input.
         chunk = view[at : at + _CHUNK] if decoder.needs_input else b""
         at += len(chunk)
         try:
@@ -262,8 +261,8 @@ def _decode_lz4(data: Buffer, max_bytes: int) -> bytes:
 
 # --- zstd
 
-# Making a decompression context costs 17 µs, a decompression of a small batch 1.4 µs; so contexts are kept. list.pop and list.append are
-# atomic, which is what lets worker threads decompress too: a context is never in two hands.
+# Creating a decompression context costs 17 µs, decompressing a small batch 1.4 µs, so contexts are kept. list.pop and list.append are
+# atomic: a context never has two users, even when worker threads decompress.
 _idle_zstd_decoders: "list[zstandard.ZstdDecompressor]" = []
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_MAX_WINDOW: Final = 1 << 27  # the reference implementation's own limit, and the JVM's
@@ -274,7 +273,7 @@ def _encode_zstd(data: Buffer, level: int | None) -> bytes:
 
     context = zstandard.ZstdCompressor(level=ZSTD_DEFAULT_LEVEL if level is None else level, write_content_size=False)
     stream = context.compressobj()
-    # Java's stream is flushed before it is closed, which leaves a data block that is not the last and an empty one that is.
+    # Java flushes its stream before closing it. That leaves a data block that is not marked as last, and an empty last block.
     return b"".join((stream.compress(data), stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), stream.flush()))
 
 
@@ -299,7 +298,7 @@ def _decode_zstd(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _check_zstd_frames(view: memoryview) -> None:
-    """That frames follow each other without a gap and none is cut short, which the library's reader does not tell."""
+    """Check that frames follow each other without a gap and that none is cut short; the library's reader does not report it."""
     at = 0
     end = len(view)
     while at < end:
@@ -323,7 +322,7 @@ def _zstd_frame_end(view: memoryview, at: int, end: int) -> int:
         while not last:
             header = view[at] | view[at + 1] << 8 | view[at + 2] << 16
             last = bool(header & 1)
-            at += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)  # a run-length block is one byte, whatever it stands for
+            at += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)  # a run-length block has one byte, whatever its length
     except IndexError:
         raise CorruptCompressedData("zstd", "the frame ends early") from None
     at += 4 if descriptor & 0x04 else 0

@@ -1,20 +1,20 @@
-"""What can be wrong with record batches and their compressed bodies.
+"""Declares the errors of malformed record batches and compressed bodies.
 
 Raised by `protocol.records.batch`, `protocol.records.reader`, `protocol.records.builder` and `protocol.records.compression`; they are
-facts about bytes. What a *broker* answers to a client that sends such bytes is decided by `storage.validation.batch`.
+facts about bytes. `storage.validation.batch` decides how a *broker* answers a client that sends such bytes.
 """
 
 
 class RecordFormatError(Exception):
-    """Bytes that are not what the record format says. The base of everything in this module."""
+    """The bytes violate the record format. The base of all errors in this module."""
 
 
 class CorruptRecord(RecordFormatError):
-    """The framing or the header of a batch cannot be right: sizes, magic, checksum."""
+    """The framing or the header of a batch is impossible: sizes, magic, checksum."""
 
 
 class InvalidMagic(CorruptRecord):
-    """The magic byte is none that ever existed."""
+    """The magic byte belongs to no format."""
 
     def __init__(self, magic: int) -> None:
         super().__init__(f"Invalid magic found in record: {magic}")
@@ -22,7 +22,7 @@ class InvalidMagic(CorruptRecord):
 
 
 class LegacyMessageFormat(RecordFormatError):
-    """A message set of magic 0 or 1, which is neither read nor written here."""
+    """A message set of magic 0 or 1, which is neither read nor written."""
 
     def __init__(self, magic: int) -> None:
         super().__init__(f"Message format v{magic} is not supported: only record batches (magic 2) are")
@@ -30,11 +30,11 @@ class LegacyMessageFormat(RecordFormatError):
 
 
 class InvalidRecord(RecordFormatError):
-    """The records inside a batch do not follow the record format or contradict the header of the batch."""
+    """The records inside a batch violate the record format or contradict the header of the batch."""
 
 
 class UnknownCompressionCodec(RecordFormatError):
-    """The codec bits of the attributes (or a codec name) stand for no known codec."""
+    """The codec bits of the attributes, or a codec name, belong to no known codec."""
 
     def __init__(self, codec: int | str) -> None:
         super().__init__(f"Unknown compression codec: {codec}")
@@ -42,7 +42,7 @@ class UnknownCompressionCodec(RecordFormatError):
 
 
 class CorruptCompressedData(RecordFormatError):
-    """The codec cannot make sense of the compressed bytes."""
+    """The codec cannot decompress the bytes."""
 
     def __init__(self, codec: str, reason: str) -> None:
         super().__init__(f"Failed to decompress {codec} record stream: {reason}")
@@ -51,7 +51,7 @@ class CorruptCompressedData(RecordFormatError):
 
 
 class DecompressionTooLarge(RecordFormatError):
-    """The decompressed bytes would be more than the caller allowed; nothing beyond that limit was produced."""
+    """The decompressed bytes would exceed the caller's limit; nothing beyond the limit was produced."""
 
     def __init__(self, codec: str, max_bytes: int) -> None:
         super().__init__(f"{codec} record stream expands to more than the allowed {max_bytes} bytes")

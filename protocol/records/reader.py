@@ -1,9 +1,9 @@
-"""The records inside a batch: iterate them, or walk over them without building anything.
+"""Reads the records inside a batch: iterates over them, or walks over them without creating objects.
 
 Called by the log cleaner, by the coordinators when they load their topics, by produce validation (small batches and compacted topics) and
-by tests. Never called on the common produce or fetch path: a record costs 1 µs and more in Python, a batch header 0.4 µs.
+by tests. Never called on the common produce or fetch path: a record costs at least 1 µs in Python, a batch header 0.4 µs.
 
-Invariant: any bytes whatsoever give records or one of `protocol.records.errors`; what an expansion may cost is bounded by `max_bytes`.
+Any bytes give records or one of `protocol.records.errors`. `max_bytes` limits the cost of decompression.
 
     length varint | attributes int8 | timestampDelta varlong | offsetDelta varint | key length varint, bytes | value length varint, bytes
     | header count varint | per header: key length varint, bytes | value length varint, bytes
@@ -33,7 +33,7 @@ Header = tuple[bytes, bytes | None]
 
 
 class Record(NamedTuple):
-    """One record with absolute offset and timestamp. Header keys stay bytes: nothing guarantees that they are UTF-8."""
+    """One record with absolute offset and timestamp. Header keys are bytes, because they may be invalid UTF-8."""
 
     offset: int
     timestamp: int
@@ -43,10 +43,10 @@ class Record(NamedTuple):
 
 
 class RecordsSummary(NamedTuple):
-    """What a walk over the records of one batch found."""
+    """Result of a walk over the records of one batch."""
 
     max_timestamp: int
-    min_timestamp: int  # of those records that have one; max_timestamp if none has
+    min_timestamp: int  # of the records with a timestamp; max_timestamp if none has one
     offsets_are_consecutive: bool  # deltas 0, 1, 2, ...
     has_null_key: bool
 
@@ -59,7 +59,7 @@ def record_data(buffer: Buffer, position: int, header: BatchHeader, max_bytes: i
     body = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
     if header.attributes & CODEC_MASK:
         return decompress(known_codec(header), body, max_bytes)
-    return bytes(body)  # one copy, after which slices of keys and values are cheap
+    return bytes(body)  # one copy, which makes slices of keys and values cheap
 
 
 def iter_records(
@@ -67,8 +67,8 @@ def iter_records(
 ) -> Iterator[Record]:
     """The records of the complete batch at `position`.
 
-    Raises InvalidRecord as soon as the records break the format or differ in number from what the header says, and what `record_data`
-    raises.
+    Raises InvalidRecord at the first record that violates the format, or if their number differs from the header. Raises the errors of
+    `record_data`, too.
     """
     known = parse_header(buffer, position) if header is None else header
     return parse_records(record_data(buffer, position, known, max_bytes), known)
@@ -111,9 +111,9 @@ def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def iter_keys_and_values(data: bytes, header: BatchHeader) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Key and value of every record in `data` (already decompressed), for readers who need nothing else: a coordinator that loads.
+    """Key and value of every record in `data` (already decompressed), for coordinators that load and need nothing else.
 
-    Half the time of `parse_records`, with the same checks; raises what that raises.
+    Takes half the time of `parse_records`, with the same checks and errors.
     """
     count = header.record_count
     if count < 0:
@@ -175,9 +175,9 @@ def iter_keys_and_values(data: bytes, header: BatchHeader) -> Iterator[tuple[byt
 
 
 def walk_records(data: bytes, header: BatchHeader) -> RecordsSummary:
-    """Check the structure of all records in `data` as `parse_records` does, building nothing.
+    """Check the structure of all records in `data` as `parse_records` does, without creating objects.
 
-    1.1 µs per record (parse_records: 2.5). Raises InvalidRecord.
+    Takes 1.1 µs per record (parse_records: 2.5). Raises InvalidRecord.
     """
     count = header.record_count
     if count < 0:
@@ -197,9 +197,9 @@ def walk_records(data: bytes, header: BatchHeader) -> RecordsSummary:
 
 
 def _walk(data: bytes, count: int, no_timestamp: int) -> tuple[int, int | None, int | None, bool, bool]:
-    """End of the records, largest and smallest timestamp delta, whether offsets are consecutive, whether a key is null.
+    """(end of the records, largest and smallest timestamp delta, whether offsets are consecutive, whether a key is null).
 
-    `no_timestamp` is the delta of a record without a timestamp. Raises InvalidRecord, and IndexError at the end of the data.
+    `no_timestamp` is the delta that stands for "no timestamp". Raises InvalidRecord, and IndexError at the end of the data.
     """
     latest: int | None = None
     earliest: int | None = None
@@ -210,7 +210,7 @@ def _walk(data: bytes, count: int, no_timestamp: int) -> tuple[int, int | None, 
         at += 1
         if size < 0x80:
             size = size >> 1 ^ -(size & 1)
-        elif (high := data[at]) < 0x80:  # two bytes hold what most records are long
+        elif (high := data[at]) < 0x80:  # most lengths have two bytes
             size += (high << 7) - 0x80
             size = size >> 1 ^ -(size & 1)
             at += 1
@@ -269,9 +269,9 @@ def _walk(data: bytes, count: int, no_timestamp: int) -> tuple[int, int | None, 
 
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 5 bytes, wrapped to 32 bits as in Java: (value, position behind it).
+    """(value, position after it) of a zigzag varint of at most 5 bytes, wrapped to 32 bits as in Java.
 
-    Raises IndexError at the end of the data, InvalidRecord if it is longer.
+    Raises IndexError at the end of the data, InvalidRecord if the varint is longer.
     """
     byte = data[at]
     if byte < 0x80:
@@ -288,7 +288,7 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 10 bytes, wrapped to 64 bits. Raises as `read_varint`."""
+    """(value, position after it) of a zigzag varint of at most 10 bytes, wrapped to 64 bits. Raises as `read_varint`."""
     raw = 0
     for shift in range(0, 70, 7):
         byte = data[at]
@@ -330,5 +330,5 @@ def _wrong_size(size: int, excess: int) -> InvalidRecord:
 
 
 def int64(value: int) -> int:
-    """Java's long arithmetic: deltas may carry a timestamp around the end of the range, and the header must still hold the result."""
+    """The number in Java's long arithmetic: a delta may wrap a timestamp around the end of the range, as the header's maximum does."""
     return value if -(1 << 63) <= value < 1 << 63 else (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,7 +1,7 @@
-"""Declares the versions of every API whose messages are declared, as Apache Kafka 3.9 does: one range for request and response.
+"""Declares the versions of every API with messages, as Apache Kafka 3.9 does: one range for request and response.
 
-Here, and not where the messages are declared, so that a broker can list them (ApiVersions, usually the first request that it gets) without
-importing all of these.
+The versions are not beside the messages, so that a broker can list them without importing the messages. It lists them for ApiVersions,
+usually the first request that it receives.
 """
 
 from typing import Final, NamedTuple
@@ -11,14 +11,14 @@ from protocol.schema.fields import NO_VERSIONS, Versions
 
 
 class ApiVersions(NamedTuple):
-    """Of one API: those that there are, and those of them that have compact lengths and tagged fields."""
+    """The versions of one API, and its flexible versions, which have compact lengths and tagged fields."""
 
     valid: Versions
     flexible: Versions
 
 
 def versions_of(key: ApiKey) -> ApiVersions:
-    """From 0 on, all of them. Raises KeyError for an API without declared messages."""
+    """The versions of an API, from 0 on. Raises KeyError for an API without declared messages."""
     last, first_flexible = _LAST_AND_FIRST_FLEXIBLE[key]
     return ApiVersions(Versions(0, last), NO_VERSIONS if first_flexible is None else Versions(first_flexible, last))
 
@@ -90,4 +90,4 @@ _LAST_AND_FIRST_FLEXIBLE: Final[dict[ApiKey, tuple[int, int | None]]] = {
 }
 
 DECLARED_APIS: Final = frozenset(_LAST_AND_FIRST_FLEXIBLE)
-"""The APIs whose messages `protocol.messages` has."""
+"""The APIs whose messages are in `protocol.messages`."""

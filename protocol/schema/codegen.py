@@ -1,9 +1,12 @@
-"""Turns a declared class into functions: one constructor per class, one decoder and one encoder per (class, version), made when first used.
+"""Turns a declared class into functions: a constructor per class, a decoder and an encoder per (class, version), each made on first use.
 
-The source is straight-line Python, registered with `linecache`, so that a debugger steps through it and a traceback shows its lines;
-`source_of` returns it. What makes it fast: neighbouring fields of fixed size, together with the first byte of the length that follows
-them, are one precompiled `Struct` call; varints of one byte are read in place; the loops over arrays are inline; objects are filled
-without calling their constructor.
+The source is straight-line Python, registered with `linecache`: a debugger steps through it and a traceback shows its lines. `source_of`
+returns it. Four things make it fast:
+
+- Neighbouring fields of fixed size, together with the first byte of the length that follows them, are one precompiled `Struct` call.
+- Varints of one byte are read in place.
+- The loops over arrays are inline.
+- Objects are filled without a call of their constructor.
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ _UNSET = object()
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
-    """A function (buffer, offset) -> (message, offset after it)."""
+    """A function (buffer, offset) -> (message, offset after the message)."""
     _check_version(cls, version)
     source, namespace = decoder_source(cls, version, in_steps=False)
     return _compile(f"{cls.__name__} v{version} decode", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def compile_step_decoder(cls: type[Message], version: int) -> StepDecoder:
-    """The same as a generator that yields after every element of an array."""
+    """The decoder as a generator that yields after every element of an array."""
     _check_version(cls, version)
     source, namespace = decoder_source(cls, version, in_steps=True)
     return _compile(f"{cls.__name__} v{version} decode_steps", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec
@@ -51,14 +54,14 @@ def compile_encoder(cls: type[Message], version: int) -> Encoder:
 
 
 def compile_part_encoder(cls: type[Message], version: int) -> PartEncoder:
-    """A function message -> parts, of which every value of type Records is one."""
+    """A function message -> parts. Every value of type Records is a separate part."""
     _check_version(cls, version)
     source, namespace = encoder_source(cls, version, in_parts=True, in_steps=False)
     return _compile(f"{cls.__name__} v{version} encode_parts", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def compile_step_encoder(cls: type[Message], version: int) -> StepEncoder:
-    """A generator of the parts that yields after every element of an array; these are cut wherever it suits."""
+    """A generator that yields after every element of an array and returns parts, which may be cut anywhere."""
     _check_version(cls, version)
     source, namespace = encoder_source(cls, version, in_parts=True, in_steps=True)
     return _compile(f"{cls.__name__} v{version} encode_steps", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
@@ -98,6 +101,6 @@ def _check_version(cls: type[Message], version: int) -> None:
 def _compile(title: str, name: str, source: str, namespace: dict[str, Any]) -> Any:
     filename = f"<{title}>"
     exec(compile(source, filename, "exec"), namespace)
-    # No modification time: linecache keeps such an entry instead of looking for a file.
+    # The entry has no modification time, so linecache keeps it and looks for no file.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     return namespace[name]

@@ -1,10 +1,10 @@
 """Generates the source of decoders.
 
-A decoder keeps the position in `p` and advances it without looking: a slice past the end is short, and every later read of even one byte
-fails, so one comparison of `p` with the end, last of all, catches what ran over. Only what allocates by a number it read (arrays) is
-compared with what is left first, and in requests of clients with what `MAX_ELEMENTS` leaves (`allowed`).
+A decoder advances its position `p` without checks. A slice past the end is short, and every later read of even one byte fails. So one
+comparison of `p` with the end, at the very end, finds every overrun. Only arrays allocate memory by a number that was read. Their count is
+first compared with the remaining bytes, and in requests of clients with the rest of `MAX_ELEMENTS` (`allowed`).
 
-A decoder in steps is the same as a generator: it yields after every element of an array, and returns what the other returns.
+A decoder in steps is the same code as a generator: it yields after every element of an array, and returns the same result.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def decoder_source(cls: type[Message], version: int, *, in_steps: bool) -> tuple[str, dict[str, Any]]:
-    """The source of `decode(buf, p)`, and the namespace it runs in."""
+    """The source of `decode(buf, p)`, and the namespace in which it runs."""
     return _DecoderSource(version, cls.SCHEMA.flexible.cover(version), in_steps).generate(cls)
 
 
 def has_records(cls: type[Struct]) -> bool:
-    """Whether a message carries records; those are decoded from a view, so that nothing is copied."""
+    """Whether a message carries records. Such messages are decoded from a view, so that the records are not copied."""
     return any(_type_has_records(field.type) for field in cls.SCHEMA.fields)
 
 
@@ -40,11 +40,11 @@ def _type_has_records(wire_type: WireType) -> bool:
 
 
 BETWEEN_BROKERS = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
-"""Requests with all partitions of a cluster, and all replicas of each: as long as they have to be."""
+"""Requests with all partitions of a cluster and all their replicas; their number of elements is not limited."""
 
 
 class _Unpackers(dict[int, Any]):
-    """Count -> unpack_from of an array of that many; only short ones are kept, so that a peer cannot fill the memory with them."""
+    """Count -> `unpack_from` for an array of that length. Only short ones are kept, so that no peer can fill the memory with them."""
 
     def __init__(self, code: str) -> None:
         super().__init__()
@@ -72,8 +72,8 @@ class _DecoderSource:
 
     def generate(self, cls: type[Message]) -> tuple[str, dict[str, Any]]:
         source = self._source
-        # A message without records is decoded from bytes: slices of bytes decode at half the price of slices of a view. Headers stand
-        # before bodies that may be large, so they read the view as well.
+        # A message without records is decoded from bytes: slices of bytes cost half as much as slices of a view. Headers precede bodies
+        # that may be large, so they are read from the view as well.
         self._view = has_records(cls) or cls.SCHEMA.kind == "header"
         source.constant("new", object.__new__)
         self._bounded = cls.SCHEMA.kind == "request" and cls.SCHEMA.api_key not in BETWEEN_BROKERS
@@ -127,7 +127,7 @@ class _DecoderSource:
         self._flush()
 
     def _default(self, field: Field, target: str) -> None:
-        """Set a field that is not on the wire, or not always. Structures are filled in place: their constructor would take thrice that."""
+        """Set a field that is absent, or may be. Structures are filled in place: their constructor would take three times as long."""
         source = self._source
         if field.default is None or not isinstance(field.type, StructOf):
             source.line(f"{target} = {'[]' if isinstance(field.type, ArrayOf) and field.default is not None else repr(field.default)}")
@@ -187,7 +187,7 @@ class _DecoderSource:
         source = self._source
         if wire_type.name == "string":
             self._length("h", 2, flexible, "read_compact_string_length")
-            # As Apache Kafka: U+FFFD stands for what is not UTF-8 (10 ns more than a strict reading).
+            # As Apache Kafka: U+FFFD replaces invalid UTF-8 (10 ns more than strict decoding).
             value = 'str(buf[p:q], "utf-8", "replace")' if self._view else 'buf[p:q].decode("utf-8", "replace")'
         else:
             self._length("i", 4, flexible, "read_compact_length")
@@ -260,7 +260,7 @@ class _DecoderSource:
         self._source.line(f"{target} = {item}")
 
     def _nullable_struct(self, wire_type: StructOf, target: str, tagged: bool, name: str) -> None:
-        """A byte before the structure says whether it is there: negative is null, but as a tagged field 0 is null."""
+        """A byte before the structure says whether it is present. Negative stands for null; in a tagged field 0 does."""
         self._run.append(("b", 1, "present"))
         self._flush()
         with self._source.block("if present <= 0:" if tagged else "if present < 0:"):

@@ -1,9 +1,9 @@
 """Generates the source of encoders.
 
-An encoder appends pieces to `w` and joins them at the end. Fields of fixed size are packed together with the one-byte length, or the
-empty tagged section, that follows them; a longer length or a filled section takes the other branch.
+An encoder appends pieces to `w` and joins them at the end. Fields of fixed size are packed together with the one-byte length, or the empty
+tagged section, that follows them. A longer length or a filled section takes the other branch.
 
-An encoder in steps is a generator: it yields after every element of an array, joins what it has from time to time, and returns parts.
+An encoder in steps is a generator: it yields after every element of an array, joins its pieces from time to time, and returns parts.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 _JOINED_PIECES = 4096
-"""In steps, so many pieces are joined at once: 0.1 ms."""
+"""Pieces that an encoder in steps joins at once, which takes 0.1 ms."""
 
 
 def encoder_source(cls: type[Message], version: int, *, in_parts: bool, in_steps: bool) -> tuple[str, dict[str, Any]]:
-    """The source of `encode(m)`, and the namespace it runs in; in parts, values of type Records are parts of their own."""
+    """The source of `encode(m)`, and the namespace in which it runs. In parts, every value of type Records is a separate part."""
     return _EncoderSource(cls, version, in_parts, in_steps).generate()
 
 
 class _Packers(dict[int, Any]):
-    """Count -> pack of an array of that many; only short ones are kept."""
+    """Count -> `pack` for an array of that length; only short ones are kept."""
 
     def __init__(self, code: str) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _EncoderSource:
         for field in fields:
             if not field.versions.cover(self._version) and not field.ignorable:
                 with self._source.block(f"if {self._differs(field, f'{var}.{field.name}')}:"):
-                    self._source.line(f"raise UnsupportedField('{cls.__name__}.{field.name} cannot be said in version {self._version}')")
+                    self._source.line(f"raise UnsupportedField('{cls.__name__}.{field.name} does not exist in version {self._version}')")
         for field in present_fields(fields, self._version):
             self._field(field, f"{var}.{field.name}", self._flexible and field.flexible)
         if self._flexible:
@@ -219,7 +219,7 @@ class _EncoderSource:
                 source.line("yield")
 
     def _nullable_struct(self, wire_type: StructOf, value: str, tagged: bool, name: str) -> None:
-        """A byte before the structure says whether it is there: -1 is null, but as a tagged field 0 is null."""
+        """A byte before the structure says whether it is present. -1 stands for null; in a tagged field 0 does."""
         source = self._source
         null = b"\x00" if tagged else b"\xff"
         self._flush()

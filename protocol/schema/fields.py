@@ -1,7 +1,7 @@
-"""What a field of a message is: its type on the wire, the versions it exists in, its default.
+"""Describes a field of a message: its type on the wire, its versions, its default.
 
-`protocol.schema.message` builds these from the declarations, `protocol.schema.codegen` turns them into source, and nobody else looks at
-them. All of it is immutable once the class has been declared.
+`protocol.schema.message` builds the descriptions from the declarations, and `protocol.schema.codegen` turns them into source. They have
+no other users. All of them are immutable once the class has been declared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_VERSIONS: Final = Versions(1, 0)
 
 
 class Fixed(NamedTuple):
-    """A type of one size; `code` is its letter (or count and letter) for the `struct` module."""
+    """A type of fixed size. `code` is its letter (or count and letter) in the `struct` module."""
 
     name: str
     code: str
@@ -50,7 +50,7 @@ class ArrayOf(NamedTuple):
 
 
 class StructOf(NamedTuple):
-    """A nested structure. Nullable ones are preceded by a byte that says whether they are there."""
+    """A nested structure. A nullable one is preceded by a byte that says whether it is present."""
 
     cls: type[Any]
 
@@ -64,7 +64,7 @@ WireType = Fixed | Variable | ArrayOf | StructOf
 
 
 class Field(NamedTuple):
-    """One field. `versions` is open to both sides unless the declaration bounds it; `nullable` are the versions that have null."""
+    """One field. `versions` is unlimited unless the declaration limits it; `nullable` are the versions that allow null."""
 
     name: str
     type: WireType
@@ -76,7 +76,7 @@ class Field(NamedTuple):
     flexible: bool
 
     def make_default(self) -> Any:
-        """A default that the caller may keep and change: arrays and structures are made anew."""
+        """A default that the caller may keep and change: arrays and structures are new objects."""
         if self.default is not None:
             if isinstance(self.type, ArrayOf):
                 return []
@@ -86,7 +86,7 @@ class Field(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """What a declared class knows of itself. `versions` and `flexible` of a nested structure are those of whoever contains it."""
+    """The description of a declared class. A nested structure takes `versions` and `flexible` from the message that contains it."""
 
     name: str
     kind: str

@@ -1,7 +1,7 @@
-"""Cuts a stream of bytes into frames: a length of four bytes, then that many bytes. No sockets here: bytes in, frames out.
+"""Cuts a stream of bytes into frames: a length of four bytes, then that many bytes. Has no sockets: bytes in, frames out.
 
-Used by clients of other brokers, tests and whoever reads a stream piecemeal. The broker's own connections cut frames out of their receive
-buffer in place, by the same rules (`frame_length`), so as not to copy.
+Used by clients of other brokers, by tests, and by other readers of a stream. The broker's own connections cut frames in place, in their
+receive buffer, which saves a copy. They follow the same rules (`frame_length`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class InvalidFrame(ProtocolError):
-    """The length of a frame is negative or over the limit; nothing on this connection can be trusted any more."""
+    """The length of a frame is negative or above the limit. Later bytes of the connection cannot be trusted."""
 
     def __init__(self, length: int, max_bytes: int) -> None:
         super().__init__(f"a frame of {length} bytes; at most {max_bytes} are allowed")
@@ -27,7 +27,7 @@ class InvalidFrame(ProtocolError):
 
 
 def frame_length(buf: bytes | bytearray | memoryview, offset: int, max_bytes: int) -> int:
-    """The length that stands at `offset`, where four bytes must be. Raises InvalidFrame."""
+    """The length at `offset`, where four bytes must be present. Raises InvalidFrame."""
     length: int = _LENGTH.unpack_from(buf, offset)[0]
     if not 0 <= length <= max_bytes:
         raise InvalidFrame(length, max_bytes)
@@ -35,14 +35,14 @@ def frame_length(buf: bytes | bytearray | memoryview, offset: int, max_bytes: in
 
 
 def frame(*parts: bytes | memoryview) -> bytes:
-    """The parts as one frame, with its length before it."""
+    """The parts as one frame, preceded by its length."""
     return b"".join((_LENGTH.pack(sum(len(part) for part in parts)), *parts))
 
 
 class FrameReader:
-    """Collects what a stream delivers and hands out whole frames, each as bytes of its own.
+    """Collects the bytes of a stream and returns whole frames, each as a new bytes object.
 
-    It never holds more than one frame of `max_bytes` and what was fed last. After InvalidFrame the reader is of no further use.
+    It never holds more than one frame of `max_bytes` and the bytes fed last. After InvalidFrame the reader must not be used.
     """
 
     __slots__ = ("_buffer", "_max_bytes")
@@ -52,7 +52,7 @@ class FrameReader:
         self._max_bytes = max_bytes
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
-        """The frames that `data` completes. All of them must be taken before more is fed. Raises InvalidFrame."""
+        """The frames that `data` completes. The caller must take all of them before it feeds more. Raises InvalidFrame."""
         buffer = self._buffer
         buffer += data
         start = 0

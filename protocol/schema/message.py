@@ -1,6 +1,6 @@
-"""How messages are declared: a class with its fields in wire order is the table of the wire format, and nothing is said twice.
+"""Declares messages: a class with its fields in wire order is the table of the wire format. Nothing is written twice.
 
-Used by `protocol/messages/*.py` alone. A declaration reads
+Only `protocol/messages/*.py` uses it. A declaration reads
 
     @request(ApiKey.FIND_COORDINATOR)
     class FindCoordinatorRequest(Message):
@@ -8,14 +8,13 @@ Used by `protocol/messages/*.py` alone. A declaration reads
         key_type: Int8 = since(1)
         coordinator_keys: Array[String] = since(4)
 
-The versions of an API stand in `protocol.schema.api_versions`, from where they can be listed without importing its messages.
+The versions of an API are in `protocol.schema.api_versions`, where they can be listed without importing messages.
 
 Every field has a default (Kafka's: zero, empty, or the one given), so constructors take any subset of the fields by keyword. A field that
-a version does not have keeps its default when decoded; encoding another value raises `UnsupportedField`, unless the field is ignorable. A
-tagged field is written only when it is not its default. Tagged fields that the class does not know are kept in `unknown_tagged_fields`
-and written again.
+is absent from a version keeps its default when decoded. Encoding another value raises `UnsupportedField`, unless the field is ignorable. A
+tagged field is written only when it differs from its default. Unknown tagged fields are kept in `unknown_tagged_fields` and written again.
 
-The codecs are made by `protocol.schema.codegen` when a (class, version) is first used.
+`protocol.schema.codegen` makes the codecs when a (class, version) is first used.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ String = Annotated[str, _STRING]
 NullableString = Annotated[str | None, _STRING, _NULLABLE]
 Bytes = Annotated[bytes, _BYTES]
 NullableBytes = Annotated[bytes | None, _BYTES, _NULLABLE]
-# Decoding hands out a view of the input, never a copy; encode_parts hands on whatever it is given.
+# Decoding returns a view of the input, never a copy. `encode_parts` passes the value on as it is.
 Records = Annotated[memoryview | bytes | None, Variable("records", None), _NULLABLE]
 Array = Annotated[list[_T], _ARRAY]
 NullableArray = Annotated[list[_T] | None, _ARRAY, _NULLABLE]
@@ -58,7 +57,7 @@ _UNSET: Final = object()
 
 
 class _Options(TypedDict, total=False):
-    """What may be said of a field beside its versions."""
+    """Options of a field beside its versions."""
 
     default: Any
     nullable_since: int
@@ -73,7 +72,7 @@ class _Declared(typing.NamedTuple):
 
 
 def field(**options: Unpack[_Options]) -> Any:
-    """A field of every version. `flexible=False` keeps its old encoding in flexible versions (the client id of the request header)."""
+    """A field of every version. `flexible=False` keeps the old encoding in flexible versions (client id of the request header)."""
     return _Declared(Versions(0, LAST_VERSION), options)
 
 
@@ -93,7 +92,7 @@ def between(first: int, last: int, **options: Unpack[_Options]) -> Any:
 
 
 class Struct:
-    """Base of everything declared; equality and repr are for tests and logs."""
+    """Base of every declared class. Equality and repr are for tests and logs."""
 
     __slots__ = ("unknown_tagged_fields",)
 
@@ -121,7 +120,7 @@ def _shown(value: object) -> str:
 
 
 class Message(Struct):
-    """Base of what is encoded on its own: requests, responses, headers and the records of internal topics."""
+    """Base of classes that are encoded on their own: requests, responses, headers, records of internal topics."""
 
     __slots__ = ()
 
@@ -133,9 +132,9 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, buf: bytes | bytearray | memoryview, version: int, offset: int = 0) -> tuple[Self, int]:
-        """The message that starts at `offset`, and the offset after it; what follows there is the caller's business.
+        """The message that starts at `offset`, and the offset after it. Bytes behind that offset are not looked at.
 
-        Raises ProtocolError, and nothing else, on any bytes that are not such a message; UnsupportedVersion when there is no such version.
+        Raises UnsupportedVersion when there is no such version, and ProtocolError, and nothing else, on bytes that are not such a message.
         """
         decoder = cls._decoders.get(version)
         if decoder is None:
@@ -150,7 +149,7 @@ class Message(Struct):
         return encoder(self)
 
     def encode_parts(self, version: int) -> list[bytes | memoryview]:
-        """The same bytes as `encode`, cut so that every `Records` value is a part of its own, handed on without a copy."""
+        """The bytes of `encode` in parts. Every `Records` value is a separate part, passed on without a copy."""
         encoder = self._part_encoders.get(version)
         if encoder is None:
             encoder = self._part_encoders[version] = codegen.compile_part_encoder(type(self), version)
@@ -158,14 +157,14 @@ class Message(Struct):
 
     @classmethod
     def decode_steps(cls, buf: bytes | bytearray | memoryview, version: int, offset: int = 0) -> Generator[None, None, tuple[Self, int]]:
-        """`decode` as a generator that yields after every element of an array, for messages that take too long to be read at once."""
+        """`decode` as a generator that yields after every element of an array, for messages that take too long to decode at once."""
         decoder = cls._step_decoders.get(version)
         if decoder is None:
             decoder = cls._step_decoders[version] = codegen.compile_step_decoder(cls, version)
         return decoder(buf, offset)  # type: ignore[return-value]  # the table holds this class's decoders
 
     def encode_steps(self, version: int) -> Generator[None, None, list[bytes | memoryview]]:
-        """`encode` as a generator that yields after every element of an array; it returns the bytes in parts."""
+        """`encode` as a generator that yields after every element of an array, and returns the bytes in parts."""
         encoder = self._step_encoders.get(version)
         if encoder is None:
             encoder = self._step_encoders[version] = codegen.compile_step_encoder(type(self), version)
@@ -206,13 +205,13 @@ def header(*, versions: tuple[int, int], flexible: int) -> Callable[[type[_T]], 
 
 @dataclass_transform(kw_only_default=True)
 def data(*, versions: tuple[int, int], flexible: int | None) -> Callable[[type[_T]], type[_T]]:
-    """Declare what is stored or carried as bytes inside something else: records of internal topics, control records, member metadata."""
+    """Declare bytes that are stored or carried inside something else: records of internal topics, control records, member metadata."""
     return _declaration("data", versions, flexible)
 
 
 @dataclass_transform(kw_only_default=True)
 def struct(cls: type[_T]) -> type[_T]:
-    """Declare a structure nested in messages; its versions are those of the message it is used in."""
+    """Declare a structure nested in messages. Its versions are those of the message that contains it."""
     return _declare(cls, "struct", None, Versions(0, LAST_VERSION), NO_VERSIONS)
 
 
@@ -223,7 +222,7 @@ def _declaration(kind: str, versions: tuple[int, int], flexible: int | None) -> 
 
 
 def _declare(cls: type[_T], kind: str, api_key: ApiKey | None, versions: Versions, flexible: Versions) -> type[_T]:
-    """Make the class anew with slots instead of the declarations that stood in its body, as dataclasses do."""
+    """Create the class again with slots in place of the declarations of its body, as dataclasses do."""
     declared = {name: value for name, value in vars(cls).items() if isinstance(value, _Declared)}
     hints = vars(cls).get("__annotations__", {})
     fields = tuple(_field(name, hints[name], value) for name, value in declared.items())
@@ -237,7 +236,7 @@ def _declare(cls: type[_T], kind: str, api_key: ApiKey | None, versions: Version
 
 
 def _first_init(self: Struct, **values: Any) -> None:
-    """Stands in as __init__ until the first object is made: compiling five hundred constructors would double the time to start."""
+    """`__init__` until the first object is made. Compiling five hundred constructors would double the start-up time."""
     cls = type(self)
     cls.__init__ = codegen.compile_init(cls)  # type: ignore[method-assign]  # replaces itself, on purpose
     cls.__init__(self, **values)
@@ -263,7 +262,7 @@ def _field(name: str, annotation: Any, declared: _Declared) -> Field:
 
 
 def _wire_type(annotation: Any) -> tuple[WireType, bool]:
-    """The wire type that an annotation stands for, and whether null is allowed."""
+    """The wire type of an annotation, and whether null is allowed."""
     metadata: tuple[Any, ...] = getattr(annotation, "__metadata__", ())
     if metadata:
         nullable = _NULLABLE in metadata

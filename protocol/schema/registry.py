@@ -1,7 +1,7 @@
-"""From an API key to its messages, versions and headers; the source of what ApiVersions advertises.
+"""Finds messages, versions and header versions by API key; the source of what ApiVersions advertises.
 
-The broker asks here for every request it decodes and for every request it sends. Modules of `protocol.messages` are imported when first
-asked for, so a process pays only for the APIs it speaks; their names follow from the name of the key.
+The broker uses it for every request it decodes and for every request it sends. Modules of `protocol.messages` are imported on first use,
+so a process pays only for the APIs it uses. Their names follow from the names of the keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from protocol.schema.api_versions import versions_of
 from protocol.schema.fields import Versions
 from protocol.schema.message import Message
 
-# What a 3.9 broker in ZooKeeper mode serves. KRaft, share groups and client telemetry have the other keys.
+# APIs that a 3.9 broker in ZooKeeper mode serves. The other keys belong to KRaft, share groups and client telemetry.
 ZOOKEEPER_MODE_APIS: Final = frozenset(
     {key for key in ApiKey if key <= ApiKey.ALTER_USER_SCRAM_CREDENTIALS}
     | {ApiKey.ALTER_PARTITION, ApiKey.UPDATE_FEATURES, ApiKey.ENVELOPE}
@@ -24,7 +24,7 @@ ZOOKEEPER_MODE_APIS: Final = frozenset(
     | {ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
 )
 
-# Between brokers and from the controller only; everything else is for clients too.
+# Only brokers and the controller send these. Clients may send all others.
 INTER_BROKER_APIS: Final = frozenset(
     {
         ApiKey.LEADER_AND_ISR,
@@ -40,7 +40,7 @@ INTER_BROKER_APIS: Final = frozenset(
 
 
 class Api(NamedTuple):
-    """The messages of one API and the versions both have."""
+    """The messages of one API and their versions."""
 
     key: ApiKey
     request: type[Message]
@@ -49,13 +49,13 @@ class Api(NamedTuple):
     flexible: Versions
 
     def request_header_version(self, version: int) -> int:
-        """2 for flexible versions, else 1; ControlledShutdown 0 alone has the header without a client id."""
+        """2 for flexible versions, else 1. Only ControlledShutdown 0 has the header without a client id."""
         if self.flexible.cover(version):
             return 2
         return 0 if self.key == ApiKey.CONTROLLED_SHUTDOWN and version == 0 else 1
 
     def response_header_version(self, version: int) -> int:
-        """1 for flexible versions, else 0; ApiVersions always 0, for clients that do not know which version was answered."""
+        """1 for flexible versions, else 0. Always 0 for ApiVersions, whose clients do not know in which version they are answered."""
         return 1 if self.flexible.cover(version) and self.key != ApiKey.API_VERSIONS else 0
 
 
@@ -69,7 +69,7 @@ class AdvertisedApi(NamedTuple):
 
 @cache
 def api(key: ApiKey) -> Api:
-    """The messages of an API. Raises ImportError for one without declared messages."""
+    """The messages of an API. Raises ImportError for an API without declared messages."""
     module = import_module(f"protocol.messages.{key.name.lower()}")
     name = key.name.title().replace("_", "")
     request = cast("type[Message]", getattr(module, f"{name}Request"))
@@ -78,5 +78,5 @@ def api(key: ApiKey) -> Api:
 
 
 def advertised(handlers: Iterable[ApiKey]) -> list[AdvertisedApi]:
-    """What a broker with these handlers lists, in the order in which Apache Kafka lists it: by key."""
+    """The APIs that a broker with these handlers advertises, ordered by key, as in Apache Kafka."""
     return [AdvertisedApi(key, *versions_of(key).valid) for key in sorted(handlers)]

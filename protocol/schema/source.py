@@ -1,4 +1,4 @@
-"""Lines of generated source with their indentation, names and constants; shared by the two generators."""
+"""Collects lines of generated source with their indentation, names and constants; shared by the two generators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, WireType
 
 
 class Source:
-    """Source under construction, and the namespace it will run in."""
+    """Source under construction, and the namespace in which it will run."""
 
     def __init__(self) -> None:
         self.namespace: dict[str, Any] = {}
@@ -35,7 +35,7 @@ class Source:
         return f"{hint}_{taken}" if taken else hint
 
     def constant(self, hint: str, value: Any) -> str:
-        """The name by which the generated code reaches `value`; the same value under the same hint is one name."""
+        """The name of `value` in the generated code. Equal hint and value give the same name."""
         known = self.namespace.get(hint)
         if known is None:
             self.namespace[hint] = value
@@ -63,7 +63,7 @@ def tagged_fields_of(fields: tuple[Field, ...], version: int) -> list[Field]:
 
 
 def min_size(wire_type: WireType, version: int, flexible: bool, nullable: bool = False) -> int:
-    """The fewest bytes a value can take; what a count is multiplied with before it is believed."""
+    """The smallest encoded size of a value, in bytes. A count that was read is multiplied with it before it is trusted."""
     if isinstance(wire_type, Fixed):
         return wire_type.size
     if isinstance(wire_type, StructOf):

@@ -1,8 +1,8 @@
-"""Primitive values on the wire, and what can be wrong with them.
+"""Reads and writes primitive values on the wire, and declares the errors of malformed ones.
 
-The generated codecs read and write fixed-size values with `struct` themselves and come here for the rest: varints beyond one byte,
-unknown tagged fields, and the errors. Lengths and counts are compared with what is left before anything is made of them. The zigzag
-varints inside of records are read by `record_reader` and written by `record_builder`.
+The generated codecs read and write fixed-size values with `struct` themselves. This module has the rest: varints of more than one byte,
+unknown tagged fields, and the errors. Lengths and counts are compared with the remaining bytes before memory is allocated for them.
+`record_reader` and `record_builder` have the zigzag varints inside records.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from typing import Final
 
 MAX_STRING_BYTES: Final = 0x7FFF
 MAX_ELEMENTS: Final = 500_000
-"""Elements of all arrays of a client's request together. Nobody needs that many for a cluster of 200,000 partitions, and each costs some
-microseconds and a hundred bytes here where it may cost one byte there: 100 MiB of them would take the memory of any machine."""
+"""Most elements that all arrays of a client's request may have together; a cluster of 200,000 partitions needs fewer.
+
+An element of one byte on the wire may cost a hundred bytes and some microseconds here, so 100 MiB of them would exhaust the memory.
+"""
 
 _UINT32_MAX: Final = 0xFFFFFFFF
 
 
 class ProtocolError(Exception):
-    """Bytes that are no message, or a message that cannot be bytes."""
+    """The bytes are not a message, or the message cannot be encoded."""
 
 
 class Truncated(ProtocolError):
@@ -26,7 +28,7 @@ class Truncated(ProtocolError):
 
 
 class InvalidLength(ProtocolError):
-    """A length or count is negative, or larger than what is left."""
+    """A length or count is negative, or larger than the remaining bytes."""
 
 
 class TooManyElements(ProtocolError):
@@ -38,11 +40,11 @@ class InvalidVarint(ProtocolError):
 
 
 class UnexpectedNull(ProtocolError):
-    """Null stands where this version has no null."""
+    """A value is null although this version does not allow null."""
 
 
 class InvalidTaggedField(ProtocolError):
-    """A tagged field is not as long as it says."""
+    """The length of a tagged field differs from its size field."""
 
 
 class UnsupportedVersion(ProtocolError):
@@ -50,11 +52,11 @@ class UnsupportedVersion(ProtocolError):
 
 
 class UnsupportedField(ProtocolError):
-    """A field is set that this version cannot carry and that must not be dropped silently."""
+    """A field is set that this version cannot carry, and that must not be dropped silently."""
 
 
 class InvalidValue(ProtocolError):
-    """A value does not fit the type of its field; a fault of the caller, not of a peer."""
+    """A value does not fit the type of its field. The caller is at fault, not a peer."""
 
 
 Buffer = bytes | bytearray | memoryview
@@ -78,7 +80,7 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint; also of more than 32 bits."""
+    """An unsigned varint; may have more than 32 bits."""
     if value < 0x80:
         return value.to_bytes(1, "big")  # a negative value raises OverflowError here
     out = bytearray()
@@ -113,14 +115,14 @@ def read_compact_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_unknown_tagged_field(buf: Buffer, pos: int, size: int) -> bytes:
-    """The bytes of a tagged field that nobody here knows."""
+    """The bytes of a tagged field that the message does not declare."""
     if size > len(buf) - pos:
         raise InvalidLength(f"a tagged field of {size} bytes where {len(buf) - pos} are left")
     return bytes(buf[pos : pos + size])
 
 
 def skip_tagged_fields(buf: Buffer, pos: int) -> int:
-    """The position after a section of tagged fields that nobody wants to know. Raises ProtocolError."""
+    """The position after a section of tagged fields, whose contents are ignored. Raises ProtocolError."""
     count, pos = read_uvarint(buf, pos)
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)
@@ -141,12 +143,12 @@ def tagged_fields(known: list[tuple[int, bytes]], unknown: dict[int, bytes] | No
 
 
 def too_many(what: str) -> ProtocolError:
-    """The error for the array that is one too long."""
+    """The error for the array that exceeds MAX_ELEMENTS."""
     return TooManyElements(f"with {what} the request has more than {MAX_ELEMENTS} elements")
 
 
 def bad_length(what: str, length: int, left: int) -> ProtocolError:
-    """The error for a length or count that cannot be."""
+    """The error for an impossible length or count."""
     if length == -1:
         return UnexpectedNull(f"{what} is null, which this version does not allow")
     return InvalidLength(f"{what} has length {length} where {left} bytes are left")

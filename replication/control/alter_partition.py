@@ -1,12 +1,12 @@
-"""Proposals of ISRs on their way to the controller: the `IsrProposals` of a broker among others (KIP-497, AlterPartition, api 56).
+"""Sends proposed ISRs to the controller: the `IsrProposals` of a broker in a cluster (KIP-497, AlterPartition, api 56).
 
-One request is under way at a time; what is proposed meanwhile goes with the next, all of it. A proposal waits until somebody decided: when
-the controller cannot be reached, has moved, or answers with an error of the whole request, all that is undecided is sent 50 ms later (after
-further failures 100, 200, 400 ms, and no more), and whatever the answer leaves out is asked for again. A decision about one partition, good
-or bad, ends that proposal before the leader is told of it, so that it may propose something else at once.
+One request is in flight at a time. Proposals that arrive meanwhile go with the next one, all together. A proposal waits until it is
+decided. If the controller cannot be reached, has moved, or answers with an error for the whole request, all undecided proposals are sent
+again: after 50 ms, then after 100, 200, 400 ms, and every 400 ms from then on. A proposal that is missing in an answer is sent again, too.
+A decision about a partition, good or bad, ends the proposal before the leader gets it, so that the leader may propose again at once.
 
-`ask` brings a request to the active controller, whoever that is, and knows how to find it; it may take for ever, and raises PeerUnavailable
-when it gave up. It sends the version that it is given.
+`ask` sends a request in the given version to the active controller, which it finds itself. It may take any time, and raises PeerUnavailable
+when it has given up.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ LATEST_VERSION = 3
 LATEST_VERSION_WITH_NAMES = 1
 FIRST_VERSION_WITH_EPOCHS = 3
 PER_TURN = 250
-"""Partitions that are asked about, or decided, in a turn of the event loop: 5 µs each."""
+"""Partitions that are put into a request, or decided, in one turn of the event loop: 5 µs each."""
 RETRY_MS = 50
 MAX_RETRY_MS = 400
 UNKNOWN_BROKER_EPOCH = -1
-"""The epoch of every ISR member: in ZooKeeper mode nobody knows that of others, and nobody looks at it."""
+"""The epoch of every ISR member. In ZooKeeper mode brokers do not know each other's epochs, and the controller ignores them."""
 
 FINAL = {ErrorCode.NONE} | NOT_CARRIED_OUT | MAY_BE_OUT_OF_DATE
-"""After any other answer about a partition its leader proposes again: that has to wait a little."""
+"""Answers after which a leader does not propose again. After any other answer it does, and must wait a little."""
 
 RECOVERY_STATES = (0, 1)
 
@@ -54,7 +54,7 @@ _Sent = tuple[IsrProposal, OnDecided]
 
 
 class AlterPartition:
-    """See the module. `requests` counts what was sent, for metrics and tests."""
+    """The proposals of this broker. `requests` counts the requests sent, for metrics and tests."""
 
     __slots__ = (
         "_ask",
@@ -78,7 +78,7 @@ class AlterPartition:
         uses_topic_ids: bool = True,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`uses_topic_ids`: inter.broker.protocol.version is 2.8 or later."""
+        """`uses_topic_ids` is for inter.broker.protocol.version 2.8 or later."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._ask = ask
@@ -87,13 +87,13 @@ class AlterPartition:
         self._proposed: dict[TopicPartition, _Sent] = {}
         self._task: asyncio.Task[None] | None = None
         self._trouble: str | None = None
-        """Why the last request came to nothing, as it was logged: it is said once, not at every attempt."""
+        """Reason of the last failure, which is logged once, not at every attempt."""
         self._retry_ms = RETRY_MS
         self.requests = 0
 
     @property
     def undecided(self) -> int:
-        """Proposals that nobody has decided yet."""
+        """Number of proposals without a decision."""
         return len(self._proposed)
 
     def propose(self, proposal: IsrProposal, on_decided: OnDecided) -> bool:
@@ -102,12 +102,12 @@ class AlterPartition:
             return False
         self._proposed[proposal.topic_partition] = (proposal, on_decided)
         if self._task is None:
-            # It starts in the next turn of the loop: whatever else is proposed in this one goes with the first request.
+            # It starts in the next turn of the loop, so that other proposals of this turn go with the first request.
             self._task = asyncio.get_running_loop().create_task(self._send_all())
         return True
 
     async def close(self) -> None:
-        """Ask nothing more. What was not decided never will be."""
+        """Send no more requests. Undecided proposals are dropped."""
         self._proposed.clear()
         task, self._task = self._task, None
         if task is not None:
@@ -124,7 +124,7 @@ class AlterPartition:
             self._task = None
 
     async def _send(self, sent: Sequence[_Sent]) -> bool:
-        """One request and what follows from its answer; False when the next one has to wait."""
+        """Send one request and apply its answer. Returns False when the next request has to wait."""
         version = self._version([proposal for proposal, _ in sent])
         request = AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         for some in _portions(sent):
@@ -138,7 +138,7 @@ class AlterPartition:
             self._in_trouble(logging.INFO, f"the controller cannot be reached ({error})")
             return False
         except Exception:
-            # A fault of ours: without its answer the ISRs of this broker would stand still for ever, so it is asked again.
+            # A fault of this broker. Without an answer the ISRs would stay unchanged for ever, so the request is repeated.
             logger.exception("AlterPartition of %d partitions failed; asking again", len(sent))
             return False
         assert isinstance(response, AlterPartitionResponse)
@@ -163,20 +163,20 @@ class AlterPartition:
         for proposal, on_decided in sent:
             answer = decided.get(proposal.topic_partition)
             if answer is None:
-                logger.warning("%s was proposed, but the controller's answer leaves it out; asking again", proposal.topic_partition)
+                logger.warning("%s: the controller's answer does not mention its proposal; asking again", proposal.topic_partition)
                 at_once = False
                 continue
             known = self._proposed.get(proposal.topic_partition)
             if known is None or known[0] is not proposal:
-                continue  # closed meanwhile
+                continue  # it was closed meanwhile
             del self._proposed[proposal.topic_partition]
             decision = _decision(answer, proposal)
             at_once &= decision.error_code in FINAL
             try:
                 on_decided(decision)
             except Exception:
-                # A fault of ours, in a task that nobody awaits: the other partitions are told all the same.
-                logger.exception("%s: what the controller decided (%s) could not be carried out", proposal.topic_partition, decision)
+                # A fault of this broker, in a task without a caller. The other partitions get their decisions nevertheless.
+                logger.exception("%s: cannot apply the decision of the controller (%s)", proposal.topic_partition, decision)
         return at_once
 
     def _version(self, proposals: Sequence[IsrProposal]) -> int:
@@ -207,9 +207,9 @@ def _portions(sent: Sequence[_Sent]) -> Iterator[Sequence[_Sent]]:
 
 
 def put_proposals(request: AlterPartitionRequest, proposals: Sequence[IsrProposal], version: int) -> None:
-    """Put these proposals into a request, in the form of `version`."""
+    """Put proposals into a request, in the form of `version`."""
     topics = {(topic.topic_name, topic.topic_id): topic for topic in request.topics}
-    # A topic that was deleted may have left proposals behind when another of its name is there.
+    # A deleted topic may have left proposals when another topic has its name already.
     for proposal in proposals:
         name = proposal.topic_partition.topic
         topic = topics.get((name, proposal.topic_id))
@@ -232,14 +232,14 @@ def put_proposals(request: AlterPartitionRequest, proposals: Sequence[IsrProposa
 async def _decided(
     response: AlterPartitionResponse, sent: Sequence[_Sent], version: int
 ) -> dict[TopicPartition, AlterPartitionResponsePartitionData]:
-    """The answers by partition; topics are known by the ids that were sent, for the metadata may have moved on."""
+    """The answers by partition. Topics are found by the ids that were sent, because the metadata may have changed meanwhile."""
     names = {proposal.topic_id: proposal.topic_partition.topic for proposal, _ in sent}
     decided = {}
     in_this_turn = 0
     for topic in response.topics:
         name = topic.topic_name if version <= LATEST_VERSION_WITH_NAMES else names.get(topic.topic_id)
         if name is None:
-            logger.error("AlterPartition: the answer names a topic id %s that was not asked about; ignored", topic.topic_id.hex())
+            logger.error("AlterPartition: the answer has a topic id %s that was not in the request; ignored", topic.topic_id.hex())
             continue
         for partition in topic.partitions:
             decided[TopicPartition(name, partition.partition_index)] = partition

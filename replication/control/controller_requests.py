@@ -1,6 +1,6 @@
-"""What LeaderAndIsr and StopReplica say, partition by partition, in whatever form their version has it, and the answers to them.
+"""Reads LeaderAndIsr and StopReplica partition by partition, in the form of any version, and builds the answers.
 
-For the replica manager.
+Used by the replica manager.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from storage.upkeep.directory_renames import DirectoryRename
 logger = logging.getLogger(__name__)
 
 EPOCH_DURING_DELETE = -2
-"""The leader epoch by which StopReplica says that the topic is deleted (LeaderAndIsr.EpochDuringDelete)."""
+"""The leader epoch in a StopReplica for a deleted topic (LeaderAndIsr.EpochDuringDelete)."""
 
 NO_EPOCH = -1
-"""The version has no leader epoch."""
+"""Value for versions without a leader epoch."""
 
 
 class NamedState(NamedTuple):
-    """What LeaderAndIsr says of a partition. The topic id is ZERO_UUID where the version has none."""
+    """The state of a partition in LeaderAndIsr. The topic id is ZERO_UUID in versions without one."""
 
     topic: str
     topic_id: bytes
@@ -40,7 +40,7 @@ class NamedState(NamedTuple):
 
 
 def named_states(request: LeaderAndIsrRequest) -> Iterator[NamedState]:
-    """One topic after the other."""
+    """The states in a LeaderAndIsr, topic by topic."""
     for topic in request.topic_states:
         for state in topic.partition_states:
             yield NamedState(topic.topic_name, topic.topic_id, state)
@@ -53,18 +53,18 @@ def named_states(request: LeaderAndIsrRequest) -> Iterator[NamedState]:
 
 
 class LeaderAndIsrAnswer:
-    """The answer to LeaderAndIsr, put together one partition at a time."""
+    """Builds the answer to LeaderAndIsr, one partition at a time."""
 
     __slots__ = ("_errors", "_topics", "deleted")
 
     def __init__(self) -> None:
         self.deleted: set[TopicPartition] = set()
-        """What StopReplica deleted since the request came."""
+        """Partitions that StopReplica deleted since the request arrived."""
         self._topics: dict[str, LeaderAndIsrTopicError] = {}
         self._errors: list[LeaderAndIsrPartitionError] = []
 
     def add(self, named: NamedState, code: ErrorCode) -> None:
-        """What became of one."""
+        """Add the result of one partition."""
         topic = self._topics.get(named.topic)
         if topic is None:
             topic = self._topics[named.topic] = LeaderAndIsrTopicError(topic_id=named.topic_id)
@@ -73,16 +73,16 @@ class LeaderAndIsrAnswer:
         self._errors.append(error)
 
     def is_over(self, named: NamedState) -> bool:
-        """Whether what is said of the partition has been overtaken: it would be made again for nobody."""
+        """Whether the partition was deleted meanwhile, so that its state must not be applied."""
         return (named.topic, named.state.partition_index) in self.deleted
 
     def response(self) -> LeaderAndIsrResponse:
-        """All of them, in the forms of all versions."""
+        """The answer, in the forms of all versions."""
         return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=list(self._topics.values()), partition_errors=self._errors)
 
 
 def stopped_partitions(request: StopReplicaRequest) -> Iterable[tuple[TopicPartition, int, bool]]:
-    """(partition, leader epoch, delete the log) of every version's form."""
+    """(partition, leader epoch, whether to delete the log) for the form of any version."""
     for topic_state in request.topic_states:
         for state in topic_state.partition_states:
             yield TopicPartition(topic_state.topic_name, state.partition_index), state.leader_epoch, state.delete_partition
@@ -94,7 +94,7 @@ def stopped_partitions(request: StopReplicaRequest) -> Iterable[tuple[TopicParti
 
 
 class StopReplicaAnswer:
-    """The answer to StopReplica, put together one partition at a time."""
+    """Builds the answer to StopReplica, one partition at a time."""
 
     __slots__ = ("_errors", "_renames")
 
@@ -103,13 +103,13 @@ class StopReplicaAnswer:
         self._renames: list[tuple[StopReplicaPartitionError, DirectoryRename]] = []
 
     def add(self, topic_partition: TopicPartition, code: ErrorCode, renames: Iterable[DirectoryRename]) -> None:
-        """What became of one, but for what the disk says to the deletion of its logs, which is not known yet."""
+        """Add the result of one partition. Deletions of its logs may still fail on the disk."""
         error = StopReplicaPartitionError(topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=code)
         self._errors.append(error)
         self._renames.extend((error, each) for each in renames)
 
     def response(self) -> StopReplicaResponse:
-        """All of them, when all logs are retired."""
+        """The answer, once all logs are renamed for deletion."""
         for error, rename in self._renames:
             if rename.failure is not None:
                 error.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -120,10 +120,10 @@ NO_LEADER = -1
 MOST_NAMED = 10
 
 
-def say_not_followed(by_leader: dict[int, list[TopicPartition]]) -> None:
-    """One line in the log for all that LeaderAndIsr gave no leader, as when the last replica in sync is gone, or one that is not known.
+def log_not_followed(by_leader: dict[int, list[TopicPartition]]) -> None:
+    """Log one line per leader for the partitions that cannot be followed: leader unknown, or none because no replica in sync is left.
 
-    Empties what it is given.
+    Empties `by_leader`.
     """
     for leader, partitions in by_leader.items():
         names = ", ".join(map(str, partitions[:MOST_NAMED])) + (" and others" if len(partitions) > MOST_NAMED else "")

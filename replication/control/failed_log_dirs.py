@@ -1,7 +1,7 @@
-"""What a failed log directory takes with it: a method of `ReplicaManager`, kept in a file of its own.
+"""Takes the partitions of a failed log directory offline: a method of `ReplicaManager`.
 
-It may hold thousands of partitions. All are hidden at once, so nobody reads or writes them any more, and the controller is told of all that
-they are offline; who waits for them, or follows them, learns it in several turns of the event loop.
+There may be thousands. All of them are hidden at once, so that they are no longer read or written, and the controller gets the report that
+they are offline. Waiting requests and followers are notified over several turns of the event loop.
 """
 
 from typing import TYPE_CHECKING
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from replication.control.replica_manager import ReplicaManager
 
 FAILED_PER_TURN = 150
-"""Half a millisecond."""
+"""Partitions per turn of the event loop, half a millisecond."""
 
 
 def on_log_dir_failure(self: "ReplicaManager", log_dir: str, reason: str = "a disk error") -> None:
-    """A directory failed: its partitions go offline here, the rest serves on. Harmless when told twice."""
+    """Take the partitions of a failed directory offline. The others are served on. A repeated call does nothing."""
     failed = [partition for partition in self if partition.log.log_dir == log_dir]
     for partition in failed:
         partition.has_failed = True
@@ -28,4 +28,4 @@ def on_log_dir_failure(self: "ReplicaManager", log_dir: str, reason: str = "a di
         if failed:
             self.on_replicas_offline()
 
-    in_turns(self.log_manager.background, "log-dir-failure", failed, FAILED_PER_TURN, self.let_go, then)
+    in_turns(self.log_manager.background, "log-dir-failure", failed, FAILED_PER_TURN, self.notify_removed, then)

@@ -1,6 +1,6 @@
-"""Moving replicas to other log directories of this broker (KIP-113): a method of `ReplicaManager`, kept in a file of its own.
+"""Moves replicas to other log directories of this broker (KIP-113): a method of `ReplicaManager`.
 
-The logs that are to take the place of others are made in a thread, some for each turn of the event loop; then the copying begins.
+A thread creates the logs that will replace others, some per turn of the event loop. Then the copying begins.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MOVES_PER_TURN = 5
 async def alter_log_dirs(
     self: ReplicaManager, wanted: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ReplicationError | StorageError | None]:
-    """Begins to move each replica to its directory, or has it created there when it is not here yet.
+    """Begin to move each replica to its directory, or have a missing replica created there.
 
-    To ask for the directory it is in ends a move to another one. Returns what is wrong, if anything is: InvalidTopicName, LogDirNotFound,
-    LogDirFailure, and what `partition_or_raise` raises.
+    A request for the present directory ends a move to another one. Returns the error of each replica, or None: InvalidTopicName,
+    LogDirNotFound, LogDirFailure, and the errors of `partition_or_raise`.
     """
     outcome: dict[TopicPartition, ReplicationError | StorageError | None] = {}
     left = iter(wanted.items())
@@ -55,7 +55,7 @@ async def alter_log_dirs(
 
 
 def _prepare(self: ReplicaManager, topic_partition: TopicPartition, log_dir: str) -> list[NewLog]:
-    """Ends what is in the way; returns the log that has to be made, if one has to."""
+    """End a conflicting move. Returns the log that must be created, if any."""
     logs = self.log_manager
     if not may_have_future(topic_partition):
         raise InvalidTopicName("The topic name is too long.")
@@ -74,7 +74,7 @@ def _prepare(self: ReplicaManager, topic_partition: TopicPartition, log_dir: str
 
 
 def _start(self: ReplicaManager, topic_partition: TopicPartition, log_dir: str) -> None:
-    """Its future log was made, unless the disk refused or somebody asked for something else meanwhile."""
+    """Begin the move, unless the future log could not be created or another directory was requested meanwhile."""
     self.log_manager.check_log_dir(log_dir)
     if self.partition_or_raise(*topic_partition).log.log_dir != log_dir:
         self.log_manager.moves.start(topic_partition)

@@ -1,11 +1,11 @@
-"""UpdateMetadata, and what follows from it for the replicas here: methods of `ReplicaManager`, kept in a file of their own.
+"""Applies UpdateMetadata and its consequences for the replicas of this broker: methods of `ReplicaManager`.
 
-A request may name ten thousand partitions. They are taken in some per turn of the event loop; what clients see is the old picture until
-the new one is whole. One request at a time, in the order in which they came; a newer controller that speaks meanwhile ends the older
-one's, which has changed nothing then.
+A request may have ten thousand partitions. They are applied in parts, one per turn of the event loop. Clients see the old metadata until
+the new one is complete. One request at a time is applied, in the order of arrival. A request of a newer controller meanwhile ends the
+application of the older one, which then has changed nothing.
 
-Replicas may have been moved to other brokers while this one stood still. StopReplica went to those who were alive: such a broker would lead
-on in its old leader epoch until somebody asks it for a later one.
+Replicas may have been moved to other brokers while this one was suspended. StopReplica was sent only to live brokers. So this broker
+would stay leader in its old leader epoch, until a client asks for a later one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STATES_PER_TURN = 1000
-"""Of which each is looked at for a fraction of a microsecond."""
+"""Partitions examined per turn of the event loop, a fraction of a microsecond each."""
 
 
 async def on_update_metadata(self: ReplicaManager, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-    """UpdateMetadata (api 6): take in what is new about the cluster."""
+    """Apply UpdateMetadata (api 6)."""
     deposed = UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     if self.is_deposed(request):
         return deposed
@@ -53,19 +53,19 @@ async def on_update_metadata(self: ReplicaManager, request: UpdateMetadataReques
                 deleted = end.value
                 break
             await asyncio.sleep(0)
-            if self.is_deposed(request):  # a new controller may have spoken meanwhile
+            if self.is_deposed(request):  # there may be a newer controller meanwhile
                 return deposed
         if deleted:
             self.on_partitions_deleted(deleted)
         for partition, leader_epoch in moved:
             if self.partition(*partition.topic_partition) is partition and partition.leader_epoch < leader_epoch:
-                logger.warning("%s: moved to other brokers meanwhile; not served any more, the log stays", partition.topic_partition)
+                logger.warning("%s: was moved to other brokers; no longer served, the log stays", partition.topic_partition)
                 self.remove(partition)
     return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
 
 async def forget_topics(self: ReplicaManager, images: Iterable[TopicImage]) -> list[TopicImage]:
-    """These topics are deleted, which no controller said. Those of which something was heard meanwhile stay; returns the others."""
+    """Forget topics whose deletion no controller reported. Topics with newer metadata stay; returns the forgotten ones."""
     async with self.metadata_changes:
         gone = [image for image in images if self.cluster.topics.get(image.name) is image]
         if gone:
@@ -74,7 +74,7 @@ async def forget_topics(self: ReplicaManager, images: Iterable[TopicImage]) -> l
 
 
 def _moved_away(self: ReplicaManager, states: Iterable[tuple[str, bytes, UpdateMetadataPartitionState]]) -> list[tuple[Partition, int]]:
-    """Those that are this broker's no more since a later leader epoch than the one it knows, and that epoch."""
+    """The partitions that left this broker in a later leader epoch than it knows, with that epoch."""
     found = []
     broker_id = self.broker_id
     for name, topic_id, state in states:

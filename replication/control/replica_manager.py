@@ -1,7 +1,7 @@
-"""All partitions of this broker, and the controller's requests about them: LeaderAndIsr, StopReplica, UpdateMetadata.
+"""Holds all partitions of this broker, and applies the controller's requests: LeaderAndIsr, StopReplica, UpdateMetadata.
 
-The request handlers look partitions up here; the controller reaches it through its channel. The high watermarks of all partitions
-are checkpointed per log directory (`replication-offset-checkpoint`), so that a restart does not have to start at zero.
+Request handlers look up partitions here; the controller's channel delivers its requests. The high watermarks of all partitions are
+checkpointed per log directory (`replication-offset-checkpoint`), so that they need not start at zero after a restart.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from replication.control import failed_log_dirs, log_dir_moves, metadata_updates
 from replication.control.controller_requests import (
     LeaderAndIsrAnswer,
     NamedState,
+    log_not_followed,
     named_states,
-    say_not_followed,
 )
 from replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
-from replication.leader.followers import Followers, NoFollowers, hand_over
+from replication.leader.followers import Followers, NoFollowers, follow_in_turns
 from replication.leader.isr import IsrChanges
 from replication.leader.partition import Partition
 from replication.ports.cluster import MetadataCache
@@ -45,13 +45,13 @@ from storage.manager.new_logs import NewLog
 logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_TURN = 15
-"""What is taken in in a turn of the event loop while a request is worked off."""
+"""Partitions of a request that are applied in one turn of the event loop."""
 
 REPLICA_LAG_TIME_MAX_MS = 30_000
 """Kafka's default of replica.lag.time.max.ms."""
 
 LOOKED_AT_PER_TURN = 500
-"""Partitions whose ISR is as it should be cost half a microsecond."""
+"""Partitions examined per turn of the event loop: half a microsecond each, if the ISR needs no change."""
 
 
 class ReplicaManager:
@@ -89,35 +89,35 @@ class ReplicaManager:
         followers: Followers | None = None,
         isr_proposals: IsrProposals | None = None,
     ) -> None:
-        """Without `followers` and `isr_proposals` the broker is alone; both may be set later, before the controller first speaks."""
+        """Without `followers` and `isr_proposals` the broker is alone. Both may be set later, before the controller's first request."""
         self.broker_id = broker_id
         self.cluster = cluster
         self.controller_epoch = 0
         self.metadata_changes = asyncio.Lock()
-        """Held by whoever changes `cluster`."""
+        """Held during changes of `cluster`."""
         self.partitions: dict[str, dict[int, Partition]] = {}
         self.offline: set[TopicPartition] = set()
         self.topic_stats = BrokerTopicStats()
         self.followers: Followers = NoFollowers() if followers is None else followers
         self.isr_changes = IsrChanges(cluster, clock, replica_lag_time_max_ms, isr_proposals)
         self.leader_quota: ReplicationQuota | None = None
-        """What bounds the data that followers of throttled replicas get from here."""
+        """Limits the data for followers of throttled replicas."""
         self.leadership_listeners: list[Callable[[Partition], None]] = []
-        """Told of a partition after it became leader or follower here, or went away: the coordinators take over and let go by it."""
+        """Called with a partition that became leader or follower, or was removed. Coordinators load and unload their state then."""
         self.on_replicas_offline: Callable[[], None] = lambda: None
-        """Told after a failed directory took partitions with it: the controller has to learn of it."""
+        """Called after the partitions of a failed directory went offline, to report that to the controller."""
         self.on_partitions_deleted: Callable[[list[TopicPartition]], None] = lambda partitions: None
-        """Told which partitions the controller deleted: their committed offsets are of no use any more."""
+        """Called with the partitions that the controller deleted, so that their committed offsets are removed."""
         self.log_manager = log_manager
         self._clock = clock
         self.replica_selector: ReplicaSelector | None = None
-        """Where consumers should read (KIP-392); None: from the leader."""
+        """Selects the replica that a consumer should read (KIP-392). None selects the leader."""
         self.answers: list[LeaderAndIsrAnswer] = []
-        """To those LeaderAndIsr that are being worked off: several, when a connection broke or the session ended meanwhile."""
+        """Answers to unfinished LeaderAndIsr requests. There are several if a connection broke or the session ended meanwhile."""
         self._to_follow: dict[TopicPartition, Partition] = {}
-        """Became followers in a request that is still being worked off."""
+        """Partitions that became followers in a request that is still being applied."""
         self._not_followed: dict[int, list[TopicPartition]] = {}
-        """By leader, those of that request that nobody leads who is known here."""
+        """By leader id, partitions of that request whose leader is not known."""
         log_manager.moves.on_replaced = self._on_log_replaced
         log_manager.flusher.on_flushed = self._on_flushed
         log_manager.context.on_log_start_offset = self._on_log_changed
@@ -125,7 +125,7 @@ class ReplicaManager:
 
     @property
     def isr_proposals(self) -> IsrProposals:
-        """The way to the controller."""
+        """Sends ISRs to the controller."""
         return self.isr_changes.proposals
 
     @isr_proposals.setter
@@ -148,8 +148,8 @@ class ReplicaManager:
     def partition_or_raise(self, topic: str, index: int) -> Partition:
         """The partition hosted here.
 
-        Raises ReplicaStorageFailure when its directory is offline, NotLeaderOrFollower when other brokers host it,
-        UnknownTopicOrPartition when nobody does.
+        Raises ReplicaStorageFailure when its directory is offline, NotLeaderOrFollower when other brokers host it, and
+        UnknownTopicOrPartition when no broker does.
         """
         partition = self.partition(topic, index)
         if partition is not None:
@@ -168,9 +168,9 @@ class ReplicaManager:
     # -- the controller's requests ---------------------------------------------------------------------------------------
 
     async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """LeaderAndIsr (api 4): become leader or follower of the named partitions, making their logs when they are new.
+        """Apply LeaderAndIsr (api 4): become leader or follower of partitions, and create the logs of new ones.
 
-        Those that become followers begin to fetch together at the end, also when a new controller ends the request early.
+        New followers begin to fetch together at the end, also when a newer controller ends the request early.
         """
         answer = LeaderAndIsrAnswer()
         self.answers.append(answer)
@@ -178,8 +178,8 @@ class ReplicaManager:
             return await self._apply_all(request, answer)
         finally:
             self.answers.remove(answer)
-            say_not_followed(self._not_followed)
-            await hand_over(self._to_follow, self.followers)
+            log_not_followed(self._not_followed)
+            await follow_in_turns(self._to_follow, self.followers)
 
     async def _apply_all(self, request: LeaderAndIsrRequest, answer: LeaderAndIsrAnswer) -> LeaderAndIsrResponse:
         deposed = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -188,7 +188,7 @@ class ReplicaManager:
         states = named_states(request)
         while turn := list(islice(states, PARTITIONS_PER_TURN)):
             await done(partial(self.log_manager.new_logs.make, self._new_logs(turn)))
-            if self.is_deposed(request):  # a new controller may have spoken meanwhile
+            if self.is_deposed(request):  # there may be a newer controller meanwhile
                 return deposed
             for each in turn:
                 answer.add(each, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if answer.is_over(each) else self._apply(*each))
@@ -199,7 +199,7 @@ class ReplicaManager:
         return answer.response()
 
     def _new_logs(self, states: Iterable[NamedState]) -> list[NewLog]:
-        """Those that these states need and that may not be there yet."""
+        """The logs that these states need and that may be missing."""
         return [
             NewLog(TopicPartition(topic, state.partition_index), topic_id, state.is_new)
             for topic, topic_id, state in states
@@ -207,7 +207,7 @@ class ReplicaManager:
         ]
 
     def is_deposed(self, request: UpdateMetadataRequest | LeaderAndIsrRequest | StopReplicaRequest) -> bool:
-        """Whether a newer controller than the sender of the request has spoken; remembers the sender's epoch otherwise."""
+        """Whether the sender is older than the newest known controller. Otherwise remembers the sender's epoch."""
         if request.controller_epoch >= self.controller_epoch:
             self.controller_epoch = request.controller_epoch
             return False
@@ -218,7 +218,7 @@ class ReplicaManager:
         return True
 
     def _apply(self, topic: str, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
-        """Take one partition's state; the error code for the controller."""
+        """Apply the state of one partition. Returns the error code for the controller."""
         topic_partition = TopicPartition(topic, state.partition_index)
         if topic_partition in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -226,12 +226,12 @@ class ReplicaManager:
         try:
             if partition is not None:
                 if topic_id != ZERO_UUID and partition.topic_id not in (ZERO_UUID, topic_id):
-                    logger.error("%s: LeaderAndIsr is about another topic of that name; the log stays as it is", topic_partition)
+                    logger.error("%s: LeaderAndIsr has another topic of that name; the log stays unchanged", topic_partition)
                     return ErrorCode.INCONSISTENT_TOPIC_ID
                 if state.leader_epoch <= partition.leader_epoch:
                     return self._repeated(partition, topic_id, state)
             if self.broker_id not in state.replicas:
-                logger.warning("LeaderAndIsr names %s, whose replicas %s are on other brokers", topic_partition, state.replicas)
+                logger.warning("LeaderAndIsr names %s, but its replicas %s are on other brokers", topic_partition, state.replicas)
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if partition is None:
                 partition = self._host(topic_partition, topic_id, is_new=state.is_new)
@@ -239,15 +239,15 @@ class ReplicaManager:
             if state.leader == self.broker_id:
                 self.unfollow(topic_partition)
                 partition.become_leader(state, elapsed_ms(self._clock))
-                self._tell(partition)
+                self._notify_listeners(partition)
             elif state.leader in self.cluster.brokers:
-                # Whoever is fetched from until now is no leader any more: nothing of it may come in once the new epoch is known.
+                # The broker from which it is fetched is no longer the leader. Its records must not be appended once the new epoch is known.
                 self.unfollow(topic_partition)
                 if partition.become_follower(state):
                     self._to_follow[topic_partition] = partition
-                self._tell(partition)
+                self._notify_listeners(partition)
             else:
-                # The log is there, so that its high watermark is written down; its state stays what it was, and a repetition is taken.
+                # The log exists, so that its high watermark is checkpointed. The partition's state stays, and a repetition is accepted.
                 self._not_followed.setdefault(state.leader, []).append(topic_partition)
             self.log_manager.moves.start(topic_partition)
         except LogDirFailure as failure:
@@ -264,16 +264,16 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def unfollow(self, topic_partition: TopicPartition) -> None:
-        """Whoever leads the partition, nothing is fetched of it."""
+        """Stop fetching the partition, whatever broker leads it."""
         self._to_follow.pop(topic_partition, None)
         self.followers.unfollow((topic_partition,))
 
-    def _tell(self, partition: Partition) -> None:
+    def _notify_listeners(self, partition: Partition) -> None:
         for listener in self.leadership_listeners:
             listener(partition)
 
     def _repeated(self, partition: Partition, topic_id: bytes, state: LeaderAndIsrPartitionState) -> ErrorCode:
-        """A state of a leader epoch that is known or over. In the current one the controller may only say, or take back, the topic id."""
+        """Apply a state of a known leader epoch. In the current epoch the controller may only add or remove the topic id."""
         if state.leader_epoch == partition.leader_epoch:
             if topic_id != ZERO_UUID and partition.topic_id == ZERO_UUID:
                 self.log_manager.get_or_create(partition.topic_partition, topic_id)
@@ -281,7 +281,7 @@ class ReplicaManager:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             partition.is_named_by_id = topic_id != ZERO_UUID
             if not partition.is_leader:
-                self._to_follow[partition.topic_partition] = partition  # it is fetched by its id, or by its name, from now on
+                self._to_follow[partition.topic_partition] = partition  # to be fetched by id, or by name, from now on
             return ErrorCode.NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
@@ -296,12 +296,12 @@ class ReplicaManager:
         return partition
 
     def remove(self, partition: Partition) -> None:
-        """It is not hosted here any more."""
+        """Stop hosting the partition."""
         self.hide(partition)
-        self.let_go(partition)
+        self.notify_removed(partition)
 
     def hide(self, partition: Partition) -> None:
-        """Nobody finds it, reads it or appends to it any more. `let_go` is to follow."""
+        """Make the partition unavailable for lookups, reads and appends. `notify_removed` must follow."""
         topic, index = partition.topic_partition
         partition.take_offline()
         del self.partitions[topic][index]
@@ -309,29 +309,29 @@ class ReplicaManager:
             del self.partitions[topic]
             self.topic_stats.forget(topic)
 
-    def let_go(self, partition: Partition) -> None:
-        """Whoever has to do with it learns that it was hidden."""
+    def notify_removed(self, partition: Partition) -> None:
+        """Notify the fetcher, waiting requests and listeners of a hidden partition."""
         self.unfollow(partition.topic_partition)
         partition.waiters.notify()
-        self._tell(partition)
+        self._notify_listeners(partition)
 
     # -- log directories -------------------------------------------------------------------------------------------------
 
     def _on_log_replaced(self, log: PartitionLog) -> None:
-        """The log has moved to another directory: what is served from now on stands there."""
+        """Serve the log in the other directory to which it was moved."""
         partition = self.partition(*log.topic_partition)
         if partition is not None:
             partition.log = log
             partition.waiters.notify()
 
     def _on_flushed(self, log: PartitionLog) -> None:
-        """More of a log is on the disk: producers may wait for that."""
+        """Notify requests after a flush, because producers may wait for it."""
         partition = self.partition(*log.topic_partition)
         if partition is not None:
             partition.waiters.notify()
 
     def _on_log_changed(self, log: PartitionLog) -> None:
-        """A log begins or ends elsewhere: nobody waits for that, but those who fetch are to see it."""
+        """Notify fetches when the start or end of a log changed. Other requests do not wait for that."""
         partition = self.partition(*log.topic_partition)
         if partition is not None:
             partition.end_idle_fetches()
@@ -339,10 +339,10 @@ class ReplicaManager:
     # -- the ISRs -----------------------------------------------------------------------------------------------------------
 
     def maybe_shrink_isrs(self, now_ms: int) -> None:
-        """Propose to let followers go that lag behind, some partitions per turn of the loop. `now_ms` is that of `elapsed_ms`.
+        """Propose to remove followers that lag behind, some partitions per turn of the loop. `now_ms` is the time of `elapsed_ms`.
 
-        To be called every half of `replica.lag.time.max.ms` (Kafka's isr-expiration): a follower leaves at the latest after one and a half
-        times that.
+        To be called every half of `replica.lag.time.max.ms` (Kafka's isr-expiration). So a follower leaves the ISR after at most one and a
+        half times that.
         """
         look_at = partial(self.isr_changes.maybe_shrink, now_ms=now_ms)
         in_turns(self.log_manager.background, "isr-expiration", list(self), LOOKED_AT_PER_TURN, look_at, lambda: None)
@@ -350,11 +350,11 @@ class ReplicaManager:
     # -- disk and configuration ------------------------------------------------------------------------------------------
 
     def on_config_change(self, log: PartitionLog) -> None:
-        """A log has a new configuration."""
+        """Apply the new configuration of a log."""
         partition = self.partition(*log.topic_partition)
         if partition is not None:
             partition.on_config_change()
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write `replication-offset-checkpoint` in every live directory."""
+        """Write `replication-offset-checkpoint` in every online directory."""
         self.log_manager.checkpoint_high_watermarks()

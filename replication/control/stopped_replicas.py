@@ -1,7 +1,7 @@
-"""StopReplica: methods of `ReplicaManager`, kept in a file of their own.
+"""Applies StopReplica: methods of `ReplicaManager`.
 
-A LeaderAndIsr of before may still be worked off, when the connection it came by broke or this broker's session ended: what is deleted
-meanwhile it does not make again.
+An earlier LeaderAndIsr may still be in progress, if its connection broke or this broker's session ended. It does not create again the logs
+that are deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from replication.control.replica_manager import ReplicaManager
 
 LOGS_PER_TURN = 3
-"""What is renamed to be deleted in a turn of the event loop while a request is worked off."""
+"""Logs that are renamed for deletion in one turn of the event loop."""
 
 
 async def on_stop_replica(self: ReplicaManager, request: StopReplicaRequest) -> StopReplicaResponse:
-    """StopReplica (api 5): stop following partitions and, where the request says so, delete their logs."""
+    """Apply StopReplica (api 5): stop following partitions, and delete their logs if requested."""
     answer = StopReplicaAnswer()
     if self.is_deposed(request):
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)

@@ -1,11 +1,11 @@
-"""The follower's side of a fetch session (KIP-227): what its leader knows it wants, and what has to be said of that in the next request.
+"""Implements the follower's side of a fetch session (KIP-227): tracks what the leader knows, and what the next request must contain.
 
-One `Fetcher` owns one; Kafka's FetchSessionHandler. Each `FollowedPartition` is wanted or not; it is `touch`ed when anything a request
-says of it changed, so that a request costs what changed and not what is followed. Without a session (the leader's cache is full, or the
-versions are too old) every request names everything, those that returned data last.
+One `Fetcher` owns one; Kafka's FetchSessionHandler. Each `FollowedPartition` is wanted or not. It is `touch`ed when its part of a request
+changes, so that a request costs its changes, not all followed partitions. Without a session (the leader's cache is full, or the versions
+are too old) every request has all partitions; those that returned data last come last.
 
-Invariants: a partition object that is not wanted is never in a request; what the leader holds and is not wanted any more is forgotten in
-the next request; a session that failed in any way is followed by a full request, which closes it.
+Invariants: a partition object that is not wanted is never in a request. A partition that the leader's session has and that is no longer
+wanted is forgotten in the next request. After any failure the next request is a full one, which closes the session.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNKNOWN_LAG = -1
 
 
 class FollowedPartition:
-    """One partition in one leader epoch as its fetcher sees it. Another epoch is another object, so an old answer finds nobody."""
+    """One partition in one leader epoch, as its fetcher sees it. Another epoch gets another object, so an old answer has no effect."""
 
     __slots__ = (
         "asked",
@@ -59,28 +59,28 @@ class FollowedPartition:
         self.lag = UNKNOWN_LAG
         self.delayed_until = 0.0
         self.is_active = True
-        """False once it is unfollowed or failed: nothing is done to the log any more."""
+        """False once it is unfollowed or failed. Then its log is not touched any more."""
         self.is_truncating = False
         self.last_error = 0
         self.retries = 0
         self.requested_offset = -1
-        """The offset in the last request that named it, as the leader knows it; -1 before the first."""
+        """Offset in the last request with this partition, as the leader knows it; -1 before the first."""
         self.is_wanted = False
         self.is_touched = False
         self.is_held = False
-        """Whether the leader's session has it."""
+        """Whether the leader's session contains it."""
         self.asked = FetchPartition(
             partition=self.topic_partition.partition, current_leader_epoch=self.leader_epoch, partition_max_bytes=max_bytes
         )
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether it had, at the last answer, all that consumers may see."""
+        """Whether, at the last answer, it had all records below the high watermark."""
         return 0 >= self.lag != UNKNOWN_LAG
 
 
 class Found(NamedTuple):
-    """What the leader has of a partition that is fetched. The records lie where they were received until the next request."""
+    """The leader's answer for one partition. The records stay in the receive buffer until the next request."""
 
     records: memoryview
     high_watermark: int
@@ -88,11 +88,11 @@ class Found(NamedTuple):
 
 
 Key = str | bytes
-"""A topic as the request names it: by id where ids are used, else by name."""
+"""A topic as in the request: by id where ids are used, else by name."""
 
 
 class FetchSession:
-    """See the module. `request` is filled anew by `prepare` and belongs to the session."""
+    """A fetch session with one leader. `prepare` fills `request`, which belongs to the session."""
 
     __slots__ = (
         "_failures",
@@ -110,22 +110,22 @@ class FetchSession:
     )
 
     def __init__(self, request: FetchRequest, version: int) -> None:
-        """`request` has what is the same in all requests."""
+        """`request` has the fields that are the same in all requests."""
         self.request = request
         self._version = version
         self.session_id = NO_SESSION
         self.epoch = INITIAL_EPOCH
         self.is_full = True
-        """Whether the next request names everything."""
+        """Whether the next request has all partitions."""
         self.uses_topic_ids = version >= FIRST_FETCH_WITH_TOPIC_IDS
         self.wanted: dict[Key, dict[int, FollowedPartition]] = {}
-        """What is to be fetched, by topic and index."""
+        """Partitions to be fetched, by topic and index."""
         self._order: dict[FollowedPartition, None] = {}
-        """The same, in the order of a full request."""
+        """The wanted partitions, in the order of a full request."""
         self._touched: list[FollowedPartition] = []
         self._forgotten: dict[tuple[Key, int], None] = {}
         self._nameless: set[FollowedPartition] = set()
-        """Those whose topic has no id (yet): with one of them a request cannot use ids."""
+        """Partitions whose topic has no id (yet). While there is one, a request cannot use ids."""
         self._failures = 0
 
     def __len__(self) -> int:
@@ -133,7 +133,7 @@ class FetchSession:
 
     @property
     def version(self) -> int:
-        """The version in which the prepared request is to be sent."""
+        """Version in which the prepared request must be sent."""
         return self._version if self.uses_topic_ids or self._version < FIRST_FETCH_WITH_TOPIC_IDS else LAST_FETCH_WITH_TOPIC_NAMES
 
     @property
@@ -142,17 +142,17 @@ class FetchSession:
         return not self._order and (self.is_full or not self._forgotten)
 
     def all(self) -> list[FollowedPartition]:
-        """Everything that is wanted."""
+        """All wanted partitions."""
         return list(self._order)
 
     def asked(self) -> list[FollowedPartition]:
-        """What was in this request or an earlier one, and is wanted still."""
+        """The wanted partitions that were in this request or an earlier one."""
         return [followed for followed in self._order if followed.requested_offset >= 0]
 
-    # -- what is wanted
+    # -- the wanted partitions
 
     def add(self, followed: FollowedPartition) -> None:
-        """Fetch it from now on; it takes the place of another object for the same partition."""
+        """Fetch a partition from now on. It replaces another object for the same partition."""
         if followed.topic_id == ZERO_UUID and self._version >= FIRST_FETCH_WITH_TOPIC_IDS:
             self._nameless.add(followed)
         self._add(followed)
@@ -174,7 +174,7 @@ class FetchSession:
         self.touch(followed)
 
     def remove(self, followed: FollowedPartition) -> None:
-        """Fetch it no more. Harmless when it is not wanted."""
+        """Stop fetching a partition, if it is wanted."""
         if not followed.is_wanted:
             return
         followed.is_wanted = False
@@ -190,13 +190,13 @@ class FetchSession:
             self._forgotten[key, index] = None
 
     def touch(self, followed: FollowedPartition) -> None:
-        """What a request says of it may have changed."""
+        """Mark a partition whose part of the request may have changed."""
         if not followed.is_touched:
             followed.is_touched = True
             self._touched.append(followed)
 
     def serve_last(self, followed: FollowedPartition) -> None:
-        """It returned data. In a session the leader keeps the order; without one the next request does."""
+        """Move a partition that returned data to the end. In a session the leader does that; without one the next request does."""
         if self.session_id == NO_SESSION and followed.is_wanted:
             del self._order[followed]
             self._order[followed] = None
@@ -207,7 +207,7 @@ class FetchSession:
     # -- requests and answers
 
     def prepare(self) -> FetchRequest:
-        """The next request; it is to be sent before anything else is asked of the session but `add`, `remove` and `touch`."""
+        """The next request. Until it is sent, only `add`, `remove` and `touch` may be called."""
         if self._version >= FIRST_FETCH_WITH_TOPIC_IDS and (self._nameless or not self.uses_topic_ids):
             self._choose_naming()
         request = self.request
@@ -259,7 +259,7 @@ class FetchSession:
         return list(topics.values())
 
     def _choose_naming(self) -> None:
-        """Topics are named by id as soon as all have one: then the session begins anew, for the leader's knows only the other naming."""
+        """Use topic ids as soon as all topics have one. A change starts a new session, because the leader's has the other naming."""
         for followed in [each for each in self._nameless if each.partition.fetched_topic_id != ZERO_UUID]:
             self.remove(followed)
             followed.topic_id = followed.partition.fetched_topic_id
@@ -274,7 +274,7 @@ class FetchSession:
             self._begin_anew()
 
     def on_answer(self, error_code: int, session_id: int) -> bool:
-        """Whether the answer says anything of partitions; the session goes on, ends or begins as it says."""
+        """Continue, end or begin the session according to an answer. Returns whether the answer has partitions."""
         if error_code:
             if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self.session_id = NO_SESSION
@@ -294,12 +294,12 @@ class FetchSession:
         return True
 
     def on_failure(self) -> None:
-        """The request was not answered: whether the leader saw it is unknown. The next one closes the session and begins another."""
+        """Handle a missing answer. The leader may have seen the request or not, so the next one closes the session and begins another."""
         self._begin_anew()
 
     @property
     def keeps_failing(self) -> bool:
-        """Whether a new session was refused, too: there is no use in trying again at once."""
+        """Whether a new session was refused, too, so that an immediate retry is useless."""
         return self._failures > 1
 
     def _begin_anew(self) -> None:

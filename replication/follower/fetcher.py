@@ -1,12 +1,13 @@
-"""One connection to one leader, and the partitions that follow it over that: fetch, append, truncate, again.
+"""Fetches the partitions that follow one leader, over one connection: fetch, append, truncate, again.
 
 Kafka's ReplicaFetcherThread. `FetcherPool` makes one per (leader, fetcher id), adds and removes partitions, and runs it as one task with a
-plain loop. The rules of a step:
-* everything between two awaits belongs to one owner: after an await only a `FollowedPartition` that is active and in the epoch of its
-  partition is touched, so an answer that was asked for in an older epoch, or before the partition was unfollowed, falls on nobody;
-* what fails is tried again after `replica.fetch.backoff.ms`, some of it sooner; a partition whose log cannot be written or whose leader
-  epoch is fenced has failed, and waits for the controller's next word;
-* a fetch costs what its answer holds: no task, no lock and no log line per fetch, one pass over the answer.
+plain loop. Rules of a step:
+
+* Code between two awaits has a single owner. After an await only a `FollowedPartition` that is active and in the epoch of its partition is
+  changed. So an answer to a request of an older epoch, or from before the partition was unfollowed, has no effect.
+* Failures are retried after `replica.fetch.backoff.ms`, some of them sooner. A partition whose log cannot be written or whose leader epoch
+  is fenced has failed, and waits for the controller's next request.
+* A fetch costs as much as its answer: no task, no lock and no log line per fetch, one pass over the answer.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from storage.validation.run import BatchRun
 logger = logging.getLogger(__name__)
 
 BYTES_PER_TURN = 1 << 20
-"""What one turn of the event loop appends, more or less, before it lets others run: 0.5 ms."""
+"""Bytes appended per turn of the event loop, more or less: 0.5 ms."""
 
 BYTES_PER_PARTITION = 2048
-"""As how many a partition counts there, whatever came of it: 2 µs."""
+"""Cost of a partition apart from its records, counted in bytes: 2 µs."""
 
 INTERRUPTION_SECONDS = 0.03
-"""How long a fetch that waits at the leader may keep what is to be followed from now on waiting, too."""
+"""Time that newly followed partitions wait for a pending fetch before it is interrupted, in seconds."""
 
 
 class Fetcher:
-    """See the module. Counters are plain attributes, for the metrics to read."""
+    """A fetcher for one leader. Counters are plain attributes, for the metrics."""
 
     __slots__ = (
         "_awake",
@@ -83,7 +84,7 @@ class Fetcher:
         on_log_dir_failure: Callable[[str, str], None],
         on_idle: Callable[[Fetcher], None],
     ) -> None:
-        """`on_failed` hears of each partition that is given up, `on_idle` when none is left: `run` then returns."""
+        """`on_failed` is called for each failed partition, `on_idle` when no partition is left; then `run` returns."""
         self.settings = settings
         self.leader_id = leader_id
         self.client_id = client_id
@@ -101,18 +102,18 @@ class Fetcher:
         self._on_idle = on_idle
         self._awake = asyncio.Event()
         self.unanswered = 0
-        """Fetches in a row."""
-        self._task: asyncio.Task[None] | None = None  # while it waits for an answer
+        """Consecutive fetches without an answer."""
+        self._task: asyncio.Task[None] | None = None  # set while it waits for an answer
         self._interruption: asyncio.TimerHandle | None = None
         self._interrupted = False
         self.delayed: dict[FollowedPartition, None] = {}
-        """Those that failed and wait, the first to go on first."""
+        """Failed partitions that wait for a retry, in the order of their retries."""
         self.throttled: dict[FollowedPartition, None] = {}
-        """Those that wait for the quota."""
+        """Partitions that wait for the quota."""
         self.truncating: dict[FollowedPartition, None] = {}
-        """Those that are to be cut before they are fetched."""
+        """Partitions that must be truncated before they are fetched."""
         self.beginning_lower: list[tuple[FollowedPartition, Found, UnexpectedAppendOffset]] = []
-        """Those whose log is empty and begins inside the batch that came."""
+        """Partitions whose log is empty and begins inside the batch that was received."""
 
     on_error_code = fetcher_failures.on_error_code
     on_unreachable = fetcher_failures.on_unreachable
@@ -126,10 +127,10 @@ class Fetcher:
     begin_lower = truncation.begin_lower
     on_out_of_range = truncation.on_out_of_range
 
-    # -- what the pool says
+    # -- called by the pool
 
     def follow(self, partition: Partition) -> None:
-        """Fetch it in its present leader epoch; nothing happens when that is being done."""
+        """Fetch a partition in its present leader epoch. Does nothing if it is fetched in that epoch already."""
         topic_partition = partition.topic_partition
         known = self.followed.get(topic_partition)
         if known is not None:
@@ -153,7 +154,7 @@ class Fetcher:
             self._interruption = asyncio.get_running_loop().call_later(INTERRUPTION_SECONDS, self._interrupt, self.requests)
 
     def unfollow(self, topic_partition: TopicPartition) -> None:
-        """Touch it no more. Harmless when it is not followed here."""
+        """Stop fetching a partition, if it is followed here."""
         followed = self.followed.pop(topic_partition, None)
         if followed is not None:
             followed.is_active = False
@@ -164,18 +165,18 @@ class Fetcher:
             self._awake.set()
 
     def wake(self) -> None:
-        """There may be something to ask."""
+        """Check for requests to send."""
         self._awake.set()
 
     # -- the loop
 
     async def run(self) -> None:
-        """Until nothing is followed any more."""
+        """Fetch until no partition is followed."""
         while self.followed:
             try:
                 await self._step()
             except Exception:
-                logger.exception("%s: fetching from broker %d failed in a way nobody foresaw; it goes on", self.client_id, self.leader_id)
+                logger.exception("%s: unexpected error while fetching from broker %d; continuing", self.client_id, self.leader_id)
                 self.session.on_failure()
                 self.delay_all(self.followed.values())
         self._on_idle(self)
@@ -229,8 +230,10 @@ class Fetcher:
                 self.delay_all(session.asked())
 
     def _interrupt(self, request: int) -> None:
-        """Something is to be fetched, and the answer to a fetch without it does not come: it may be waiting for records that will not be
-        written before a follower has fetched. A new connection costs less than `replica.fetch.wait.max.ms`.
+        """Interrupt the pending fetch, because partitions were added that it does not contain.
+
+        It may wait for records that will only be written after a follower has fetched. A new connection costs less than
+        `replica.fetch.wait.max.ms`.
         """
         self._interruption = None
         if self._task is not None and self.requests == request:
@@ -238,7 +241,7 @@ class Fetcher:
             self._task.cancel()
 
     def _max_wait_ms(self) -> int:
-        """As long as the first that is delayed has to wait."""
+        """Time until the first delayed partition is due, in ms."""
         left = min(each.delayed_until for each in self.delayed) - asyncio.get_running_loop().time()
         return max(0, min(self.settings.max_wait_ms, int(left * 1000)))
 
@@ -253,7 +256,7 @@ class Fetcher:
             request.replica_id = state.replica_id
 
     async def _idle(self) -> None:
-        """Until something is to be followed, or the time of the next one that waits has come."""
+        """Wait until there are partitions to fetch, or the next delayed one is due."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.settings.backoff_ms / 1000
         if self.delayed:
@@ -264,10 +267,10 @@ class Fetcher:
         finally:
             timer.cancel()
 
-    # -- an answer
+    # -- answers
 
     async def _take(self, answer: FetchAnswerReader) -> None:
-        """One pass over an answer; then what needs more than that."""
+        """Process an answer in one pass, then the partitions that need more requests."""
         session = self.session
         uses_topic_ids = session.uses_topic_ids
         wanted = session.wanted
@@ -280,7 +283,7 @@ class Fetcher:
             topic = answer.topic
             of_topic = wanted.get(topic if uses_topic_ids else topic.decode())
             followed = of_topic.get(answer.index) if of_topic is not None else None
-            # Another offset than the one asked for: it was followed anew meanwhile.
+            # The offset differs from the requested one if it was followed anew meanwhile.
             if followed is None or followed.requested_offset != followed.offset:
                 continue
             error_code = answer.partition_error_code
@@ -305,7 +308,7 @@ class Fetcher:
             await self.on_out_of_range(followed)
 
     def process(self, followed: FollowedPartition, found: Found) -> int:
-        """Append what came and move the offsets; how many bytes were appended."""
+        """Append the received records and move the offsets. Returns the number of bytes appended."""
         partition = followed.partition
         if partition.leader_epoch != followed.leader_epoch or partition.is_leader:
             self.unfollow(followed.topic_partition)
@@ -330,7 +333,7 @@ class Fetcher:
             if moved and partition.waiters.waiting:
                 partition.waiters.notify()
         except (CorruptRecord, InvalidRecord, OffsetOutOfRange) as error:
-            logger.error("%s: what broker %d sent at offset %d cannot be appended: %s; tried again in %d ms", followed.topic_partition,
+            logger.error("%s: records of broker %d at offset %d cannot be appended: %s; retrying in %d ms", followed.topic_partition,
                          self.leader_id, followed.offset, error, self.settings.backoff_ms)  # fmt: skip
             self.delay(followed)
             return 0
@@ -341,7 +344,7 @@ class Fetcher:
                 self.on_broken(followed, unexpected)
             return 0
         except LogBeingTruncated:
-            self.delay(followed, fetcher_failures.FIRST_LATE_MS)  # another fetcher cut it and has lost it to this one
+            self.delay(followed, fetcher_failures.FIRST_LATE_MS)  # its former fetcher is truncating it
             return 0
         except Exception as error:
             self.on_broken(followed, error)
@@ -349,7 +352,7 @@ class Fetcher:
         return size
 
     def _append(self, followed: FollowedPartition, log: PartitionLog, records: memoryview) -> bool:
-        """Whether the log has grown. Raises StorageError."""
+        """Append records. Returns whether the log has grown. Raises StorageError."""
         offset = followed.offset
         if log.log_end_offset != offset:
             raise UnexpectedAppendOffset(log.topic_partition, offset, offset, log.log_end_offset)
@@ -357,7 +360,7 @@ class Fetcher:
         log.append(run, followed.leader_epoch, log.context.clock.now_ms(), REPLICATION)
         next_offset = run.last_offset + 1
         if next_offset == offset:
-            # A batch that does not fit, or one of a later leader: asking again at once would bring the same.
+            # An incomplete batch, or one of a later leader. An immediate retry would return the same.
             self.delay(followed)
             return False
         followed.offset = next_offset
@@ -378,18 +381,18 @@ class Fetcher:
         return True
 
     def is_current(self, followed: FollowedPartition) -> bool:
-        """Whether it is still ours to touch: to be asked after every await."""
+        """Whether this fetcher may still change the partition. To be called after every await."""
         return followed.is_active and followed.partition.leader_epoch == followed.leader_epoch and not followed.partition.is_leader
 
     def last_epoch(self, log: PartitionLog) -> int:
-        """The epoch of the log's last batch, where the leader wants to hear of it."""
+        """The epoch of the log's last batch, if the leader needs it."""
         epoch = log.latest_epoch
         return NO_EPOCH if epoch is None or not self.settings.versions.truncates_on_fetch else epoch
 
     # -- quota
 
     def _obey_quota(self) -> None:
-        """Replicas that are throttled and behind wait while the quota is exceeded; those in sync never do, or the ISR would shrink."""
+        """Hold back throttled replicas that lag behind while the quota is exceeded. Replicas in sync are not held back, to keep the ISR."""
         quota = self.settings.quota
         is_exceeded = quota.is_exceeded()
         for followed in list(self.throttled):

@@ -1,6 +1,6 @@
-"""What a fetcher does about what goes wrong with a partition: methods of `Fetcher`, kept in a file of their own.
+"""Handles failures of partitions: methods of `Fetcher`.
 
-A partition is delayed for `replica.fetch.backoff.ms`, out of the session meanwhile, or it has failed and waits for the controller.
+A partition is delayed for `replica.fetch.backoff.ms`, during which it is out of the session, or it has failed and waits for the controller.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LATE = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""What a leader answers that has not heard of its epoch, or of the topic, yet. It will within milliseconds, so it is asked again sooner
-than after the backoff; but less and less often."""
+"""Answers of a leader that does not know its epoch, or the topic, yet. It will within milliseconds, so the first retries come sooner than
+after the backoff, with growing intervals."""
 
 FIRST_LATE_MS = 20
 MOST_DOUBLINGS = 10
@@ -34,13 +34,13 @@ LOUDNESS = {
     ErrorCode.UNKNOWN_TOPIC_ID: logging.INFO,
     ErrorCode.INCONSISTENT_TOPIC_ID: logging.WARNING,
 }
-"""How loud to say what comes of creations, deletions and elections that this broker heard of before its leader, or after it."""
+"""Log levels of errors that occur if this broker hears of a creation, deletion or election before its leader, or after it."""
 
 
 def on_error_code(self: Fetcher, followed: FollowedPartition, code: ErrorCode) -> None:
-    """The leader answered with an error that it is of no use to look into."""
+    """Handle an error code in the leader's answer for which there is no special action."""
     if code == ErrorCode.FENCED_LEADER_EPOCH:
-        logger.info("%s: broker %d is past leader epoch %d; nothing is fetched until the controller tells the new one",
+        logger.info("%s: broker %d has a later leader epoch than %d; not fetched until the controller sends the new one",
                     followed.topic_partition, self.leader_id, followed.leader_epoch)  # fmt: skip
         self.fail(followed)
         return
@@ -49,7 +49,7 @@ def on_error_code(self: Fetcher, followed: FollowedPartition, code: ErrorCode) -
         followed.last_error = code
         followed.retries = 0
         logger.log(
-            LOUDNESS.get(code, logging.ERROR), "%s: broker %d answered %s at offset %d; tried again every %d ms at least",
+            LOUDNESS.get(code, logging.ERROR), "%s: broker %d answered %s at offset %d; retrying at least every %d ms",
             followed.topic_partition, self.leader_id, code.name, followed.offset, backoff_ms,
         )  # fmt: skip
     if code in LATE and followed.retries < MOST_DOUBLINGS:
@@ -59,12 +59,12 @@ def on_error_code(self: Fetcher, followed: FollowedPartition, code: ErrorCode) -
 
 
 def on_unreachable(self: Fetcher, error: PeerUnavailable) -> None:
-    """No answer. A connection that broke can be made anew, and producers with acks=all wait for it: it is tried soon, and then less often,
-    down to once in the backoff.
+    """Handle a missing answer. The first retries come soon, because the connection may only have broken and producers with acks=all wait.
+    Later ones come less often, down to once per backoff.
     """
     backoff_ms = self.settings.backoff_ms
     if not self.unanswered:
-        logger.warning("%s: broker %d does not answer: %s; tried again, every %d ms at last", self.client_id, self.leader_id, error,
+        logger.warning("%s: broker %d does not answer: %s; retrying, finally every %d ms", self.client_id, self.leader_id, error,
                        backoff_ms)  # fmt: skip
     backoff_ms = min(backoff_ms, FIRST_LATE_MS << min(self.unanswered, MOST_DOUBLINGS))
     self.unanswered += 1
@@ -72,26 +72,26 @@ def on_unreachable(self: Fetcher, error: PeerUnavailable) -> None:
 
 
 def on_broken(self: Fetcher, followed: FollowedPartition, error: Exception) -> None:
-    """The log cannot be written: another fetch would not change that."""
+    """Handle an append that failed for a reason that another fetch would not change."""
     if isinstance(error, LogDirFailure):
         self.fail(followed)
         self.on_log_dir_failure(error.log_dir, error.what)
     elif followed.is_active:
         unforeseen = None if isinstance(error, StorageError) else error
-        logger.error("%s: following broker %d failed at offset %d: %s; nothing is fetched until the controller speaks of it again",
+        logger.error("%s: following broker %d failed at offset %d: %s; not fetched until the controller's next request for it",
                      followed.topic_partition, self.leader_id, followed.offset, error, exc_info=unforeseen)  # fmt: skip
         self.fail(followed)
 
 
 def fail(self: Fetcher, followed: FollowedPartition) -> None:
-    """Fetch it no more until it is followed anew."""
+    """Stop fetching a partition until it is followed anew."""
     if followed.is_active:
         self.unfollow(followed.topic_partition)
         self.on_failed(followed.topic_partition)
 
 
 def delay(self: Fetcher, followed: FollowedPartition, backoff_ms: int | None = None) -> None:
-    """Fetch it again after `backoff_ms`, or `replica.fetch.backoff.ms`."""
+    """Retry a partition after `backoff_ms`, or `replica.fetch.backoff.ms`."""
     if followed.is_active and followed not in self.delayed:
         self.session.remove(followed)
         self.truncating.pop(followed, None)
@@ -101,13 +101,13 @@ def delay(self: Fetcher, followed: FollowedPartition, backoff_ms: int | None = N
 
 
 def delay_all(self: Fetcher, partitions: Iterable[FollowedPartition], backoff_ms: int | None = None) -> None:
-    """The same for many."""
+    """Retry many partitions, as `delay` does."""
     for followed in list(partitions):
         self.delay(followed, backoff_ms)
 
 
 def resume(self: Fetcher) -> None:
-    """Those whose time has come go on."""
+    """Continue with the delayed partitions that are due."""
     now = asyncio.get_running_loop().time()
     for followed in list(self.delayed):
         if followed.delayed_until > now:

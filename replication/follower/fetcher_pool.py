@@ -1,4 +1,4 @@
-"""All fetchers of a broker: `num.replica.fetchers` per leader it follows, made when the first partition needs one, gone with the last.
+"""Holds all fetchers of a broker: `num.replica.fetchers` per leader, made for the first partition, ended with the last.
 
 Kafka's ReplicaFetcherManager; implements `Followers` for the replica manager. One event loop owns it.
 
@@ -12,10 +12,10 @@ Wiring (`broker/cluster/cluster_wiring.py`):
     ...
     await pool.close()                      # at shutdown: before the logs are closed, while the loop still runs
 
-`connect` is the `Connect` of the inter-broker listener, `resolve(broker_id)` the address there as UpdateMetadata tells it. The replica
-manager calls `follow` after `Partition.become_follower` for every partition whose leader is alive, and `unfollow` before
-`become_leader`, before a log is deleted or replaced, and for the partitions of a failed directory. A partition that is not
-unfollowed in time is safe all the same: nothing is appended to a leader, or in another epoch than the one that was followed.
+`connect` is the `Connect` of the inter-broker listener. `resolve(broker_id)` gives the address there, according to UpdateMetadata. The
+replica manager calls `follow` after `Partition.become_follower` for every partition whose leader is alive. It calls `unfollow` before
+`become_leader`, before a log is deleted or replaced, and for the partitions of a failed directory. A late `unfollow` does no harm: nothing
+is appended to the log of a leader, or in another epoch than the one that was followed.
 
 For the metrics: `max_lag`, `failed`, `dead_fetchers`, `fetchers` (each with `requests`, `bytes_in`, `client_id`), and per topic
 `TopicStats.replication_bytes_in`.
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class FetcherPool:
-    """See the module."""
+    """The fetchers of this broker."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class FetcherPool:
         on_log_dir_failure: Callable[[str, str], None],
         quota: ReplicationQuota,
     ) -> None:
-        """`on_log_dir_failure(log_dir, reason)` hears of disk errors, `quota` is that of a follower."""
+        """`on_log_dir_failure(log_dir, reason)` is called after disk errors. `quota` limits a follower's data."""
         self._config = config
         self._settings = FetcherSettings(config, broker_id, quota)
         self._broker_epoch = broker_epoch
@@ -65,11 +65,11 @@ class FetcherPool:
         self._tasks: dict[Fetcher, asyncio.Task[None]] = {}
         self._is_closed = False
         self.fetchers: dict[tuple[int, int], Fetcher] = {}
-        """By leader and fetcher id."""
+        """Fetchers by leader id and fetcher id."""
         self.failed: set[TopicPartition] = set()
-        """Partitions that are not fetched although they should be: their epoch is fenced, or their log cannot be written."""
+        """Partitions that should be fetched but are not: their epoch is fenced, or their log cannot be written."""
         self.dead_fetchers = 0
-        """How many ended that should not have."""
+        """Number of fetchers that ended unexpectedly."""
         config.on_change(self._on_change, (NUM_REPLICA_FETCHERS,))
 
     # -- Followers
@@ -104,22 +104,22 @@ class FetcherPool:
             if fetcher is not None:
                 fetcher.unfollow(topic_partition)
 
-    # -- what it knows
+    # -- queries
 
     @property
     def max_lag(self) -> int:
-        """The most records that a partition here lacks of what consumers of its leader may see."""
+        """The largest number of records below the leader's high watermark that a partition here lacks."""
         return max((each.lag for fetcher in self.fetchers.values() for each in fetcher.followed.values()), default=0)
 
     def followed(self, topic_partition: TopicPartition) -> FollowedPartition | None:
-        """How far a partition is; None when it is not fetched."""
+        """The fetch state of a partition; None when it is not fetched."""
         fetcher = self._by_partition.get(topic_partition)
         return fetcher.followed.get(topic_partition) if fetcher is not None else None
 
-    # -- life
+    # -- starting and ending
 
     async def close(self) -> None:
-        """Stop fetching and close the connections. Harmless when done twice."""
+        """Stop fetching and close the connections. A repeated call does nothing."""
         self._is_closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -170,7 +170,7 @@ class FetcherPool:
         size = self._config[NUM_REPLICA_FETCHERS]
         if size == self._size:
             return
-        logger.info("num.replica.fetchers is %d now, was %d", size, self._size)
+        logger.info("num.replica.fetchers is now %d, was %d", size, self._size)
         self._size = size
         everything = [each.partition for fetcher in self.fetchers.values() for each in fetcher.followed.values()]
         self.unfollow([partition.topic_partition for partition in everything])
@@ -178,7 +178,7 @@ class FetcherPool:
 
 
 def fetcher_id(topic_partition: TopicPartition, fetchers: int) -> int:
-    """Which of a leader's fetchers has a partition: by Java's hash of the topic's name, as in Apache Kafka."""
+    """The number of the fetcher for a partition: by Java's hash of the topic's name, as in Apache Kafka."""
     hashed = 0
     for unit in topic_partition.topic.encode("utf-16-be")[1::2]:  # topic names are ASCII
         hashed = hashed * 31 + unit

@@ -1,4 +1,4 @@
-"""What all fetchers of a broker have in common: the configuration of replication, read once into plain attributes, and who asks."""
+"""Holds the settings that all fetchers of a broker share, as plain attributes: keys of replication, broker id, quota."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from replication.ports.throttle import ReplicationQuota
 
 
 class FetcherSettings:
-    """None of the keys changes while the broker runs; `quota` follows its own."""
+    """Settings of the fetchers. None of the keys changes while the broker runs; `quota` follows its own keys."""
 
     __slots__ = (
         "backoff_ms",
@@ -36,7 +36,7 @@ class FetcherSettings:
         self.broker_id = broker_id
         self.quota = quota
         self.is_held = False
-        """Whether more is to be followed in a moment: who is given more while it waits for an answer would begin its session anew."""
+        """Whether more partitions will follow at once. A fetcher that gets more while it waits for an answer must begin a new session."""
         self.versions = InterBrokerVersions(config[INTER_BROKER_PROTOCOL_VERSION])
         self.max_wait_ms = config[REPLICA_FETCH_WAIT_MAX_MS]
         self.min_bytes = config[REPLICA_FETCH_MIN_BYTES]

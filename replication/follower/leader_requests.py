@@ -1,6 +1,6 @@
-"""What a follower asks its leader beside Fetch, and in which version it asks at all (inter.broker.protocol.version).
+"""Sends a follower's requests beside Fetch to its leader, and selects all versions by inter.broker.protocol.version.
 
-Kafka's RemoteLeaderEndPoint. Called by `Fetcher`; nothing here changes any state. An error code in an answer becomes `LeaderRefused`.
+Kafka's RemoteLeaderEndPoint. Called by `Fetcher`; changes no state. An error code in an answer becomes `LeaderRefused`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _OFFSET_FOR_LEADER_EPOCH = (("2.8-IV0", 4), ("2.3-IV1", 3), ("2.1-IV1", 2), ("2.
 
 
 class InterBrokerVersions:
-    """The versions that followers speak under one inter.broker.protocol.version."""
+    """The versions that followers use under an inter.broker.protocol.version."""
 
     __slots__ = ("asks_for_epochs", "fetch", "list_offsets", "offset_for_leader_epoch", "truncates_on_fetch")
 
@@ -69,7 +69,7 @@ class InterBrokerVersions:
         self.list_offsets = _version_of(inter_broker_protocol_version, _LIST_OFFSETS)
         self.offset_for_leader_epoch = _version_of(inter_broker_protocol_version, _OFFSET_FOR_LEADER_EPOCH)
         self.truncates_on_fetch = is_at_least(inter_broker_protocol_version, "2.7-IV1")
-        """Whether Fetch itself tells where logs part; before, OffsetForLeaderEpoch has to be asked."""
+        """Whether Fetch reports diverging logs. Older versions need OffsetForLeaderEpoch."""
         self.asks_for_epochs = is_at_least(inter_broker_protocol_version, "0.11.0-IV2")
 
 
@@ -97,7 +97,7 @@ async def list_offset(
     timestamp: int,
     timeout_ms: int,
 ) -> int:
-    """Where the leader's log ends (LATEST) or begins (EARLIEST). Raises LeaderRefused, PeerUnavailable."""
+    """The end (LATEST) or start (EARLIEST) offset of the leader's log. Raises LeaderRefused, PeerUnavailable."""
     version = versions.list_offsets
     asked = ListOffsetsPartition(partition_index=topic_partition.partition, current_leader_epoch=leader_epoch, timestamp=timestamp)
     topic = ListOffsetsTopic(name=topic_partition.topic, partitions=[asked])
@@ -117,7 +117,7 @@ async def list_offset(
 async def end_offsets_of_epochs(
     peer: Peer, versions: InterBrokerVersions, replica_id: int, asked: dict[TopicPartition, tuple[int, int]], timeout_ms: int
 ) -> dict[TopicPartition, EpochEndOffset]:
-    """Where epochs ended in the leaders' logs. `asked`: current leader epoch and epoch of each partition. Raises PeerUnavailable."""
+    """End offsets of epochs in the leader's logs. `asked` has current leader epoch and epoch per partition. Raises PeerUnavailable."""
     topics: dict[str, OffsetForLeaderTopic] = {}
     for (name, index), (current_leader_epoch, epoch) in asked.items():
         topic = topics.get(name)

@@ -1,7 +1,7 @@
-"""Where a follower cuts its log when its history differs from its leader's (KIP-101, KIP-279, KIP-595), and having it cut without a stall.
+"""Truncates a follower's log where it diverges from its leader's (KIP-101, KIP-279, KIP-595), without blocking the loop.
 
-`truncation_point` is Kafka's AbstractFetcherThread.getOffsetTruncationState, `truncate` cuts. What stands behind them are methods of
-`Fetcher`, kept here: it calls them one after another, and fetches nothing meanwhile.
+`truncation_point` is Kafka's AbstractFetcherThread.getOffsetTruncationState; `truncate` truncates. The other functions are methods of
+`Fetcher`, which calls one after another and fetches nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ logger = logging.getLogger(__name__)
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 PARTITIONS_PER_TURN = 200
-"""Whose logs are cut in a turn of the event loop: 1.5 ms."""
+"""Partitions whose logs are truncated in one turn of the event loop: 1.5 ms."""
 
 
 class TruncationPoint(NamedTuple):
-    """Where to cut. If not complete, the leader is to be asked again about the epoch that the log then ends with."""
+    """Offset for a truncation. If it is not complete, the leader must be asked again about the last epoch left in the log."""
 
     offset: int
     is_complete: bool
 
 
 def truncation_point(log: PartitionLog, leader_epoch: int, leader_end_offset: int, initial_offset: int) -> TruncationPoint:
-    """Where `log` parts from a leader that says: the greatest epoch up to your last one is `leader_epoch`, it ends at `leader_end_offset`.
+    """The offset at which `log` diverges from its leader's.
 
-    `initial_offset` is where to cut when the leader knows nothing of such epochs: the high watermark, for a log that has no epochs.
+    The leader reports that its greatest epoch up to the follower's last one is `leader_epoch` and ends at `leader_end_offset`.
+    `initial_offset` is used when the leader knows no such epoch: the high watermark, for a log without epochs.
     """
     if leader_end_offset == UNDEFINED_OFFSET:
         return TruncationPoint(initial_offset, True)
@@ -50,7 +51,7 @@ def truncation_point(log: PartitionLog, leader_epoch: int, leader_end_offset: in
         return TruncationPoint(min(leader_end_offset, log_end_offset), True)
     epoch, end_offset = log.end_offset_for_epoch(leader_epoch)
     if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_OFFSET:
-        # Nothing is known here of epochs that old; the leader's epoch is below the one that was asked about, so its end is safe to take.
+        # This log knows no epoch that old. The leader's epoch is below the one in the request, so its end is safe.
         return TruncationPoint(min(leader_end_offset, log_end_offset), True)
     if epoch != leader_epoch:
         return TruncationPoint(min(end_offset, log_end_offset), False)
@@ -58,10 +59,10 @@ def truncation_point(log: PartitionLog, leader_epoch: int, leader_end_offset: in
 
 
 async def truncate(log: PartitionLog, offset: int, is_current: Callable[[], bool]) -> bool:
-    """Cut `log` at `offset`; False when `is_current` says no afterwards.
+    """Truncate `log` to `offset` in a thread. Returns the result of `is_current` afterwards.
 
-    A thread does it. The log says at once that it ends there, and whoever wants to append or read meanwhile, for the partition may get
-    another leader, is told to come again. Raises LogDirFailure.
+    The log reports its new end at once. Meanwhile appends and reads are refused; they may come if the partition gets another leader.
+    Raises LogDirFailure.
     """
     if offset < log.high_watermark:
         logger.warning(
@@ -74,19 +75,19 @@ async def truncate(log: PartitionLog, offset: int, is_current: Callable[[], bool
 
 
 async def truncate_fully(log: PartitionLog, offset: int) -> None:
-    """Empty `log`, which begins at `offset` then, in the way of `truncate`. Raises LogDirFailure."""
+    """Empty `log`, so that it begins at `offset`, in a thread as `truncate` does. Raises LogDirFailure."""
     await done(lambda then: log.truncate_fully_in_thread(offset, then))
 
 
 async def cut(self: Fetcher, followed: FollowedPartition, epoch: int, end_offset: int) -> None:
-    """The leader's history differs: cut the log where they part."""
+    """Truncate the log at the offset where it diverges from the leader's."""
     if not self.is_current(followed):
         return
     log = followed.partition.log
     point = truncation_point(log, epoch, end_offset, followed.offset)
     logger.info(
-        "%s: broker %d says that epoch %d ended at offset %d; cut at offset %d%s", followed.topic_partition, self.leader_id, epoch,
-        end_offset, point.offset, "" if point.is_complete else " and asked again",
+        "%s: epoch %d of broker %d ends at offset %d; truncating to offset %d%s", followed.topic_partition, epoch, self.leader_id,
+        end_offset, point.offset, "" if point.is_complete else " and asking again",
     )  # fmt: skip
     await _truncate_to(self, followed, point.offset, is_complete=point.is_complete)
 
@@ -100,7 +101,7 @@ async def _truncate_to(self: Fetcher, followed: FollowedPartition, offset: int, 
         return
     if not self.is_current(followed):
         return
-    # With another log in its place, it is fetched from there and told again where the histories part.
+    # A replaced log is fetched from its own end, and gets its own report of a divergence.
     _fetch_from_end(self, followed)
     if is_done and followed.is_truncating and (is_complete or self.settings.versions.truncates_on_fetch):
         followed.is_truncating = False
@@ -109,7 +110,7 @@ async def _truncate_to(self: Fetcher, followed: FollowedPartition, offset: int, 
 
 
 async def begin_lower(self: Fetcher, followed: FollowedPartition, found: Found, unexpected: UnexpectedAppendOffset) -> None:
-    """An empty log may begin inside a batch, for the leader's does after DeleteRecords: it begins with what was found, which does, then."""
+    """Begin an empty log with a batch that starts before its start offset, as the leader's log may after DeleteRecords."""
     log = followed.partition.log
     if not self.is_current(followed) or not log.begins_inside_batch(unexpected):
         return
@@ -133,7 +134,7 @@ def _fetch_from_end(self: Fetcher, followed: FollowedPartition) -> None:
 
 
 async def truncate_before_fetching(self: Fetcher) -> None:
-    """Logs without epochs are cut at the high watermark. Before 2.7 the others are cut where OffsetForLeaderEpoch says (KIP-101)."""
+    """Truncate logs without epochs to the high watermark. Before 2.7 truncate the others as OffsetForLeaderEpoch says (KIP-101)."""
     versions = self.settings.versions
     asked: dict[TopicPartition, tuple[int, int]] = {}
     asking: list[FollowedPartition] = []
@@ -154,7 +155,7 @@ async def truncate_before_fetching(self: Fetcher) -> None:
     try:
         found = await end_offsets_of_epochs(self.peer, versions, settings.broker_id, asked, settings.timeout_ms)
     except PeerUnavailable as error:
-        logger.warning("%s: broker %d does not say where epochs ended: %s", self.client_id, self.leader_id, error)
+        logger.warning("%s: broker %d did not report the ends of epochs: %s", self.client_id, self.leader_id, error)
         self.delay_all(asking)
         return
     for followed in asking:
@@ -168,9 +169,9 @@ async def truncate_before_fetching(self: Fetcher) -> None:
 
 
 async def on_out_of_range(self: Fetcher, followed: FollowedPartition) -> None:
-    """The leader has nothing at our end: go back to its end when that is lower, else forward to its start, with an empty log.
+    """Handle an offset that the leader does not have. If the leader's end is lower, truncate to it; else begin an empty log at its start.
 
-    As in Apache Kafka, records below the leader's end stay as they are.
+    As in Apache Kafka, records below the leader's end stay unchanged.
     """
     try:
         leader_end = await _ask(self, followed, LATEST)
@@ -179,7 +180,7 @@ async def on_out_of_range(self: Fetcher, followed: FollowedPartition) -> None:
         log = followed.partition.log
         end_offset = log.log_end_offset
         if leader_end < end_offset:
-            logger.warning("%s: goes back from offset %d to the end of its leader, broker %d, at %d", followed.topic_partition,
+            logger.warning("%s: truncating from offset %d to the end of its leader, broker %d, at %d", followed.topic_partition,
                            end_offset, self.leader_id, leader_end)  # fmt: skip
             await truncate(log, leader_end, lambda: self.is_current(followed) and followed.partition.log is log)
             followed.lag = 0
@@ -189,7 +190,7 @@ async def on_out_of_range(self: Fetcher, followed: FollowedPartition) -> None:
                 return
             log = followed.partition.log
             if leader_start > log.log_end_offset:
-                logger.warning("%s: broker %d begins at offset %d; everything here, up to %d, is older and goes",
+                logger.warning("%s: broker %d begins at offset %d; all records here, up to %d, are older and are removed",
                                followed.topic_partition, self.leader_id, leader_start, log.log_end_offset)  # fmt: skip
                 await truncate_fully(log, leader_start)
             followed.lag = max(0, leader_end - log.log_end_offset)
@@ -198,7 +199,7 @@ async def on_out_of_range(self: Fetcher, followed: FollowedPartition) -> None:
             self.on_error_code(followed, refused.code)
         return
     except PeerUnavailable as error:
-        logger.warning("%s: broker %d does not say where its log ends: %s", followed.topic_partition, self.leader_id, error)
+        logger.warning("%s: broker %d did not report the end of its log: %s", followed.topic_partition, self.leader_id, error)
         self.delay(followed)
         return
     except StorageError as error:

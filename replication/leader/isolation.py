@@ -1,16 +1,17 @@
-"""What a leader that is cut off does: it knows better than to let producers wait for followers that nobody can let go.
+"""Refuses acks=all on a leader that is cut off, instead of letting producers wait for followers that cannot be removed from the ISR.
 
-A broker that reaches neither ZooKeeper nor the followers of a partition cannot know whether it still leads. Either ZooKeeper lives: then
-its session has ended there, and another broker leads. Or ZooKeeper is away: then nobody can take the silent follower out of the ISR. A
-Produce with acks=all comes to nothing in both cases, so it is refused at once with NOT_LEADER_OR_FOLLOWER, which makes clients look for the
-leader elsewhere, instead of after their own timeout. Everything else goes on: where followers fetch, a cluster without ZooKeeper works.
+A broker that reaches neither ZooKeeper nor the followers of a partition cannot know whether it still leads the partition. If ZooKeeper
+lives, the broker's session has ended there and another broker leads. If ZooKeeper is down, no controller can remove the silent follower
+from the ISR. In both cases a Produce with acks=all cannot succeed. So it is refused at once with NOT_LEADER_OR_FOLLOWER, after which
+clients look for the leader elsewhere, instead of after their own timeout. Everything else goes on: as long as followers fetch, a cluster
+works without ZooKeeper.
 
-A broker of which that is true for everything it leads is alone. Clients that know no other broker would ask it again and again who leads,
-so it closes their connections, once in every session timeout: while they cannot reach it they ask others. Those who find nobody else are
-served as before.
+If all partitions that a broker leads are cut off, the broker is alone. Clients that know no other broker would ask it again and again for
+the leader. So it closes their connections, once per session timeout: while they cannot reach it, they ask others. Clients that reach no
+other broker are served as before.
 
-`broker.cluster.cluster_wiring` has `look` called twice a second. Time is counted from when the loss was noticed, so that a process that
-stood still hears what there is to hear before it judges.
+`broker.cluster.cluster_wiring` calls `look` twice a second. Time is counted from when the loss was noticed, so a process that was suspended
+first processes what has arrived.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from storage.disk.clock import Clock, elapsed_ms
 logger = logging.getLogger(__name__)
 
 UNNOTICED = 2 / 3
-"""Of the session timeout: a client of ZooKeeper finds out after that time that nobody answers any more."""
+"""Fraction of the session timeout after which a ZooKeeper client notices that ZooKeeper does not answer."""
 
 
 class Isolation:
-    """The partitions of one broker."""
+    """Marks the partitions of one broker that are cut off."""
 
     __slots__ = ("_clock", "_disconnected_since", "_is_connected", "_partitions", "_send_away", "_sent_away_at", "_timeout_ms", "cut_off")
 
@@ -40,7 +41,7 @@ class Isolation:
         clock: Clock,
         send_away: Callable[[], None] = lambda: None,
     ) -> None:
-        """`is_connected` to ZooKeeper; `timeout_ms` is that of the session; `send_away` closes the connections of clients."""
+        """`is_connected` tells about ZooKeeper, `timeout_ms` is the session timeout, `send_away` closes the connections of clients."""
         self._partitions = partitions
         self._is_connected = is_connected
         self._timeout_ms = timeout_ms
@@ -49,10 +50,10 @@ class Isolation:
         self._disconnected_since: float | None = None
         self._sent_away_at: float | None = None
         self.cut_off = 0
-        """How many partitions are."""
+        """Number of partitions that are cut off."""
 
     def look(self) -> None:
-        """Mark what is cut off now, and nothing else."""
+        """Mark the partitions that are cut off now, and unmark the others."""
         if self._is_connected():
             self._disconnected_since = self._sent_away_at = None
             if self.cut_off:
@@ -82,14 +83,14 @@ class Isolation:
             self.cut_off += partition.is_cut_off
         if self.cut_off and not before:
             logger.warning(
-                "neither ZooKeeper nor followers in sync of %d partitions led here were heard of for %d ms: another broker may lead them; "
-                "producers with acks=all are sent to look for it until one of the two is back",
+                "neither ZooKeeper nor followers in sync of %d partitions led here answered for %d ms: another broker may lead them; "
+                "producers with acks=all are refused, so that they look for it, until one of the two answers again",
                 self.cut_off, self._timeout_ms,
             )  # fmt: skip
         elif before and not self.cut_off:
-            logger.info("no partition led here is cut off from its followers any more")
+            logger.info("no partition led here is cut off from its followers any longer")
 
 
 def _is_replicated(partition: Partition) -> bool:
-    """Whether somebody follows who is in sync, and is heard of."""
+    """Whether a follower in sync fetches from this leader."""
     return partition.is_leader and len(partition.maximal_isr) > 1 and not partition.is_cut_off

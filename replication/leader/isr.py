@@ -1,13 +1,14 @@
-"""The in-sync replicas of partitions that are led here: who should come in, who has to leave, and what the controller decided (KIP-497).
+"""Maintains the in-sync replicas of led partitions: proposes members to add and to remove, and applies the controller's decisions
+(KIP-497).
 
 Called by `Partition` when a follower fetched, and by `ReplicaManager.maybe_shrink_isrs` from time to time. A partition has at most one
-change in flight (`Partition.isr_change`). Until it is decided `Partition.isr` is what the controller confirmed last, and
-`Partition.maximal_isr` what the high watermark has to wait for: a member that is to come in counts at once, one that is to leave counts
-until it has left.
+change in flight (`Partition.isr_change`). Until it is decided, `Partition.isr` is the ISR that the controller confirmed last.
+`Partition.maximal_isr` has the replicas for which the high watermark waits: a proposed member counts at once, a member to be removed counts
+until it is removed.
 
-A decision is about the proposal that it answers: when the controller has said something else of the partition meanwhile (LeaderAndIsr), it
-is out of date and passed over. After an error that may mean that the proposal was carried out all the same, or that this leader is deposed,
-the partition stays as it is until the controller speaks: to wait for the maximal ISR is safe in every case.
+A decision belongs to its proposal. If the controller changed the partition meanwhile (LeaderAndIsr), the decision is out of date and
+ignored. After some errors the proposal may have been carried out nevertheless, or this leader may be deposed. Then the partition waits for
+the controller's next request, because waiting for the maximal ISR is safe in every case.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LEADER_RECOVERED = 0
-"""A leader that says anything at all has recovered from an unclean election (KIP-704): there is nothing it does for that."""
+"""Recovery state in all proposals: a leader recovers from an unclean election (KIP-704) without further work."""
 
 
 class IsrChanges:
-    """What the partitions of a broker share: the way to the controller, the limit of lag, and counts for metrics.
+    """Shared by the partitions of a broker: the connection to the controller, the limit of lag, and counts for metrics.
 
-    `expands` and `shrinks` count changes that were confirmed (IsrExpandsPerSec, IsrShrinksPerSec), `failed` those that were refused or came
+    `expands` and `shrinks` count confirmed changes (IsrExpandsPerSec, IsrShrinksPerSec). `failed` counts changes that were refused or came
     too late (FailedIsrUpdatesPerSec).
     """
 
@@ -50,10 +51,10 @@ class IsrChanges:
         self._clock = clock
 
     def maybe_expand(self, partition: Partition, progress: ReplicaProgress) -> bool:
-        """Propose to take a follower in; True if that was done.
+        """Propose to add a follower. Returns whether it was proposed.
 
-        It must be alive, have everything up to the high watermark, and reach into this leader epoch: what an earlier leader committed may
-        lie between the high watermark known here and where the epoch began.
+        The follower must be alive, have everything up to the high watermark, and reach into this leader epoch. An earlier leader may have
+        committed records between the high watermark known here and the start of the epoch.
         """
         start = partition.leader_epoch_start_offset
         end_offset = progress.log_end_offset
@@ -72,13 +73,13 @@ class IsrChanges:
         return self._propose(partition, isr)
 
     def may_come_in(self, progress: ReplicaProgress, log_end_offset: int) -> bool:
-        """Whether the high watermark is to wait for a replica outside the ISR: it lives and is caught up."""
+        """Whether the high watermark must wait for a replica outside the ISR, because it is alive and caught up."""
         return progress.broker_id in self.cluster.brokers and progress.is_caught_up(
             log_end_offset, elapsed_ms(self._clock), self.replica_lag_time_max_ms
         )
 
     def maybe_shrink(self, partition: Partition, now_ms: int) -> bool:
-        """Propose to let those go that have not caught up for `replica.lag.time.max.ms`; True if that was done."""
+        """Propose to remove members that have not caught up for `replica.lag.time.max.ms`. Returns whether it was proposed."""
         if len(partition.isr) == 1 or partition.isr_change is not None or not partition.is_leader:
             return False
         out_of_sync = self.out_of_sync(partition, now_ms)
@@ -94,7 +95,7 @@ class IsrChanges:
         return self._propose(partition, isr)
 
     def out_of_sync(self, partition: Partition, now_ms: int) -> list[int]:
-        """The members of the ISR that lag too far behind."""
+        """The ISR members that lag too far behind."""
         end_offset = partition.log.log_end_offset
         followers = partition.followers
         return [
@@ -111,7 +112,7 @@ class IsrChanges:
         partition.isr_change = proposal
         if self.proposals.propose(proposal, lambda decision: self._on_decided(partition, proposal, decision)):
             return True
-        # One of an earlier state of this partition is under way still: nothing was asked, so nothing can have changed.
+        # A proposal of an earlier state of this partition is still in flight. Nothing was sent, so nothing can have changed.
         self.failed += 1
         partition.withdraw_isr_change()
         return False
@@ -132,7 +133,7 @@ class IsrChanges:
             )  # fmt: skip
         elif error in MAY_BE_OUT_OF_DATE:
             logger.info(
-                "%s: the controller refused the ISR %s with %s; what it knows of the partition is awaited",
+                "%s: the controller refused the ISR %s with %s; waiting for its next request about the partition",
                 proposal.topic_partition, proposal.isr, error.name,
             )  # fmt: skip
         else:
@@ -143,7 +144,7 @@ class IsrChanges:
 
     def _on_confirmed(self, partition: Partition, proposal: IsrProposal, decision: IsrDecision) -> None:
         if decision.leader_epoch != partition.leader_epoch or decision.partition_epoch < partition.partition_epoch:
-            # The controller's word in a newer epoch is on its way; until it is here the maximal ISR holds.
+            # A request of the controller with a newer epoch is on its way. Until it arrives, the maximal ISR holds.
             self.failed += 1
             return
         if len(proposal.isr) > len(partition.isr):
@@ -152,7 +153,7 @@ class IsrChanges:
             self.shrinks += 1
         partition.confirm_isr(decision.isr, decision.partition_epoch)
         logger.info(
-            "%s: the ISR is %s now, in partition epoch %d%s",
+            "%s: the ISR is now %s, in partition epoch %d%s",
             partition.topic_partition, decision.isr, decision.partition_epoch,
             " (under min.insync.replicas)" if len(decision.isr) < partition.effective_min_isr else "",
         )  # fmt: skip
@@ -163,7 +164,7 @@ class IsrChanges:
 def _lag_of(partition: Partition, broker_id: int, now_ms: int) -> str:
     progress = partition.followers.get(broker_id)
     if progress is None:
-        return f"broker {broker_id} (no replica any more)"
+        return f"broker {broker_id} (no longer a replica)"
     since_ms = progress.last_caught_up_ms
     caught_up = "never caught up" if since_ms == NEVER_MS else f"caught up {now_ms - since_ms} ms ago"
     return f"broker {broker_id} (log end offset {progress.log_end_offset}, {caught_up})"

@@ -1,11 +1,12 @@
-"""One partition hosted by this broker: its role, its epochs, its ISR and its high watermark.
+"""Implements one partition hosted by this broker: its role, its epochs, its ISR and its high watermark.
 
 Called by `ReplicaManager` (roles) and by the Produce, Fetch, ListOffsets, OffsetForLeaderEpoch and DeleteRecords handlers. Invariants:
-* high watermark <= log end offset; it never goes back within a leader epoch, and stands still below min.insync.replicas;
-* only a leader appends client records, stamped with its epoch;
-* the high watermark counts the *maximal* ISR: members that the controller has not confirmed yet hold it back already, and so do
-  live replicas outside that are caught up, or they could never come in (KIP-497). `isr` decides when a change of it is proposed;
-* while the ISR has a member that is no replica any more, and fetches nothing, nothing is committed.
+
+* The high watermark never exceeds the log end offset. It never goes back within a leader epoch, and stops below min.insync.replicas.
+* Only a leader appends client records, stamped with its epoch.
+* The high watermark waits for the *maximal* ISR, which includes members that the controller has not confirmed yet. It also waits for live
+  replicas outside that are caught up, or they could never be added (KIP-497). `isr` proposes changes of the ISR.
+* While the ISR has a member that is no longer a replica, and so fetches nothing, nothing is committed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from storage.log.partition_log import PartitionLog
 from storage.validation.run import BatchRun
 
 HIGH_WATERMARK = -1
-"""The offset by which DeleteRecords means the high watermark."""
+"""Offset in DeleteRecords that stands for the high watermark."""
 
 
 class Partition:
@@ -76,38 +77,38 @@ class Partition:
         isr_changes: IsrChanges,
         stats: TopicStats | None = None,
     ) -> None:
-        """`stats` are the topic's; without, the partition counts for itself."""
+        """`stats` are the topic's. Without them the partition has its own counters."""
         self.broker_id = broker_id
         self.topic_partition = topic_partition
         self.log = log
         self.is_online = True
         self.has_failed = False
-        """Whether it is offline because its log directory failed."""
+        """Whether the partition is offline because its log directory failed."""
         self.is_leader = False
         self.is_cut_off = False
-        """Whether another broker may lead it without this one having heard of it (see `isolation`)."""
+        """Whether another broker may lead the partition without this broker's knowledge (see `isolation`)."""
         self.is_named_by_id = True
-        """Whether the controller does. After a step back to an old protocol it does not, and leaders know no ids."""
+        """Whether the controller uses the topic id. After a return to an old protocol version it does not, and leaders know no ids."""
         self.leader_id = -1
         self.leader_epoch = -1
         self.leader_epoch_start_offset: int | None = None
         self.partition_epoch = -1
         self.controller_epoch = -1
         self.isr: tuple[int, ...] = ()
-        """The replicas in sync that the controller confirmed, in its order; none where this broker follows."""
+        """The in-sync replicas that the controller confirmed, in its order. Empty on a follower."""
         self.maximal_isr: tuple[int, ...] = ()
-        """The ISR and those that may be in it already, for all the controller knows: who must have a record before it is committed."""
+        """The ISR and replicas that the controller may have added already. All of them must have a record before it is committed."""
         self.isr_change: IsrProposal | None = None
-        """The change of the ISR that is in flight."""
+        """The change of the ISR in flight."""
         self.has_departing_member = False
-        """Whether somebody in the ISR is no replica any more: a reassignment takes it out of the ISR last; until then it may be elected."""
+        """Whether an ISR member is no longer a replica. A reassignment removes it from the ISR last; until then it may be elected."""
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
         self.followers: dict[int, ReplicaProgress] = {}
         self.waiters = Waiters()
         self.idle_fetches: dict[IdleFetches, None] = {}
-        """Those of clients that have all there is and were told all of it, in the order in which they became so."""
+        """Idle fetches of clients that have all records and all news, in the order in which they became idle."""
         self.stats = TopicStats() if stats is None else stats
         self.effective_min_isr = 1
         self._isr_changes = isr_changes
@@ -119,15 +120,15 @@ class Partition:
 
     @property
     def fetched_topic_id(self) -> bytes:
-        """By which its leader is asked for it; ZERO_UUID: by its name."""
+        """Topic id in fetches from the leader; ZERO_UUID to use the name."""
         return self.log.topic_id if self.is_named_by_id else ZERO_UUID
 
     # -- roles ---------------------------------------------------------------------------------------------------------
 
     def become_leader(self, state: LeaderAndIsrPartitionState, now_ms: int) -> bool:
-        """Lead in `state.leader_epoch`; True when this broker did not lead the partition before. `now_ms` is that of `elapsed_ms`.
+        """Lead in `state.leader_epoch`. Returns whether this broker did not lead before. `now_ms` is the time of `elapsed_ms`.
 
-        A new epoch starts at the log end offset. A state older than the partition epoch known here is passed over.
+        A new epoch starts at the log end offset. A state older than the known partition epoch is ignored.
         """
         if state.partition_epoch < self.partition_epoch:
             return False
@@ -144,21 +145,21 @@ class Partition:
             self.log.on_new_leader_epoch(state.leader_epoch)
             for broker_id, progress in self.followers.items():
                 progress.reset(end_offset, now_ms, is_new_leader=is_new_leader, in_sync=broker_id in self.isr)
-        # The ISR may have shrunk to this broker; who waits on another account (its offset, its epoch) looks again, too.
+        # The ISR may have shrunk to this broker. Requests that wait for another reason (an offset, an epoch) check again, too.
         self.maybe_advance_high_watermark()
         self.waiters.notify()
         return is_new_leader
 
     def become_follower(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Follow `state.leader`; True when a new leader epoch began. What waits here is answered with NotLeaderOrFollower.
+        """Follow `state.leader`. Returns whether a new leader epoch began. Waiting requests are answered with NotLeaderOrFollower.
 
-        A state older than the partition epoch known here is passed over.
+        A state older than the known partition epoch is ignored.
         """
         if state.partition_epoch < self.partition_epoch:
             return False
         is_new_epoch = state.leader_epoch > self.leader_epoch
         self.followers = {}
-        self._take(state, ())  # only a leader knows who is in sync
+        self._take(state, ())  # only a leader knows the replicas in sync
         self.leader_id = state.leader
         self.is_leader = False
         self.leader_epoch_start_offset = None
@@ -173,73 +174,73 @@ class Partition:
         self.adding_replicas = tuple(state.adding_replicas)
         self.removing_replicas = tuple(state.removing_replicas)
         self._set_isr(isr)
-        self.is_cut_off = False  # the controller has just spoken
+        self.is_cut_off = False  # the controller was heard of just now
         self.on_config_change()
 
     def take_offline(self) -> None:
-        """The replica was deleted or its directory failed: nothing is served any more. Who waits for it (`waiters`) is to be notified."""
+        """Stop serving the replica, which was deleted or whose directory failed. The caller must notify `waiters`."""
         self.is_online = False
         self.is_leader = False
         self.leader_id = -1
-        self.withdraw_isr_change()  # or it might be asked for again and again, in the way of the next partition of this name
+        self.withdraw_isr_change()  # otherwise it might be proposed for ever, and block the next partition of this name
         self.end_idle_fetches()
 
     def count_idle_fetches(self) -> None:
-        """Bring `stats` up to date."""
+        """Bring `stats` up to date with the idle fetches."""
         for idle in self.idle_fetches:
             idle.count()
 
     def end_idle_fetches(self) -> None:
-        """What clients find here may have changed: each is to look at its next fetch, though none that waits need look now."""
+        """End all idle fetches, because their answers may change. Each client's next fetch visits the partition; waiting ones need not."""
         for idle in list(self.idle_fetches):
             idle.end()
 
     def set_cut_off(self, is_cut_off: bool) -> None:
-        """Whether records that other replicas must have are refused; who waits for them now is answered."""
+        """Refuse or accept records that other replicas must have. On a change, waiting requests are answered."""
         if is_cut_off != self.is_cut_off:
             self.is_cut_off = is_cut_off
             self.waiters.notify()
 
     def on_config_change(self) -> None:
-        """The log's configuration or the number of replicas changed: no more replicas can be asked for than there are."""
+        """Apply the log's configuration or the number of replicas. min.insync.replicas is limited to the number of replicas."""
         self.effective_min_isr = min(self.log.config[MIN_INSYNC_REPLICAS], len(self.followers) + 1)
-        self.end_idle_fetches()  # old clients do not understand every compression type
+        self.end_idle_fetches()  # old clients do not support every compression type
 
-    # -- the ISR: `isr` decides ------------------------------------------------------------------------------------------
+    # -- the ISR (proposed by `isr`) -------------------------------------------------------------------------------------
 
     def confirm_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """The controller has changed the ISR, or found it to be so already."""
+        """Apply the ISR that the controller set or confirmed."""
         self._set_isr(isr)
         self.partition_epoch = partition_epoch
 
     def _set_isr(self, isr: tuple[int, ...]) -> None:
         self.isr = self.maximal_isr = isr
         self.isr_change = None
-        self.end_idle_fetches()  # who is not in the ISR may come in with its next fetch
+        self.end_idle_fetches()  # a replica outside the ISR may be added at its next fetch
         self.has_departing_member = any(member != self.broker_id and member not in self.followers for member in isr)
 
     def withdraw_isr_change(self) -> None:
-        """The change in flight was not carried out: the confirmed ISR holds."""
+        """Return to the confirmed ISR, because the change in flight was not carried out."""
         self.maximal_isr = self.isr
         self.isr_change = None
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas there are to be; those that a reassignment adds do not count yet."""
+        """The intended number of replicas, without those that a reassignment is adding."""
         return len(self.replicas) - len(self.adding_replicas)
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether this broker leads while replicas come or go."""
+        """Whether this broker leads the partition during a reassignment."""
         return self.is_leader and bool(self.adding_replicas or self.removing_replicas)
 
     # -- the leader's data path ----------------------------------------------------------------------------------------
 
     def append(self, run: BatchRun, required_acks: int, now_ms: int, origin: int) -> None:
-        """Append the one batch that was read of `run`, and move the high watermark if no other replica is to be waited for.
+        """Append the batch that was read of `run`, and move the high watermark if no other replica has to confirm.
 
-        The run says where it went, or that a worker has to look at it first; nothing is done then. Raises NotLeaderOrFollower,
-        NotEnoughReplicas, and what PartitionLog.append raises.
+        The run reports its offsets, or that it needs a worker first; then nothing is done. Raises NotLeaderOrFollower, NotEnoughReplicas,
+        and the errors of `PartitionLog.append`.
         """
         self.check_may_append(required_acks)
         log = self.log
@@ -252,13 +253,13 @@ class Partition:
         stats.bytes_in += run.size
         if not self.followers and not self.has_departing_member:
             log.commit_all()
-        elif len(self.maximal_isr) == 1:  # with others in sync it moves when they have the records
+        elif len(self.maximal_isr) == 1:  # otherwise it moves when the others have the records
             self.maybe_advance_high_watermark()
         if self.waiters.waiting:
             self.waiters.notify()
 
     def check_may_append(self, required_acks: int) -> None:
-        """Whether a producer with such acks may append here. Raises NotLeaderOrFollower, NotEnoughReplicas."""
+        """Check whether a producer with these acks may append. Raises NotLeaderOrFollower, NotEnoughReplicas."""
         if not self.is_leader:
             raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
         if required_acks == -1 and (self.is_cut_off or len(self.isr) < self.effective_min_isr):
@@ -267,12 +268,12 @@ class Partition:
             raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.effective_min_isr)
 
     def is_flushed(self, end_offset: int) -> bool:
-        """Whether what was appended up to `end_offset` is on the disk, if `flush.messages` asks for that before it is acknowledged."""
+        """Whether everything up to `end_offset` is on the disk, if `flush.messages` requires that before an acknowledgement."""
         log = self.log
         return not log.recovery_point < end_offset <= log.flush_due_offset
 
     def maybe_advance_high_watermark(self) -> bool:
-        """Raise the high watermark to what every replica has that must have it; True if it moved."""
+        """Raise the high watermark to the smallest end offset of the required replicas. Returns whether it moved."""
         if not self.is_leader or len(self.isr) < self.effective_min_isr or self.has_departing_member:
             return False
         log = self.log
@@ -288,9 +289,9 @@ class Partition:
         return new_high_watermark > high_watermark and log.update_high_watermark(new_high_watermark)
 
     def on_follower_fetch(self, broker_id: int, fetch_offset: int, follower_start_offset: int, now_ms: int) -> None:
-        """A follower, checked by `check_replica`, was served from `fetch_offset`: it has everything below, and may belong into the ISR.
+        """Record that a follower, checked by `check_replica`, fetched from `fetch_offset`. It has all records below, and may join the ISR.
 
-        `now_ms` is that of `elapsed_ms`.
+        `now_ms` is the time of `elapsed_ms`.
         """
         log = self.log
         progress = self.followers[broker_id]
@@ -302,7 +303,7 @@ class Partition:
             self.waiters.notify()
 
     def delete_records(self, offset: int) -> int:
-        """Raise the log start offset to `offset` (-1: the high watermark); the offset that was meant.
+        """Raise the log start offset to `offset`, where -1 stands for the high watermark. Returns the offset.
 
         Raises NotLeaderOrFollower, RecordsNotDeletable, OffsetOutOfRange beyond the high watermark or below zero.
         """
@@ -318,26 +319,26 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The log start offset of the live replica that is furthest behind."""
+        """The smallest log start offset of all live replicas."""
         low_watermark = self.log.log_start_offset
         for broker_id, progress in self.followers.items():
             if progress.log_start_offset < low_watermark and broker_id in self._isr_changes.cluster.brokers:
                 low_watermark = progress.log_start_offset
         return low_watermark
 
-    # -- what every request to a partition checks ------------------------------------------------------------------------
+    # -- checks of all requests ------------------------------------------------------------------------------------------
 
     def check_replica(self, broker_id: int, asked_epoch: int) -> None:
-        """Raises UnknownReplica when the broker is none of the partition's other replicas, UnknownLeaderEpoch if it gave the epoch."""
+        """Check that the broker is another replica of the partition. Raises UnknownLeaderEpoch if it gave an epoch, else UnknownReplica."""
         if broker_id in self.followers:
             return
         if asked_epoch != -1:
-            # In this very epoch it may have become a replica that we have not heard of: it shall ask again.
+            # It may have become a replica in this epoch before this broker heard of it, so it should try again.
             raise UnknownLeaderEpoch(self.topic_partition, asked_epoch, self.leader_epoch)
         raise UnknownReplica(f"broker {broker_id} is no replica of {self.topic_partition} ({self.replicas})")
 
     def check_leader_epoch(self, asked: int) -> None:
-        """Compare the epoch in a request (-1: not given) with ours. Raises FencedLeaderEpoch, UnknownLeaderEpoch."""
+        """Compare the epoch of a request (-1: none) with the current one. Raises FencedLeaderEpoch, UnknownLeaderEpoch."""
         if asked in (-1, self.leader_epoch):
             return
         if asked < self.leader_epoch:
@@ -345,7 +346,7 @@ class Partition:
         raise UnknownLeaderEpoch(self.topic_partition, asked, self.leader_epoch)
 
     def check_leader(self, asked_epoch: int = -1, or_follower: bool = False) -> PartitionLog:
-        """The log, if this broker leads the partition in the asked epoch, or follows and that will do (KIP-392).
+        """The log, if this broker leads the partition in the given epoch, or follows and `or_follower` is set (KIP-392).
 
         Raises the epoch errors, NotLeaderOrFollower, LogBeingTruncated.
         """
@@ -357,7 +358,7 @@ class Partition:
         return self.log
 
     def check_offset_is_available(self) -> None:
-        """A leader may not tell "latest" before its high watermark reached the start of its epoch (KIP-207).
+        """Check that the high watermark has reached the start of the epoch. Before that a leader must not answer "latest" (KIP-207).
 
         Raises OffsetNotAvailable.
         """

@@ -1,6 +1,6 @@
-"""How far a follower is, as its leader sees it: the leader learns it from the offsets that the follower fetches at.
+"""Tracks the progress of a follower, which its leader learns from the offsets of its fetches.
 
-Times are those of `storage.disk.clock.elapsed_ms`: a wall clock that jumps must neither put a follower out of the ISR nor keep a dead one
+Times are those of `storage.disk.clock.elapsed_ms`. A wall clock that jumps must neither remove a follower from the ISR nor keep a dead one
 in it.
 """
 
@@ -10,24 +10,24 @@ from storage.disk.clock import NEVER_MS
 
 
 class IdleFetches(Protocol):
-    """The fetches of one client for a partition of which nothing is to be read or told. They stand in `Partition.idle_fetches` until `end`.
+    """The fetches of one client for a partition without news for it. They stay in `Partition.idle_fetches` until `end`.
 
-    Those of a follower are `ReplicaProgress.idle`, too: each is a fetch at the log end offset, with the log start offset known here.
+    Those of a follower are also `ReplicaProgress.idle`: each is a fetch at the log end offset, with the known log start offset.
     """
 
     @property
     def last_fetch_ms(self) -> int:
-        """When the last one was."""
+        """Time of the last fetch."""
 
     def count(self) -> None:
-        """Add those to the topic's counters that are not there yet."""
+        """Add the fetches since the last call to the topic's counters."""
 
     def end(self) -> None:
-        """The partition is to be looked at again. Of a follower, `ReplicaProgress.end_idle` learns what the fetches were."""
+        """End the idleness: the next fetch visits the partition. For a follower, passes the time of the last fetch to its progress."""
 
 
 class ReplicaProgress:
-    """One follower of a partition that is led here."""
+    """Progress of one follower of a led partition."""
 
     __slots__ = (
         "_last_caught_up_ms",
@@ -50,27 +50,27 @@ class ReplicaProgress:
 
     @property
     def last_caught_up_ms(self) -> int:
-        """When it had, at the latest, all that its leader had then."""
+        """The last time at which it is known to have had all records of its leader."""
         idle = self.idle
         return self._last_caught_up_ms if idle is None else max(self._last_caught_up_ms, idle.last_fetch_ms)
 
     @property
     def last_fetch_ms(self) -> int:
-        """When it fetched last; NEVER_MS before the first time."""
+        """Time of its last fetch; NEVER_MS before the first one."""
         idle = self.idle
         return self._last_fetch_ms if idle is None else idle.last_fetch_ms
 
     def end_idle(self, last_fetch_ms: int) -> None:
-        """For `idle`, whose last fetch was then."""
+        """Record the time of the last idle fetch."""
         self.idle = None
         self._last_fetch_ms = last_fetch_ms
         self._last_caught_up_ms = max(self._last_caught_up_ms, last_fetch_ms)
 
     def on_fetch(self, fetch_offset: int, follower_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """The follower asks for `fetch_offset`, so it has everything below.
+        """Record a fetch at `fetch_offset`; the follower has all records below.
 
-        It counts as caught up now when it has all the leader has, and as caught up at its previous fetch when it now has all
-        that the leader had then: a follower that fetches steadily under load is never at the very end.
+        It counts as caught up now if it has all records of the leader. It counts as caught up at its previous fetch if it now has all
+        records that the leader had then: a follower that fetches steadily under load is never at the very end.
         """
         if self.idle is not None:
             self.idle.end()
@@ -83,15 +83,15 @@ class ReplicaProgress:
             self._last_caught_up_ms = self._last_fetch_ms
         self.log_start_offset = follower_start_offset
         self.log_end_offset = fetch_offset
-        # A request that was read later may see an older end only if the log was truncated, and a leader's never is.
+        # A request that is handled later can see a smaller end only after a truncation, and a leader's log is never truncated.
         if leader_end_offset > last_end_offset:
             self.last_fetch_leader_end_offset = leader_end_offset
         self._last_fetch_ms = now_ms
 
     def reset(self, leader_end_offset: int, now_ms: int, *, is_new_leader: bool, in_sync: bool) -> None:
-        """A leader epoch began. Members of the ISR count as caught up a moment ago, others wait for their next fetch.
+        """Begin a leader epoch. ISR members count as caught up just now, others wait for their next fetch.
 
-        A leader that was elected again (`is_new_leader` is false) goes on knowing how far its followers are.
+        A leader that was elected again (`is_new_leader` is false) keeps the offsets of its followers.
         """
         assert self.idle is None
         self._last_caught_up_ms = now_ms if in_sync else NEVER_MS
@@ -105,5 +105,5 @@ class ReplicaProgress:
             self._last_fetch_ms = now_ms if in_sync else NEVER_MS
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether the follower belongs into the ISR (`replica.lag.time.max.ms`)."""
+        """Whether the follower belongs to the ISR (`replica.lag.time.max.ms`)."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms

@@ -1,8 +1,8 @@
-"""What this broker knows of the cluster: live brokers, topics, partition states, controller.
+"""Holds the metadata of the cluster: live brokers, topics, partition states, controller.
 
-Filled by UpdateMetadata alone (the controller is its only author), read by every handler that says who leads what. One event loop
-owns it. `brokers`, `topics`, `names_by_id` and a topic's `partitions` are replaced together, never changed in place: a reader that holds
-one across an `await` keeps a consistent, if old, picture, and nobody sees one that is half new.
+Only UpdateMetadata changes it, because the controller is its only author. Every handler that needs a leader reads it. One event loop owns
+it. `brokers`, `topics`, `names_by_id` and a topic's `partitions` are replaced together, never changed in place. So a reader that holds one
+of them across an `await` keeps consistent, possibly old metadata, and no reader sees partly new metadata.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from storage.disk.topic_partition import TopicPartition
 
 LEADER_NONE = -1
 LEADER_DURING_DELETE = -2
-"""The leader that UpdateMetadata names for a partition whose topic is being deleted (KafkaController's LeaderDuringDelete)."""
+"""The leader in UpdateMetadata of a partition whose topic is being deleted (KafkaController's LeaderDuringDelete)."""
 
 
 STATES_PER_STEP = 300
-"""Partition states of which each takes a microsecond to take in."""
+"""Partition states per step of an update, a microsecond each."""
 
 
 class EndPoint(NamedTuple):
-    """Where a broker listens, on one listener."""
+    """Address of a broker on one listener."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ class EndPoint(NamedTuple):
 
 
 class LiveBroker(NamedTuple):
-    """A registered broker. `endpoints` by listener name."""
+    """A registered broker. `endpoints` has addresses by listener name."""
 
     broker_id: int
     endpoints: Mapping[str, EndPoint]
@@ -51,7 +51,7 @@ class TopicImage(NamedTuple):
 
 
 class MetadataCache:
-    """The broker's picture of the cluster."""
+    """The broker's metadata of the cluster."""
 
     __slots__ = ("brokers", "controller_epoch", "controller_id", "names_by_id", "topics")
 
@@ -63,9 +63,9 @@ class MetadataCache:
         self.names_by_id: dict[bytes, str] = {}
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Take in what the controller says; returns the partitions that it deleted, whether they were known here or not.
+        """Apply an UpdateMetadata. Returns the partitions that it deletes, whether they were known here or not.
 
-        The caller has made sure that it is the current controller who speaks.
+        The caller has checked that the current controller sent it.
         """
         steps = self.update_steps(request)
         while True:
@@ -75,9 +75,9 @@ class MetadataCache:
                 return end.value  # type: ignore[no-any-return]  # what the generator returned
 
     def update_steps(self, request: UpdateMetadataRequest) -> Generator[None, None, list[TopicPartition]]:
-        """`update`, with a step for every STATES_PER_STEP partitions. All of it can be seen after the last step, and nothing before.
+        """`update` as a generator, with a step for every STATES_PER_STEP partitions. Readers see the changes after the last step only.
 
-        There must be no other change meanwhile.
+        No other change may happen meanwhile.
         """
         update = _Update(self)
         for topic in request.topic_states:
@@ -86,7 +86,7 @@ class MetadataCache:
         for state in request.ungrouped_partition_states:
             by_topic.setdefault(state.topic_name, []).append(state)
         for name, states in by_topic.items():
-            # versions 0 to 4 do not speak of topic ids: what is known of one stays true
+            # versions 0 to 4 have no topic ids: a known one stays
             yield from update.take_in(name, self.topic_id(name), states)
         self.controller_id = max(request.controller_id, -1)
         self.controller_epoch = request.controller_epoch
@@ -95,7 +95,7 @@ class MetadataCache:
         return list(update.deleted)
 
     def forget(self, images: Iterable[TopicImage]) -> list[TopicPartition]:
-        """These topics are deleted, which no controller said; returns their partitions."""
+        """Remove topics whose deletion no controller reported. Returns their partitions."""
         topics, names_by_id = self.topics.copy(), self.names_by_id.copy()
         gone: list[TopicPartition] = []
         for image in images:
@@ -106,7 +106,7 @@ class MetadataCache:
         return gone
 
     def partition(self, topic: str, partition: int) -> UpdateMetadataPartitionState | None:
-        """The state of one partition, or None when the cluster does not know it."""
+        """The state of one partition; None when the cluster does not know it."""
         image = self.topics.get(topic)
         return image.partitions.get(partition) if image is not None else None
 
@@ -121,13 +121,13 @@ class MetadataCache:
         return image.topic_id if image is not None else ZERO_UUID
 
     def endpoint(self, broker_id: int, listener: str) -> EndPoint | None:
-        """Where clients of `listener` reach a live broker."""
+        """Address of a live broker for clients of `listener`; None if there is none."""
         broker = self.brokers.get(broker_id)
         return broker.endpoints.get(listener) if broker is not None else None
 
 
 class _Update:
-    """What the picture is going to be."""
+    """The metadata after an update in progress."""
 
     def __init__(self, cache: MetadataCache) -> None:
         self.topics = cache.topics.copy()
@@ -136,13 +136,13 @@ class _Update:
         self._since_step = 0
 
     def take_in(self, name: str, topic_id: bytes, states: Iterable[UpdateMetadataPartitionState]) -> Generator[None, None, None]:
-        """What is said of one topic."""
+        """Apply the states of one topic."""
         old = self.topics.get(name)
         partitions: dict[int, UpdateMetadataPartitionState] = {}
         if old is not None:
             if old.topic_id != topic_id:
                 self.names_by_id.pop(old.topic_id, None)
-            # With another id the topic was deleted and created again between two updates: nothing of the old one is true any more.
+            # With another id the topic was deleted and created again between two updates, and everything about the old one is obsolete.
             if ZERO_UUID in (old.topic_id, topic_id) or old.topic_id == topic_id:
                 partitions.update(old.partitions)
         deleted = self.deleted
@@ -170,7 +170,7 @@ class _Update:
 
 
 def _live_broker(broker: UpdateMetadataBroker) -> LiveBroker:
-    """Version 0 has one plaintext address, versions 1 and 2 have listeners that are named by their security protocol alone."""
+    """Converts a broker. Version 0 has one plaintext address; versions 1 and 2 name listeners by their security protocol."""
     if broker.v0_host:
         plaintext = EndPoint(broker.v0_host, broker.v0_port, SecurityProtocol.PLAINTEXT.name, SecurityProtocol.PLAINTEXT)
         return LiveBroker(broker.id, {plaintext.listener: plaintext}, broker.rack)

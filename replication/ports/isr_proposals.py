@@ -1,6 +1,6 @@
-"""What a leader asks of the controller: to change the ISR of its partition. The port, and what comes back.
+"""Declares the port by which a leader proposes a changed ISR to the controller, with proposal and decision.
 
-`alter_partition` implements it with AlterPartition requests (KIP-497); a broker that is alone never changes an ISR.
+`alter_partition` implements it with AlterPartition requests (KIP-497). A broker that is alone never changes an ISR.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from storage.disk.topic_partition import TopicPartition
 
 
 class IsrProposal(NamedTuple):
-    """The ISR that a leader wants, in the epochs in which it decided so."""
+    """The ISR that a leader proposes, and the epochs of the proposal."""
 
     topic_partition: TopicPartition
     topic_id: bytes
@@ -24,7 +24,7 @@ class IsrProposal(NamedTuple):
 
 
 class IsrDecision(NamedTuple):
-    """What the controller says. With an error the other fields are those of the proposal."""
+    """The controller's decision. With an error the other fields repeat the proposal."""
 
     error_code: ErrorCode
     leader_id: int
@@ -35,7 +35,7 @@ class IsrDecision(NamedTuple):
 
 
 NOT_CARRIED_OUT = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""The controller knows the partition in this very epoch and left it as it is: the confirmed ISR is true."""
+"""Errors after which the confirmed ISR holds: the controller knows the partition in this epoch and left it unchanged."""
 
 MAY_BE_OUT_OF_DATE = frozenset(
     {
@@ -47,22 +47,22 @@ MAY_BE_OUT_OF_DATE = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The leader's picture of the partition may be old: the controller will say what is true."""
+"""Errors after which the leader's state may be out of date; the controller will send the new state."""
 
 
 class IsrProposals(Protocol):
-    """The way to the controller."""
+    """Sends proposals to the controller."""
 
     def propose(self, proposal: IsrProposal, on_decided: Callable[[IsrDecision], None]) -> bool:
-        """Send the proposal soon, many in one request; False when one about this partition is under way already.
+        """Send the proposal soon, many in one request. Returns False when another one for the partition is in flight.
 
-        `on_decided` is called once, on the event loop. Lost connections and moved controllers are dealt with below: the proposal is sent
-        again until somebody decided.
+        `on_decided` is called once, on the event loop. After lost connections and moves of the controller the proposal is sent again
+        until it is decided.
         """
 
 
 class NoIsrProposals:
-    """Nobody to ask: a broker that is alone."""
+    """For a broker that is alone: there is no controller elsewhere."""
 
     def propose(self, proposal: IsrProposal, on_decided: Callable[[IsrDecision], None]) -> bool:
         """See IsrProposals."""

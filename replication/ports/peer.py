@@ -1,7 +1,7 @@
-"""The port to other brokers: how this broker asks one of them something.
+"""Declares the port to other brokers: a connection that sends requests and receives the answers.
 
-Used by the follower fetchers, by the leader that proposes an ISR, and by the controller's channels. `broker/network/peer_connection.py`
-implements it on sockets; the simulation and the unit tests implement it without.
+Used by the follower fetchers, by leaders that propose an ISR, and by the controller's channels. `broker/network/peer_connection.py`
+implements it on sockets; the simulation and the unit tests have their own implementations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class PeerUnavailable(ConnectionError):
 
 
 class PeerAddress(NamedTuple):
-    """Where a broker listens for brokers. `security_protocol` is SecurityProtocol's number."""
+    """Address at which a broker listens for brokers. `security_protocol` is SecurityProtocol's number."""
 
     host: str
     port: int
@@ -28,28 +28,28 @@ class PeerAddress(NamedTuple):
 
 
 Resolve: TypeAlias = Callable[[], PeerAddress | None]
-"""Looked up anew for every connection: a broker may come back at another address. None: not known now."""
+"""Called for every new connection, because a broker may return at another address. None means that the address is unknown."""
 
 
 class Peer(Protocol):
-    """A connection to one broker. It connects with the first request and again after it was lost; one request is under way at a time."""
+    """A connection to one broker. The first request opens it, or the next one after a loss. One request at a time is in flight."""
 
     async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
         """Send `request` in `version`, wait for its answer and decode it.
 
-        `timeout_ms` covers connecting, too. Raises PeerUnavailable; the connection is closed then. Being cancelled closes it, too, for the
-        answer would come to another.
+        `timeout_ms` includes connecting. Raises PeerUnavailable, and then the connection is closed. A cancellation closes it, too, because
+        otherwise the next request would receive the answer.
         """
 
     async def fetch(self, version: int, request: FetchRequest, *, timeout_ms: int) -> FetchAnswerReader:
-        """The same for a Fetch, whose answer is sound and is read where it was received: it stays there until the next request."""
+        """Send a Fetch as `request` does. The answer is verified, and stays in the receive buffer until the next request."""
 
     async def close(self) -> None:
         """Close the connection. A later request raises PeerUnavailable."""
 
 
 class Connect(Protocol):
-    """Makes peers."""
+    """Opens connections to brokers."""
 
     def __call__(self, resolve: Resolve, client_id: str, *, negotiate: bool = False) -> Peer:
-        """`negotiate`: begin each connection with ApiVersions, and let `request` lower its version to the highest that both sides know."""
+        """With `negotiate`, connections begin with ApiVersions, and `request` lowers its version to the highest that both sides know."""

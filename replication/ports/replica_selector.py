@@ -1,8 +1,8 @@
-"""Which replica a consumer should read from (KIP-392, `replica.selector.class`).
+"""Selects the replica that a consumer should read (KIP-392, `replica.selector.class`).
 
-The leader asks when a consumer says where it is (its `client.rack`), and answers with the replica instead of with records; the consumer
-then reads from there until that replica refuses it or its metadata grow old. Only members of the ISR that hold the asked offset are chosen
-from: a replica that lags would send the consumer back.
+The leader calls it when a consumer sends its location (`client.rack`), and answers with the selected replica instead of records. The
+consumer reads from that replica until the replica refuses it or the consumer's metadata expires. Only ISR members that have the requested
+offset are candidates: a replica that lags would send the consumer back.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from replication.ports.cluster import MetadataCache
 
 NO_PREFERENCE = -1
-"""Read from the leader."""
+"""Stands for the leader."""
 
 
 class ReplicaView(NamedTuple):
-    """A live replica that has what the consumer asks for."""
+    """A live replica that has the requested records."""
 
     broker_id: int
     rack: str | None
@@ -30,16 +30,16 @@ class ReplicaView(NamedTuple):
 
 
 ReplicaSelector: TypeAlias = Callable[[str, ReplicaView, Sequence[ReplicaView]], ReplicaView]
-"""(the consumer's rack, the leader, the followers that will do) -> where to read."""
+"""(the consumer's rack, the leader, the candidates among the followers) -> the selected replica."""
 
 
 def select_leader(rack_id: str, leader: ReplicaView, followers: Sequence[ReplicaView]) -> ReplicaView:
-    """The leader for everybody."""
+    """Select the leader for every consumer."""
     return leader
 
 
 def select_by_rack(rack_id: str, leader: ReplicaView, followers: Sequence[ReplicaView]) -> ReplicaView:
-    """A replica in the consumer's rack: the leader if it stands there, else the one that is furthest, else the leader all the same."""
+    """Select a replica in the consumer's rack: the leader, else the most advanced follower; without one there, the leader."""
     if not rack_id or leader.rack == rack_id:
         return leader
     near = [follower for follower in followers if follower.rack == rack_id]
@@ -50,23 +50,23 @@ SELECTORS: dict[str, ReplicaSelector] = {
     "org.apache.kafka.common.replica.LeaderSelector": select_leader,
     "org.apache.kafka.common.replica.RackAwareReplicaSelector": select_by_rack,
 }
-"""The classes that Apache Kafka brings with it. There is no Java here, so there can be no others."""
+"""The classes that Apache Kafka includes. Others cannot exist here, because there is no Java."""
 
 
 def selector_of(class_name: str | None) -> ReplicaSelector | None:
-    """The selector for `replica.selector.class`. Raises ConfigError for a class that is not one of Apache Kafka's own."""
+    """The selector for `replica.selector.class`. Raises ConfigError for a class that Apache Kafka does not include."""
     if class_name is None:
         return None
     try:
         return SELECTORS[class_name]
     except KeyError:
-        raise ConfigError(f"replica.selector.class: there is no {class_name} here, only {' and '.join(SELECTORS)}") from None
+        raise ConfigError(f"replica.selector.class: {class_name} is not supported, only {' and '.join(SELECTORS)}") from None
 
 
 def preferred_read_replica(
     partition: Partition, cluster: MetadataCache, select: ReplicaSelector, rack_id: str, listener: str, offset: int, now_ms: int
 ) -> int:
-    """Where a consumer of `listener` should read `offset` of a partition that is led here; NO_PREFERENCE for this leader itself."""
+    """The broker from which a consumer of `listener` should read `offset`; NO_PREFERENCE for the leader itself."""
 
     def view(broker_id: int, log_end_offset: int, ms_since_caught_up: int) -> ReplicaView:
         broker = cluster.brokers.get(broker_id)

@@ -1,10 +1,10 @@
-"""Sends requests to other brokers, each broker's in order and again until they are answered.
+"""Sends requests to other brokers, each broker's in order, and repeats them until they are answered.
 
-`Senders` gives every broker a queue and a task of its own, with one request in flight, so that a slow broker delays no other: as in Apache
-Kafka, there is no barrier between brokers. What a request is, and how it travels, is the `Channel`'s business. A channel may also make what
-it sends anew with each attempt, from what is due for the broker by then.
+`Senders` gives every broker a queue and a task of its own, with one request in flight, so that a slow broker delays no other. As in Apache
+Kafka, there is no barrier between brokers. The `Channel` knows the kind of the requests and their transport. A channel may also build a
+request anew at each attempt, from everything that is due for the broker by then.
 
-The controller sends its requests so (`controller.state.channels`).
+The controller uses it for its requests (`controller.state.channels`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OnSent: TypeAlias = Callable[[int, float], None]
 """Broker id, seconds that a request waited in its queue."""
 
 RETRY_BACKOFF_SECONDS = 0.1
-"""The first pause before another attempt."""
+"""Pause before the second attempt, in seconds."""
 
 MAX_BACKOFF_FACTOR = 8
 """Largest pause between attempts, in multiples of the first; pauses double up to it. A broker that is back is added
@@ -35,7 +35,7 @@ again, and gets requests at once."""
 
 
 class Channel(Protocol[Request_contra, Response_co]):
-    """The way to one broker."""
+    """Delivers requests to one broker."""
 
     async def send(self, request: Request_contra) -> Response_co:
         """Send a request and wait for its answer. Raises OSError if it could not be delivered; it may be sent again."""
@@ -45,7 +45,7 @@ class Channel(Protocol[Request_contra, Response_co]):
 
 
 class Senders(Generic[Broker, Request, Response]):
-    """See the module. `Broker` is what `channel_to` needs to know of a broker, such as its address."""
+    """The senders to all brokers. `Broker` has the data that `channel_to` needs of a broker, such as its address."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Senders(Generic[Broker, Request, Response]):
         monotonic: Callable[[], float],
         retry_backoff_seconds: float = RETRY_BACKOFF_SECONDS,
     ) -> None:
-        """`name` is what the sender is called in the log."""
+        """`name` is the sender's name in the log."""
         self.on_sent: OnSent | None = None
         """Called for every request that leaves its queue, for metrics."""
         self.name = name
@@ -70,12 +70,12 @@ class Senders(Generic[Broker, Request, Response]):
         return {broker_id: sender.queue_size for broker_id, sender in self._senders.items()}
 
     def add(self, broker_id: int, broker: Broker) -> None:
-        """Begin to send to a broker; does nothing when that has begun before."""
+        """Begin to send to a broker, unless that has begun already."""
         if broker_id not in self._senders:
             self._senders[broker_id] = _Sender(self, broker_id, self._channel_to(broker))
 
     async def renew(self, broker_id: int, broker: Broker) -> None:
-        """The broker's address changed: send queued requests, and the one in flight, to the new one."""
+        """Send queued requests, and the one in flight, to the broker's new address."""
         sender = self._senders.get(broker_id)
         if sender is not None:
             await sender.renew(self._channel_to(broker))
@@ -101,7 +101,7 @@ class Senders(Generic[Broker, Request, Response]):
             await sender.close()
 
     def send(self, broker_id: int, request: Request, on_response: Callable[[Response], None]) -> bool:
-        """Queue a request. False for a broker that was not added, or is gone: the request is dropped then."""
+        """Queue a request. Returns False, without queueing it, for a broker that was not added or was removed."""
         sender = self._senders.get(broker_id)
         if sender is None:
             return False
@@ -115,7 +115,7 @@ class Senders(Generic[Broker, Request, Response]):
 
 
 class _Sender(Generic[Request, Response]):
-    """The queue and the task of one broker."""
+    """Queue and task for one broker."""
 
     def __init__(self, senders: Senders[Broker, Request, Response], broker_id: int, channel: Channel[Request, Response]) -> None:
         self._senders = senders
@@ -166,7 +166,7 @@ class _Sender(Generic[Request, Response]):
             self._idle.set()
 
     async def _deliver(self, request: Request) -> Response:
-        """Send until the request is answered: a broker must miss none until it is known to be gone."""
+        """Send until the request is answered, because a broker must miss no request while it may be alive."""
         failures = 0
         while True:
             try:
@@ -174,7 +174,7 @@ class _Sender(Generic[Request, Response]):
             except OSError as error:
                 if not failures:
                     logger.warning(
-                        "%s cannot send %s to broker %d (%s); trying again until it succeeds or the broker's session ends",
+                        "%s cannot send %s to broker %d (%s); retrying until it succeeds or the broker's session ends",
                         self._senders.name, type(request).__name__, self._broker_id, error,
                     )  # fmt: skip
                 await asyncio.sleep(self._senders.retry_backoff_seconds * min(2**failures, MAX_BACKOFF_FACTOR))

@@ -1,11 +1,11 @@
-"""Waiting, in a coroutine, for what storage does in a thread."""
+"""Lets a coroutine wait for work that storage does in a thread."""
 
 import asyncio
 from collections.abc import Callable
 
 
 async def done(begin: Callable[[Callable[[BaseException | None], None]], None]) -> None:
-    """Wait for what `begin` begins and tells the end of; raises what went wrong. It goes on when this is cancelled."""
+    """Wait for the work that `begin` starts, and raise its error. A cancellation does not stop the work."""
     waiting: asyncio.Future[None] | None = None
     outcome: list[BaseException | None] = []
 

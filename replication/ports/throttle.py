@@ -1,11 +1,11 @@
-"""Replication quotas: how fast throttled replicas may catch up, so that moving them leaves room for clients (KIP-73).
+"""Limits the rate at which throttled replicas catch up, so that moving them leaves bandwidth for clients (KIP-73).
 
-A broker has one as leader and one as follower. Only replicas that their topic names in `leader.replication.throttled.replicas` or
-`follower.replication.throttled.replicas` are throttled, and of those only the ones that are not in sync wait; all of them count. Kafka's
-ReplicationQuotaManager. While no rate is set (`is_limited` is false) nobody asks anything further.
+A broker has one quota as leader and one as follower; Kafka's ReplicationQuotaManager. Only replicas that their topic lists in
+`leader.replication.throttled.replicas` or `follower.replication.throttled.replicas` are throttled. All of their bytes count, but only those
+that are not in sync wait. While no rate is set (`is_limited` is false), nothing else is checked.
 
-A leader's followers take turns: whoever was refused first goes first. Otherwise the one that happens to ask just after the quota allows it
-again, as it does every time when both ask at fixed intervals, takes all.
+A leader's followers take turns: the one that was refused first goes first. Otherwise one follower could take all: with fixed intervals
+between fetches the same one always fetches just after the quota allows it again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from storage.log.partition_log import PartitionLog
 ALL_REPLICAS = "*"
 
 PATIENCE_SECONDS = 1.0
-"""How long the turn of a follower that was refused, and does not ask again, is kept for it."""
+"""Time for which the turn of a refused follower is kept if it does not fetch again, in seconds."""
 
 
 class ReplicationQuota:
-    """One direction. `is_limited` is a plain attribute because every fetch of a follower reads it."""
+    """The quota of one direction. `is_limited` is a plain attribute because every fetch of a follower reads it."""
 
     __slots__ = ("_broker_id", "_clock", "_of_topic", "_rate", "_throttled_replicas", "_waiting", "is_limited", "limit")
 
@@ -35,36 +35,36 @@ class ReplicationQuota:
         self._clock = clock
         self._rate = WindowedRate(samples, window_ms)
         self._of_topic: dict[str, tuple[TopicConfig, frozenset[int] | None]] = {}
-        self._waiting: dict[int, float] = {}  # who was refused, the first one first, and when it was last refused
+        self._waiting: dict[int, float] = {}  # refused followers, the first one first, and the time of the last refusal
         self.limit = LONG_MAX
         """Bytes per second."""
         self.is_limited = False
 
     def set_limit(self, bytes_per_second: int) -> None:
-        """From now on."""
+        """Set the limit from now on."""
         self.limit = bytes_per_second
         self.is_limited = bytes_per_second != LONG_MAX
         self._of_topic.clear()
         self._waiting.clear()
 
     def is_throttled(self, log: PartitionLog) -> bool:
-        """Whether the replica counts against the limit."""
+        """Whether the replica counts towards the limit."""
         if not self.is_limited:
             return False
         topic, index = log.topic_partition
         config = log.config
         known = self._of_topic.get(topic)
-        # A log gets another config object when the topic's configuration changes, which spares a listener.
+        # A log gets another config object when the topic's configuration changes, so no listener is needed.
         if known is None or known[0] is not config:
             known = self._of_topic[topic] = (config, throttled_indexes(config[self._throttled_replicas], self._broker_id))
         return known[1] is None or index in known[1]
 
     def is_exceeded(self, uncounted: int = 0) -> bool:
-        """Whether more bytes were counted than the limit allows, or would be with so many more."""
+        """Whether the counted bytes exceed the limit, or would together with `uncounted` more."""
         return self.is_limited and self._rate.per_second(elapsed_ms(self._clock), uncounted) > self.limit
 
     def is_open_to(self, follower: int) -> bool:
-        """Whether it is the turn of a follower that is behind. One that is refused waits for its turn from then on."""
+        """Whether a follower that is behind may fetch now. A refused one is queued for its turn."""
         now = self._clock.monotonic()
         if not self.is_exceeded() and self._is_first(follower, now):
             return True
@@ -81,11 +81,11 @@ class ReplicationQuota:
         return True
 
     def end_turn(self, follower: int) -> None:
-        """It had something: others go first the next time."""
+        """End the turn of a follower that received something, so that others go first the next time."""
         self._waiting.pop(follower, None)
 
     def count(self, size: int) -> None:
-        """`size` bytes of a throttled replica went over."""
+        """Count `size` bytes of a throttled replica that were transferred."""
         self._rate.count(size, elapsed_ms(self._clock))
 
     def rate(self) -> float:
@@ -94,7 +94,7 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """Both directions of one broker, following its dynamic configuration."""
+    """The quotas of both directions of one broker. Follows its dynamic configuration."""
 
     __slots__ = ("_config", "follower", "leader")
 
@@ -113,7 +113,7 @@ class ReplicationQuotas:
 
 
 def throttled_indexes(replicas: tuple[str, ...], broker_id: int) -> frozenset[int] | None:
-    """Which partitions' replicas on `broker_id` a topic's list names; None stands for all."""
+    """The partitions whose replicas on `broker_id` a topic's list contains; None stands for all."""
     if "".join(replicas).strip() == ALL_REPLICAS:
         return None
     pairs = (replica.strip().split(":") for replica in replicas if replica.strip())
@@ -132,10 +132,10 @@ class _Sample:
 
 
 class WindowedRate:
-    """Bytes per second over the last `samples` windows of `window_ms`: Kafka's SimpleRate.
+    """Rate in bytes per second over the last `samples` windows of `window_ms`: Kafka's SimpleRate.
 
-    The first window counts in full, or the rate would be absurd right after it began. One more sample than windows is kept, for one may
-    overlap the beginning.
+    The first window counts in full, because the rate just after its start would be absurd. One more sample than windows is kept, because
+    one may overlap the start of the period.
     """
 
     __slots__ = ("_current", "_samples", "_size", "_window_ms")
@@ -147,7 +147,7 @@ class WindowedRate:
         self._current = 0
 
     def count(self, size: int, now_ms: int) -> None:
-        """`size` bytes at `now_ms`."""
+        """Count `size` bytes at `now_ms`."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now_ms))
@@ -162,7 +162,7 @@ class WindowedRate:
         sample.last_ms = now_ms
 
     def per_second(self, now_ms: int, uncounted: int = 0) -> float:
-        """The rate at `now_ms`, if so many bytes more were counted."""
+        """The rate at `now_ms`, as if `uncounted` bytes more had been counted."""
         samples = self._samples
         if not samples:
             return uncounted * 1000 / self._window_ms

@@ -1,7 +1,7 @@
-"""What was written and read, by topic: plain counters behind Kafka's BrokerTopicMetrics.
+"""Counts what was written and read, by topic: plain counters behind Kafka's BrokerTopicMetrics.
 
-Partitions and the Produce and Fetch handlers count here, without asking whether anybody looks: an increment costs less than the question.
-Numbers of a topic that is gone stay in the totals, so a total never falls.
+Partitions and the Produce and Fetch handlers count always, because an increment costs less than a check for readers. The numbers of
+deleted topics stay in the totals, so a total never falls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TopicStats:
 
 
 class BrokerTopicStats:
-    """All topics of a broker, and what those did that are gone."""
+    """The counters of all topics of a broker, including the sum of topics that are gone."""
 
     __slots__ = (
         "_gone",
@@ -59,30 +59,30 @@ class BrokerTopicStats:
     def __init__(self) -> None:
         self.topics: dict[str, TopicStats] = {}
         self.follower_fetches: dict[int, int] = {}
-        """Fetch requests of other brokers by version; the rest are consumers'."""
+        """Fetch requests of other brokers, by version. All other fetch requests are those of consumers."""
         self.follower_fetch_expirations = 0
-        """Fetch requests of other brokers that ended because their time was up."""
+        """Fetch requests of other brokers that ended with their time limit."""
         self.invalid_magic_numbers = 0
         self.invalid_checksums = 0
         self.invalid_offsets_or_sequences = 0
-        """Batches that producers sent and that were refused for this."""
+        """Refused batches of producers, by reason."""
         self.records_without_key = 0
-        """Records among those that producers sent to compacted topics, and that were refused."""
+        """Refused records of producers without a key for a compacted topic."""
         self._gone = TopicStats()
 
     def of(self, topic: str) -> TopicStats:
-        """The counters of a topic that is hosted here; made at first."""
+        """The counters of a hosted topic, made on first use."""
         stats = self.topics.get(topic)
         if stats is None:
             stats = self.topics[topic] = TopicStats()
         return stats
 
     def of_any(self, topic: str) -> TopicStats:
-        """For a topic that may be unknown here: only the totals count it, so that clients cannot make topics up."""
+        """The counters for a topic that may be unknown. Unknown topics count in the totals only, so that clients cannot create entries."""
         return self.topics.get(topic, self._gone)
 
     def forget(self, topic: str) -> None:
-        """No partition of the topic is here any more."""
+        """Remove a topic without partitions here. Its numbers stay in the totals."""
         stats = self.topics.pop(topic, None)
         if stats is not None:
             for name in COUNTERS:

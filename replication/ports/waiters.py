@@ -1,8 +1,8 @@
-"""Who waits for a partition to move on.
+"""Notifies operations that wait for a partition to change.
 
-A partition owns one `Waiters` and notifies it after its high watermark, log end offset or leadership moved. What waits
-(a delayed Produce, Fetch or DeleteRecords of the broker floor) decides itself whether it can complete; a completed waiter
-leaves the list at the next notification, so completing it elsewhere (a timeout) costs nothing here.
+A partition owns one `Waiters` and notifies it after its high watermark, log end offset or leadership changed. A waiting operation (a
+delayed Produce, Fetch or DeleteRecords of the broker floor) decides itself whether it can complete. A completed waiter leaves the list at
+the next notification, so completing it elsewhere (a timeout) costs nothing here.
 """
 
 from typing import Protocol
@@ -13,14 +13,14 @@ class Waiter(Protocol):
 
     @property
     def completed(self) -> bool:
-        """Whether it waits no more."""
+        """Whether it has completed."""
 
     def try_complete(self) -> bool:
-        """Complete if what it waits for has come; True when it is (or already was) complete."""
+        """Complete if that is possible. Returns whether it is complete."""
 
 
 class Waiters:
-    """The operations that wait for one partition. Empty most of the time, so `notify` of an empty list must cost nothing."""
+    """The operations that wait for one partition. Usually empty, so `notify` of an empty list must cost nothing."""
 
     __slots__ = ("waiting",)
 
@@ -28,18 +28,18 @@ class Waiters:
         self.waiting: list[Waiter] = []
 
     def add(self, waiter: Waiter) -> None:
-        """Wait; drops those that completed elsewhere first when the list has grown, so that it stays bounded by what is pending."""
+        """Add an operation. Removes completed ones once the list has grown, so that its length stays limited by the pending ones."""
         if len(self.waiting) >= 64:
             self.waiting = [w for w in self.waiting if not w.completed]
         self.waiting.append(waiter)
 
     def drop(self, waiter: Waiter) -> None:
-        """One that is `completed` waits no more; a list that is being walked drops it later."""
+        """Remove a `completed` operation. A notification in progress removes it later."""
         if waiter in self.waiting:
             self.waiting.remove(waiter)
 
     def notify(self) -> None:
-        """Let every waiter look again. A waiter may add waiters while it completes."""
+        """Let every waiter check again. A waiter may add waiters while it completes."""
         waiting = self.waiting
         if not waiting:
             return

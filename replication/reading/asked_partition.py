@@ -1,6 +1,6 @@
-"""Holds what a Fetch asks of one partition, and what the last reading of the partition found.
+"""Holds a Fetch's parameters for one partition, and the result of the last reading.
 
-The Fetch handler makes one for each partition of a request or of a fetch session; `read_one` fills in what it finds.
+The Fetch handler makes one for each partition of a request or of a fetch session. `read_one` fills in the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AskedPartition:
-    """One partition of a fetch. `topic_id` is ZERO_UUID when the fetch asks by name. Offsets that are found are -1 before a reading."""
+    """One partition of a fetch. `topic_id` is ZERO_UUID when the fetch uses names. Offsets of the result are -1 before a reading."""
 
     __slots__ = (
         "aborted",
@@ -43,7 +43,7 @@ class AskedPartition:
         self.identify(topic_id, index)
 
     def identify(self, topic_id: bytes, index: int) -> None:
-        """Say which partition it is; nothing is asked or found yet."""
+        """Set the partition, and reset parameters and result."""
         self.topic_id = topic_id
         self.index = index
         self.offset = 0
@@ -51,11 +51,11 @@ class AskedPartition:
         self.leader_epoch = NO_EPOCH
         self.last_fetched_epoch = NO_EPOCH
         self.start = -1
-        """The log start offset of the follower that asks."""
+        """The log start offset of the fetching follower."""
         self.end_offset = -1
-        """The first offset that the asker may not see."""
+        """The first offset that the reader may not see."""
         self.open_segment: Segment | None = None
-        """The segment that is appended to, if its asker may see all of it; None otherwise."""
+        """The active segment, if the reader may see all of it; None otherwise."""
         self.open_size = 0
         """Bytes in `open_segment`."""
         self.high_watermark = -1
@@ -63,13 +63,13 @@ class AskedPartition:
         self.log_start_offset = -1
         self.region: FileRegion | None = None
         self.aborted: Sequence[tuple[int, int]] | None = None
-        """(producer id, first offset) of the aborted transactions among the records; None for those who read uncommitted ones."""
+        """(producer id, first offset) of the aborted transactions among the records; None for readers of uncommitted records."""
         self.preferred_read_replica = NO_PREFERENCE
         self.diverging_epoch = NO_EPOCH
         self.diverging_end_offset = -1
 
     def ask(self, offset: int, max_bytes: int, leader_epoch: int, last_fetched_epoch: int, start: int) -> None:
-        """Take what the client asks for from now on. Any negative epoch means that the client knows none."""
+        """Set the parameters from the request. Any negative epoch means that the client knows none."""
         self.offset = offset
         self.max_bytes = max_bytes
         self.leader_epoch = leader_epoch if leader_epoch >= 0 else NO_EPOCH

@@ -1,8 +1,10 @@
-"""Reads one partition for a Fetch: decides which offsets the asker may see, and finds what it is told beside the records.
+"""Reads one partition for a Fetch: decides which offsets the reader may see, and finds records and the other fields of the answer.
 
-Called by the Fetch handler for consumers and followers alike. They differ in the bound: a consumer reads below the high watermark or the
-last stable offset, a follower up to the log end offset. They differ in progress: what a follower asks for is what its leader learns of it.
-And they differ in the quota, which bounds what throttled followers get.
+The Fetch handler calls it for consumers and followers alike. They differ in three points:
+
+- Limit: a consumer reads below the high watermark or the last stable offset, a follower up to the log end offset.
+- Progress: a leader learns a follower's progress from the offset of the fetch.
+- Quota: it limits the data for throttled followers.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from storage.log.partition_log import PartitionLog
 
 
 class FetchParams:
-    """Says who reads and how, and keeps what is common to one reading of all partitions.
+    """The reader of a fetch, and the common state of one reading of all partitions.
 
-    `or_follower`: a replica that only follows will do (KIP-392). `rack_id` is where a consumer stands that may be sent to another replica;
-    None if it may not. `listener` is where it reaches brokers.
+    `or_follower` allows reading from a replica that only follows (KIP-392). `rack_id` is the location of a consumer that may be sent to
+    another replica; None if it may not. `listener` is the listener through which it reaches brokers.
     """
 
     __slots__ = (
@@ -51,27 +53,27 @@ class FetchParams:
         self.rack_id = rack_id
         self.listener = listener
         self.is_first_reading = True
-        """A fetch that waited tells nothing new about its follower."""
+        """Whether this is the first reading. Later readings of a waiting fetch say nothing new about the follower."""
         self.finds_records = True
-        """Without, a reading only learns what there is to learn, and says what there would be to read."""
+        """Whether records are read. Otherwise a reading only records progress and finds how much could be read."""
         self.may_wait = True
         """Whether lookups may wait for the disk."""
         self.now_ms = 0
-        """The time of the reading, by `elapsed_ms`."""
+        """Time of the reading, from `elapsed_ms`."""
         self.left = 0
-        """Bytes that the answer may still take."""
+        """Bytes that still fit into the answer."""
         self.size = 0
-        """Bytes that were found."""
+        """Bytes found so far."""
         self.min_one_batch = False
-        """Whether the first batch is returned even when it is larger than what is left."""
+        """Whether the first batch is returned even if it is larger than `left`."""
         self.throttled_bytes = 0
-        """Bytes that count against the leader's quota if they are sent."""
+        """Bytes that count towards the leader's quota if they are sent."""
         self.has_turn = False
         self.is_withheld = False
-        """Whether the leader's quota kept something back."""
+        """Whether the leader's quota held something back."""
 
     def begin(self, max_bytes: int, now_ms: int, min_one_batch: bool) -> None:
-        """Everything is read anew."""
+        """Start a new reading of all partitions."""
         self.left = max_bytes
         self.now_ms = now_ms
         self.min_one_batch = min_one_batch
@@ -81,13 +83,13 @@ class FetchParams:
         self.is_withheld = False
 
     def count(self, quota: ReplicationQuota) -> None:
-        """What was read is sent."""
+        """Count the bytes that are sent towards the quota."""
         quota.count(self.throttled_bytes)
         if self.has_turn:
             quota.end_turn(self.replica_id)
 
     def end_offset(self, partition: Partition) -> int:
-        """The first offset that the asker may not see."""
+        """The first offset that the reader may not see."""
         log = partition.log
         if self.replica_id != CONSUMER:
             return log.log_end_offset
@@ -95,7 +97,7 @@ class FetchParams:
 
 
 def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartition, params: FetchParams) -> None:
-    """Read what a fetch asks of one partition, within what is left of the reading; `asked` holds what was found.
+    """Read one partition of a fetch, within the remaining bytes. The result is in `asked`.
 
     Raises the errors of the leader, epoch and replica checks, InconsistentTopicId, OffsetOutOfRange and other StorageErrors.
     Raises ColdRead unless the reading may wait for the disk, before anything has changed.
@@ -103,7 +105,7 @@ def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartiti
     log = partition.log
     topic_id = asked.topic_id
     if topic_id not in (log.topic_id, ZERO_UUID) and log.topic_id != ZERO_UUID:
-        raise InconsistentTopicId(f"a fetch session holds {partition.topic_partition} by an id that is not its own any more")
+        raise InconsistentTopicId(f"a fetch session has an id of {partition.topic_partition} that is no longer its own")
     asked.end_offset = params.end_offset(partition)
     asked.region = None
     asked.aborted = None
@@ -126,7 +128,7 @@ def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartiti
 
 
 def note_end(log: PartitionLog, asked: AskedPartition) -> None:
-    """Remember how much is in the log up to `end_offset`, so that it can be told later how much has come."""
+    """Remember the size of the log up to `end_offset`, to find its growth later."""
     if asked.end_offset == log.log_end_offset:
         asked.open_segment = segment = log.active_segment
         asked.open_size = segment.size
@@ -167,9 +169,9 @@ def _aborted(log: PartitionLog, offset: int, next_offset: int, params: FetchPara
 
 
 def _passes(quota: ReplicationQuota, partition: Partition, params: FetchParams, size: int) -> bool:
-    """Whether a follower may have these bytes now. One in sync always may, or the ISR would shrink for it.
+    """Whether a follower may have these bytes now. One in sync always may, otherwise it would leave the ISR.
 
-    One that is behind may have all that it asks for in its turn, until that is more than the quota allows.
+    In its turn, a follower that is behind may have all requested bytes until they exceed the quota.
     """
     if not quota.is_throttled(partition.log):
         return True
@@ -193,7 +195,7 @@ def _preferred_read_replica(replicas: ReplicaManager, partition: Partition, aske
 
 
 def _has_parted(log: PartitionLog, asked: AskedPartition) -> bool:
-    """Whether the asker's log is another than ours (KIP-595 for followers, KIP-320 for consumers). Raises OffsetOutOfRange."""
+    """Whether the reader's log diverges from this one (KIP-595 for followers, KIP-320 for consumers). Raises OffsetOutOfRange."""
     if asked.last_fetched_epoch == log.latest_epoch and asked.offset <= log.log_end_offset:
         return False
     epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)

@@ -1,4 +1,4 @@
-"""Names the numbers by which a Fetch says who reads, and how. Not compiled: compiled modules take these as constants in C."""
+"""Names the kinds of readers and isolation levels of a Fetch. Not compiled: compiled modules take these numbers as constants in C."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ READ_COMMITTED: Final = 1
 
 CONSUMER: Final = -1
 DEBUGGING_CONSUMER: Final = -2
-"""The replica id of a tool that reads up to the log end offset without being a follower."""
+"""Replica id of a tool that reads up to the log end offset without being a follower."""
 
 NO_EPOCH: Final = -1
 NO_PREFERENCE: Final = replica_selector.NO_PREFERENCE

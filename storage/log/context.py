@@ -1,4 +1,4 @@
-"""What all logs of a broker share: the ports to the world and the broker's own limits."""
+"""Bundles the ports and limits that all logs of a broker share."""
 
 import sys
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Submit = Callable[[str, Callable[[], None], Callable[[BaseException | None], Non
 DAY_MS = 24 * 60 * 60 * 1000
 
 
-def _nothing(log: "PartitionLog") -> None:
+def _ignore_log(log: "PartitionLog") -> None:
     pass
 
 
@@ -33,11 +33,11 @@ def _complete_now(log: "PartitionLog") -> None:
     log.complete_roll()
 
 
-def _nobody_asks(seconds: float) -> None:
+def _ignore_duration(seconds: float) -> None:
     pass
 
 
-def _nobody_hears(failure: LogDirFailure) -> None:
+def _ignore_failure(failure: LogDirFailure) -> None:
     pass
 
 
@@ -51,7 +51,7 @@ def _at_once(name: str, work: Callable[[], None], then: Callable[[BaseException 
 
 
 class LogContext:
-    """Handed to every log that is opened; `LogManager` owns the one of the broker."""
+    """Ports and limits for every log that is opened. `LogManager` owns the broker's."""
 
     __slots__ = (
         "clock",
@@ -78,11 +78,11 @@ class LogContext:
         *,
         random: Callable[[], float] = lambda: 0.0,
         producer_id_expiration_ms: int = DAY_MS,
-        on_flush_due: Callable[["PartitionLog"], None] = _nothing,
-        on_truncated: Callable[["PartitionLog"], None] = _nothing,
+        on_flush_due: Callable[["PartitionLog"], None] = _ignore_log,
+        on_truncated: Callable[["PartitionLog"], None] = _ignore_log,
     ) -> None:
-        """`random` gives numbers in [0, 1). `on_flush_due` hears when a log rolled or reached `flush.messages`, `on_truncated` when one was
-        cut at its end; neither may block."""
+        """`random` gives numbers in [0, 1). `on_flush_due` is called when a log rolled or reached `flush.messages`, `on_truncated` when a
+        log was truncated at its end; neither may block."""
         self.filesystem = filesystem
         self.clock = clock
         self.scheduler = scheduler
@@ -90,22 +90,22 @@ class LogContext:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.on_flush_due = on_flush_due
         self.on_truncated = on_truncated
-        self.on_flushed: Callable[[float], None] = _nobody_asks
-        """Told how many seconds a flush took; at shutdown by several threads."""
-        self.on_log_start_offset: Callable[[PartitionLog], None] = _nothing
-        """Told when the log start offset was incremented."""
+        self.on_flushed: Callable[[float], None] = _ignore_duration
+        """Called with the duration of a flush, in seconds; at shutdown by several threads."""
+        self.on_log_start_offset: Callable[[PartitionLog], None] = _ignore_log
+        """Called when the log start offset was incremented."""
         self.submit: Submit = _at_once
-        """`Background.submit` of the broker, for what takes long: without it, that happens where it is asked for."""
+        """`Background.submit` of the broker, for long work. The default does the work at once."""
         self.take_spare_file: Callable[[str, str], File | None] = _none_to_spare
         """`SpareFiles.take` of the broker."""
         self.reserve: Callable[[PartitionLog], None] = _reserve_nothing
-        """`Reservations.reserve` of the broker: the active segment has reached its `reserve_at`."""
+        """`Reservations.reserve` of the broker. Called when the active segment has reached its `reserve_at`."""
         self.complete_roll_later: Callable[[PartitionLog], None] = _complete_now
         """`Rolls.complete_later` of the broker; may raise OSError."""
-        self.on_failure: Callable[[LogDirFailure], None] = _nobody_hears
-        """Told, on the loop, when the disk refused something that was done in a thread."""
+        self.on_failure: Callable[[LogDirFailure], None] = _ignore_failure
+        """Called on the loop when the disk refused something that a thread did."""
 
     def roll_jitter_ms(self, settings: LogSettings) -> int:
-        """By how much earlier a new segment is rolled, so that not all of a topic are at once."""
+        """How much earlier than due a new segment is rolled, so that the partitions of a topic do not roll at the same time."""
         jitter_ms = min(settings.segment_jitter_ms, settings.segment_ms)
         return int(self.random() * jitter_ms) if jitter_ms else 0  # a random number costs a system call

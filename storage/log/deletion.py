@@ -1,8 +1,7 @@
-"""Takes the files of segments that left a log out of sight.
+"""Renames the files of removed segments to `.deleted`, and removes them later.
 
-Files are renamed to `.deleted` and removed after `file.delete.delay.ms`, so that a read that is under way still finds them. Retention
-decides which segments go and calls `PartitionLog.delete_old_segments`, the cleaner calls `PartitionLog.replace_segments`; both have a
-thread do the renaming (`discards`, `swaps`).
+They are removed after `file.delete.delay.ms`, so that a read in progress still finds them. Retention decides about segments and calls
+`PartitionLog.delete_old_segments`; the cleaner calls `PartitionLog.replace_segments`. In both cases a thread renames (`discards`, `swaps`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,17 +17,17 @@ NO_LIMIT = 2**31 - 1
 
 
 def say_nothing(_: Exception | None) -> None:
-    """For a caller that need not hear of the end."""
+    """Callback of callers that ignore the result."""
 
 
 def discard_files(segments: Sequence[Segment]) -> None:
-    """Takes the files of `segments` out of sight, in that order. May raise OSError."""
+    """Rename the files of `segments` to `.deleted`, in that order. May raise OSError."""
     for segment in segments:
         segment.change_suffix(DELETED_SUFFIX)
 
 
 def rename_snapshots(filesystem: FileSystem, producers: ProducerStateManager, segments: Sequence[Segment]) -> list[str]:
-    """Takes those that stand beside `segments` out of sight; returns what they are called now. May raise OSError."""
+    """Rename the producer snapshots that belong to `segments` to `.deleted`. Returns their new names. May raise OSError."""
     names = []
     for segment in segments:
         path = producers.forget_snapshot(segment.base_offset)
@@ -39,5 +38,5 @@ def rename_snapshots(filesystem: FileSystem, producers: ProducerStateManager, se
 
 
 def names_of(segments: Iterable[Segment]) -> list[str]:
-    """The names of their files in the log's directory."""
+    """The names of the segments' files in the log's directory."""
     return [path.rpartition("/")[2] for segment in segments for path in segment.paths]

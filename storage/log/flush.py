@@ -1,7 +1,7 @@
 """Makes a log durable in a thread.
 
-A flush has three steps, so that the event loop never waits for the disk: `PartitionLog.prepare_flush` on the loop notes what is to be
-flushed, `FlushPlan.run` in a worker thread flushes it, `finish_flush` on the loop moves the recovery point.
+A flush has three steps, so that the event loop never waits for the disk. `PartitionLog.prepare_flush` collects on the loop what must be
+flushed, `FlushPlan.run` flushes it in a worker thread, `finish_flush` moves the recovery point on the loop.
 """
 
 from typing import TYPE_CHECKING
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from storage.segment.segment import Segment
 
 SEGMENTS_AT_ONCE = 20
-"""Each costs some 30 µs, for its index entries are written out."""
+"""Segments per flush. Each takes the loop some 30 µs, because its index entries are written to the file."""
 
 if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog
 
 
 class FlushPlan:
-    """What one flush covers. `recovery_point` holds once `run` has returned."""
+    """The files of one flush. The log may move its recovery point to `recovery_point` once `run` has returned."""
 
     __slots__ = ("_clock", "_filesystem", "_has_new_names", "_small_files", "_snapshot", "recovery_point", "seconds", "segments")
 
@@ -37,12 +37,12 @@ class FlushPlan:
         self._has_new_names = has_new_names
         self.recovery_point = recovery_point
         self.seconds = 0.0
-        """How long it took, once `run` has returned."""
+        """Duration in seconds, once `run` has returned."""
 
     def run(self) -> None:
-        """Blocks until everything is on the disk. Touches no state, so it may run on any thread. Raises OSError.
+        """Blocks until everything is on the disk. Changes no state, so it may run on any thread. Raises OSError.
 
-        A segment that is deleted meanwhile needs no flush.
+        Segments that are deleted meanwhile are skipped.
         """
         began = self._clock.monotonic()
         for segment in self.segments:

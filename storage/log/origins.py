@@ -1,11 +1,11 @@
-"""Says who appends to a log, which decides what is held against the batches."""
+"""Names the origins of appends. The origin decides which checks apply to the batches."""
 
 from enum import IntEnum
 from typing import Final
 
 
 class AppendOrigin(IntEnum):
-    """See the module."""
+    """Origin of an append: a follower's fetch, a coordinator, or a client."""
 
     REPLICATION = 0
     COORDINATOR = 1

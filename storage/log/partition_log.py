@@ -1,16 +1,16 @@
-"""The log of one replica: what `replication` appends to, reads from, truncates and asks about.
+"""Implements the log of one replica, which `replication` appends to, reads, truncates and queries.
 
-Owns the segments of a partition's directory, its producer state and leader epochs, and the offsets that bound it. Made by
-`recovery.open_log`; called on the event loop only. What takes long is an object of its own that a thread runs: a `FlushPlan`, a
-`Truncation`, a `Discard` or `Swap` of segments.
+Owns the segments of a partition's directory, its producer state and leader epochs, and the offsets that limit it. `recovery.open_log`
+creates it. It is called only on the event loop. Long work is done by separate objects in a thread: `FlushPlan`, `Truncation`, and `Discard`
+or `Swap` of segments.
 
-A read is a region of a segment's file, found without touching the disk when the reader is sequential: the log remembers, for the ends
-of recent reads, the byte at which the next one begins. The same places tell where the high watermark lies, for it moves to where
-followers have read. Invariant of a hint `offset -> (segment, position)`: the first batch that ends at or after `offset` begins at
-`position`, or the segment ends there.
+A read returns a region of a segment's file. For a sequential reader it is found without disk access: the log remembers the ends of recent
+reads and the byte at which the next batch begins (`read_hints`). The same hints give the position of the high watermark, because it moves
+to offsets at which followers have read. Invariant of a hint `offset -> (segment, position)`: the first batch that ends at or after `offset`
+begins at `position`, or the segment ends there.
 
-Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset; the last segment is the active one
-and begins at or below the log end offset. An OSError becomes a `LogDirFailure`: its log directory is to be taken offline.
+Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset; the last segment is the active one and
+begins at or below the log end offset. An OSError becomes a `LogDirFailure`, after which the log directory must be taken offline.
 """
 
 import logging
@@ -145,18 +145,19 @@ class PartitionLog:
         self.recovery_point = recovery_point
         self.next_flush_offset = _next_flush(recovery_point, settings)
         self.flush_due_offset = 0
-        """What is below it was appended when `flush.messages` was reached, and is not acknowledged before it is on the disk."""
+        """End of the records that had been appended when `flush.messages` was reached. They are acknowledged only once they are on the
+        disk."""
         self.read_hints: dict[int, tuple[Segment, int]] = {}
         self.is_closed = False
         self.truncation: Truncation | None = None
-        """The one that a thread is at: meanwhile nothing is appended, and nothing read of the segment that is cut."""
-        self.flushes: list[FlushPlan] = []  # under way: a truncation takes from them what was appended after it
+        """The truncation that a thread runs. Meanwhile nothing is appended, and nothing is read of the segment being cut."""
+        self.flushes: list[FlushPlan] = []  # in progress: a truncation lowers their recovery points
         self.discards: list[Discard] = []
-        """What a thread takes out of sight."""
-        self.unfinished_rolls: list[Roll] = []  # a deque takes 0.6 KB, and of most logs it would be empty
+        """Segments whose files a thread is renaming."""
+        self.unfinished_rolls: list[Roll] = []  # a deque takes 0.6 KB, and would be empty in most logs
         self.producer_state.state.on_high_watermark(self.high_watermark)
 
-    # ---- what it knows
+    # ---- queries
 
     @property
     def size_bytes(self) -> int:
@@ -165,24 +166,24 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided and replicated: read-committed consumers see no further."""
+        """Limit for consumers of committed records: every transaction below it has ended and is replicated."""
         first_unstable = self.producer_state.state.first_unstable_offset
         if 0 <= first_unstable < self.high_watermark:
             return max(first_unstable, self.log_start_offset)
         return self.high_watermark
 
     def active_producers(self) -> list[ProducerStateEntry]:
-        """The idempotent and transactional producers known here."""
+        """The idempotent and transactional producers of this log."""
         return list(self.producer_state.state.producers.values())
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The greatest epoch at or below `epoch` and where it ended; (-1, -1) if that cannot be told (KIP-101, KIP-279)."""
+        """The greatest epoch at or below `epoch` and its end offset; (-1, -1) if unknown (KIP-101, KIP-279)."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
-    # ---- what moves it
+    # ---- offsets, epochs, configuration
 
     def update_high_watermark(self, offset: int) -> bool:
-        """Moves the high watermark to `offset`, or as near as the log goes; True if it moved."""
+        """Move the high watermark to `offset`, limited to the offsets of the log. Returns whether it moved."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         elif offset < self.log_start_offset:
@@ -194,40 +195,41 @@ class PartitionLog:
         return True
 
     def commit_all(self) -> None:
-        """No other replica is waited for: moves the high watermark to the log end offset."""
+        """Move the high watermark to the log end offset, when no other replica has to confirm."""
         self.high_watermark = end_offset = self.log_end_offset
         producers = self.producer_state.state
         if producers.unreplicated:
             producers.on_high_watermark(end_offset)
 
     def on_new_leader_epoch(self, epoch: int) -> None:
-        """This broker leads from the log end offset on. Raises LogDirFailure."""
+        """Record that this broker leads from the log end offset on. Raises LogDirFailure."""
         try:
             self.assign_epoch(epoch, self.log_end_offset)
         except OSError as error:
             raise self.disk_failure(self.leader_epochs.path, error) from error
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """`epoch` begins at `start_offset`, if that is news."""
+        """Record that `epoch` begins at `start_offset`, if that is new."""
         self.leader_epochs.assign(epoch, start_offset)
         self.latest_epoch = self.leader_epochs.latest_epoch
 
     def increment_log_start_offset(self, offset: int, reason: str) -> bool:
-        """Hides what is below `offset`; True if that is more than before. Raises OffsetOutOfRange above the high watermark."""
+        """Hide the records below `offset`. Returns whether the log start offset moved. Raises OffsetOutOfRange above the high watermark."""
         if offset > self.high_watermark:
             raise OffsetOutOfRange(self.topic_partition, offset, self.log_start_offset, self.high_watermark)
         if offset <= self.log_start_offset:
             return False
-        # The recovery point stays, unlike Apache Kafka's: a crash may find an older log start offset, and recovery then begins below it.
+        # Unlike in Apache Kafka, the recovery point stays: after a crash the checkpoint may have an older log start offset, below which
+        # recovery then begins.
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
         self.producer_state.on_log_start_offset_incremented(offset)
-        log.info("%s: log start offset is %d now: %s", self.topic_partition, offset, reason)
+        log.info("%s: log start offset is now %d: %s", self.topic_partition, offset, reason)
         self.context.on_log_start_offset(self)
         return True
 
     def update_config(self, config: TopicConfig) -> None:
-        """Takes effect with the next append; a segment keeps the size of its indexes."""
+        """Use another configuration from the next append on. Existing segments keep the size of their indexes."""
         self.config = config
         self.settings = LogSettings(config)
         self.rules = rules_for(self.topic_partition, config)
@@ -236,7 +238,7 @@ class PartitionLog:
             segment.update_settings(self.settings)
 
     def on_flush_due(self) -> None:
-        """`flush.messages` were appended since the last flush was asked for."""
+        """Request a flush, because `flush.messages` records were appended since the last request."""
         self.flush_due_offset = self.log_end_offset
         self.next_flush_offset = _next_flush(self.log_end_offset, self.settings)
         self.context.on_flush_due(self)
@@ -244,15 +246,16 @@ class PartitionLog:
     # ---- appending
 
     def append(self, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> None:
-        """Take the batches of `run`, and write them with one system call for each segment that they go to.
+        """Append the batches of `run`, with one system call for each segment.
 
-        A producer or a coordinator appends one batch, which was read: it is judged unless it was accepted before, and gets offset and
-        leader epoch. With origin REPLICATION the batches are taken as the leader has them; one that is cut off at the end is left out, as
-        are batches of a later epoch than `leader_epoch`, for then the answer came from a leader that is no longer ours.
+        A producer or a coordinator appends one batch, which was read before. It is judged unless it was accepted before, and gets offset
+        and leader epoch. With origin REPLICATION the batches are taken unchanged from the leader. An incomplete last batch is left out.
+        Batches of a later epoch than `leader_epoch` are left out, too, because the answer then came from a former leader.
 
-        The run says where they went, whether its batch stands in the log already (`is_duplicate`), or needs a worker; nothing is written
-        then. Raises what `judge` raises, CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset, RecordBatchTooLarge, OutOfOrderSequence,
-        InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced, LogDirFailure; the log is unchanged by all of them.
+        The run reports the offsets, whether its batch is in the log already (`is_duplicate`), and whether it needs a worker; in both
+        cases nothing is written. Raises the errors of `judge`, CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset,
+        RecordBatchTooLarge, OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced and LogDirFailure. All
+        of them leave the log unchanged.
         """
         run.log_start_offset = self.log_start_offset
         if origin == REPLICATION:
@@ -290,7 +293,7 @@ class PartitionLog:
             self.on_flush_due()
 
     def _judge_led(self, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> int:
-        """Decide about the one batch of a producer or a coordinator, and stamp it; where what is to be written of the run ends."""
+        """Judge and stamp the batch of a producer or a coordinator. Returns the end of the bytes to be written."""
         if not run.is_accepted:
             judge(run, self.rules, now_ms, origin == CLIENT)
             if run.needs_worker:
@@ -308,7 +311,7 @@ class PartitionLog:
         return run.start + run.size
 
     def _is_duplicate(self, run: BatchRun, first_offset: int, origin: int) -> bool:
-        """Whether the batch stands in the log already; the run then says where. Raises what the checks of ProducerState raise."""
+        """Whether the batch is in the log already; then the run gets its offsets. Raises the errors of ProducerState's checks."""
         state = self.producer_state.state
         if run.attributes & CONTROL_MASK:
             marker = read_marker(run.frame, run.at, run.header())
@@ -328,7 +331,7 @@ class PartitionLog:
         return True
 
     def _judge_replicated(self, run: BatchRun, leader_epoch: int) -> int:
-        """Look at all batches that the leader sent; where those end that are to be written."""
+        """Check all batches that the leader sent. Returns the end of the bytes to be written."""
         latest_epoch = self.latest_epoch
         run.epochs = None
         run.has_producers = False
@@ -378,7 +381,7 @@ class PartitionLog:
         )
 
     def _write(self, run: BatchRun, segment: Segment, start: int, end: int, next_offset: int) -> None:
-        """Write what is staged, the batches in `start:end`, after which the log ends at `next_offset`; its producers are known then."""
+        """Write the staged batches in `start:end` and update the producer state. The log then ends at `next_offset`."""
         segment.write(run.frame[start:end])
         self.log_end_offset = next_offset
         if segment.size >= segment.reserve_at:
@@ -391,7 +394,7 @@ class PartitionLog:
             start += run.size
 
     def _take_producer(self, run: BatchRun, segment: Segment) -> None:
-        """The batch that the run stands at is in the log. Raises LogDirFailure."""
+        """Update the producer state with the run's current batch, which was written. Raises LogDirFailure."""
         state = self.producer_state.state
         if run.attributes & CONTROL_MASK:
             header = run.header()
@@ -414,7 +417,7 @@ class PartitionLog:
     # ---- rolling
 
     def roll(self, expected_next_offset: int = 0) -> Segment:
-        """Ends the active segment and begins one at the log end offset, or `expected_next_offset` if higher. May raise OSError."""
+        """End the active segment and begin one at the log end offset, or at `expected_next_offset` if higher. May raise OSError."""
         if len(self.unfinished_rolls) >= MOST_UNFINISHED:
             self._finish_oldest()
         base_offset = max(expected_next_offset, self.log_end_offset)
@@ -432,7 +435,7 @@ class PartitionLog:
                 self.active_segment.become_inactive()
                 ended = None
         if ended is not None:
-            ended.trim()  # at once: recovery takes what was preallocated for torn, and deletes all that follows
+            ended.trim()  # at once: recovery would take preallocated bytes for torn, and delete all later segments
         begun = self._begin_segment(base_offset)
         producers = self.producer_state
         producers.map_end_offset = base_offset
@@ -444,14 +447,14 @@ class PartitionLog:
         return begun
 
     def complete_roll(self) -> None:
-        """Does what is left to do of the oldest roll, unless somebody has done it; then the log is to be flushed. May raise OSError."""
+        """Complete the oldest roll, if it is still incomplete, and request a flush. May raise OSError."""
         if self.unfinished_rolls:
             self._finish_oldest()
         if self.producer_state.writing is None and not self.is_closed:
             self.context.on_flush_due(self)
 
     def finish_rolls(self) -> None:
-        """Every roll is complete on return. May raise OSError."""
+        """Complete all rolls. May raise OSError."""
         while self.unfinished_rolls:
             self._finish_oldest()
 
@@ -464,7 +467,7 @@ class PartitionLog:
         begun.allocate_indexes()
         if snapshot is not None:
             self.producer_state.write_snapshot(begun.base_offset, snapshot)
-        del self.unfinished_rolls[0]  # not before: what a disk refused is left to do
+        del self.unfinished_rolls[0]  # only now, so that the work is repeated after a disk error
         log.info("%s: rolled a new segment at offset %d", self.topic_partition, begun.base_offset)
 
     def _begin_segment(self, base_offset: int) -> Segment:
@@ -488,16 +491,16 @@ class PartitionLog:
         for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
             path = f"{self.directory}/{file_name(base_offset, suffix)}"
             if filesystem.exists(path):
-                log.warning("%s stands where a new segment begins, and is no part of the log; deleted", path)
+                log.warning("%s has the name of a new segment's file, and is not part of the log; deleted", path)
                 filesystem.unlink(path)
 
     # ---- reading
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, may_wait: bool = True) -> FetchSlice:
-        """Whole batches from the one that holds `offset`, below `end_offset`, at most `max_bytes`.
+        """Whole batches below `end_offset`, from the one that holds `offset` on, at most `max_bytes`.
 
-        `min_one_batch` lets the first be larger. May begin with records before `offset`. Raises OffsetOutOfRange, CorruptRecord,
-        LogDirFailure; ColdRead unless it `may_wait` for the disk while it looks for them.
+        With `min_one_batch` the first one may be larger. The result may begin with records before `offset`. Raises OffsetOutOfRange,
+        CorruptRecord, LogDirFailure; and ColdRead when the search would wait for the disk, unless it `may_wait`.
         """
         log_end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= log_end_offset:
@@ -521,7 +524,7 @@ class PartitionLog:
         if hint is not None and hint[1] < hint[0].size:
             segment, position = hint
         else:
-            # Who reads on finds the next region this way, too, until the end is near and is remembered.
+            # A sequential reader finds its next regions this way, too, until it is near the end, where hints exist.
             finder = self._locate(offset, ahead, may_wait)
             if finder is None:
                 return FetchSlice(None, offset)
@@ -560,11 +563,11 @@ class PartitionLog:
         return FetchSlice(FileRegion(segment.file, position, length, end_is_cached, begun), next_offset)
 
     def _file_of(self, segment: Segment, may_wait: bool) -> File | UnwaitingFile:
-        """How lookups read the segment. Raises NotCached."""
+        """The file through which lookups read the segment. Raises NotCached."""
         return segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
 
     def _locate(self, offset: int, ahead: int, may_wait: bool) -> BatchFinder | None:
-        """Stands at the batch with `offset`, or at the one that follows a gap. Raises NotCached."""
+        """A finder at the batch with `offset`, or at the one after a gap. Raises NotCached."""
         segment: Segment | None = self.active_segment
         if offset < self.active_segment.base_offset:
             segment = self.segments.floor(offset)
@@ -576,7 +579,7 @@ class PartitionLog:
         return None
 
     def _position_of(self, segment: Segment, end_offset: int, may_wait: bool) -> int:
-        """Where the batches of `segment` that end below `end_offset` end."""
+        """The position in `segment` up to which all batches end below `end_offset`."""
         hint = self.read_hints.get(end_offset)
         if hint is not None and hint[0] is segment:
             return hint[1]
@@ -592,7 +595,7 @@ class PartitionLog:
         hints[offset] = (segment, position)
 
     def offset_for_timestamp(self, timestamp_ms: int, may_wait: bool = True) -> OffsetAndTimestamp | None:
-        """The first record whose timestamp is at least `timestamp_ms`; None if there is none. Reads the disk, decompresses one batch.
+        """The first record with a timestamp of at least `timestamp_ms`; None if there is none. Reads the disk, decompresses one batch.
 
         Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait`.
         """
@@ -602,7 +605,7 @@ class PartitionLog:
                 if not may_wait and segment is not self.active_segment and segment.size and not segment.knows_max_timestamp:
                     unknown += 1
                     _check_unknown(segment, unknown)
-                # The cleaner leaves empty segments, and batches without their youngest record; Apache Kafka ends its search there.
+                # The cleaner leaves empty segments, and batches without their newest record. Apache Kafka ends its search there.
                 if segment.size and segment.largest_timestamp >= timestamp_ms:
                     if not may_wait and segment is not self.active_segment:
                         check_time_cached(segment)
@@ -618,7 +621,8 @@ class PartitionLog:
         return None
 
     def offset_of_max_timestamp(self, may_wait: bool = True) -> OffsetAndTimestamp | None:
-        """The first record that has the largest timestamp of the log; None if no record has one. Reads the disk, decompresses one batch.
+        """The first record with the largest timestamp of the log; None if no record has a timestamp. Reads the disk, decompresses one
+        batch.
 
         Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait`.
         """
@@ -639,7 +643,7 @@ class PartitionLog:
             raise CorruptRecord(self.topic_partition, str(error)) from None
 
     def aborted_transactions(self, start: int, end: int, may_wait: bool = True) -> list[AbortedTransaction]:
-        """The aborted transactions that have records in `[start, end)`, for a read-committed fetch of that range.
+        """The aborted transactions with records in `[start, end)`, for a read-committed fetch of that range.
 
         Raises LogDirFailure; ColdRead unless it `may_wait` for the disk.
         """
@@ -663,9 +667,9 @@ class PartitionLog:
     # ---- making durable
 
     def complete_up_to(self) -> int:
-        """Where the segments end whose rolls are complete; after `SEGMENTS_AT_ONCE` that are not flushed yet, if there are more.
+        """The end of the segments whose rolls are complete, or of the first `SEGMENTS_AT_ONCE` that are not flushed.
 
-        To flush so far is short work for the loop, however many there are.
+        A flush up to there is short work for the loop, however many segments there are.
         """
         end = self._first_incomplete()
         segments = self.segments.between(self.recovery_point, end)
@@ -678,10 +682,10 @@ class PartitionLog:
         return (begun if ended is None else ended).base_offset
 
     def prepare_flush(self, up_to: int | None = None) -> FlushPlan | None:
-        """What has to be flushed so that everything below `up_to` (the log end offset) survives a crash; None if nothing has to be.
+        """A plan for the flush after which everything below `up_to` (default: the log end offset) survives a crash.
 
-        None, too, while a thread is writing a snapshot of producers: a recovery from there on would need it. `on_flush_due` is told when
-        it is complete. Raises LogDirFailure.
+        None if nothing has to be flushed. None, too, while a thread writes a snapshot of producers, which a recovery from `up_to` would
+        need. Its completion calls `on_flush_due`. Raises LogDirFailure.
         """
         recovery_point = self.log_end_offset if up_to is None else up_to
         if recovery_point <= self.recovery_point or self.is_closed or self.truncation is not None:
@@ -694,7 +698,7 @@ class PartitionLog:
                 self.finish_rolls()
             for segment in segments:
                 segment.write_out_indexes()
-                _ = segment.file  # opened here, for the thread must not change the segment
+                _ = segment.file  # opened here, because the thread must not change the segment
         except OSError as error:
             raise self.disk_failure(self.directory, error) from error
         has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
@@ -705,7 +709,7 @@ class PartitionLog:
         return plan
 
     def finish_flush(self, plan: FlushPlan) -> None:
-        """The plan has run: moves the recovery point, but not above where the log was truncated meanwhile."""
+        """Move the recovery point after a plan has run, but not beyond a truncation that happened meanwhile."""
         self.context.on_flushed(plan.seconds)
         self.give_up_flush(plan)
         if plan.recovery_point > self.recovery_point:
@@ -713,14 +717,14 @@ class PartitionLog:
             self.next_flush_offset = _next_flush(plan.recovery_point, self.settings)
 
     def give_up_flush(self, plan: FlushPlan) -> None:
-        """The plan runs no more: the recovery point stays, and nobody waits for it."""
+        """Forget a plan that will not run. The recovery point stays."""
         if plan in self.flushes:
             self.flushes.remove(plan)
 
     def flush(self) -> None:
-        """All three steps at once, for shutdown and for callers that may block. Raises LogDirFailure.
+        """Do all three steps of a flush, for shutdown and for callers that may block. Raises LogDirFailure.
 
-        A log may have more segments to be flushed than the process may have files: so some at a time.
+        Flushes some segments at a time, because a log may have more of them than the process may open files.
         """
         try:
             self.producer_state.finish_snapshot()
@@ -743,52 +747,52 @@ class PartitionLog:
             for segment in plan.segments:
                 segment.release()
 
-    # ---- cutting the end
+    # ---- truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Removes every batch that ends at or after `offset`; False if there was none. Blocks.
+        """Remove every batch that ends at or after `offset`. Returns False if there was none. Blocks.
 
         Raises LogDirFailure, LogClosed, LogBeingTruncated.
         """
         return self._run_truncation(self._begin_cut(offset, say_nothing))
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Removes everything; the log is empty and begins at `offset`. Blocks. Raises as `truncate_to` does."""
+        """Remove everything, so that the log is empty and begins at `offset`. Blocks. Raises as `truncate_to` does."""
         self._run_truncation(self._begin_anew(offset, log_start_offset, say_nothing))
 
     def truncate_in_thread(self, offset: int, then: OnTruncated) -> None:
-        """As `truncate_to`, but does not block: `then` is called, on the loop, when the log is whole again, with what went wrong if it did.
+        """As `truncate_to`, but without blocking. `then` is called on the loop, with the error or None, when the log is usable again.
 
-        One that is asked for while another is under way follows it.
+        A truncation that is requested during another one follows it.
         """
         self._truncate_in_thread(lambda: self._begin_cut(offset, then), lambda: self.truncate_in_thread(offset, then), then)
 
     def truncate_fully_in_thread(self, offset: int, then: OnTruncated) -> None:
-        """As `truncate_fully_and_start_at`, in the way of `truncate_in_thread`."""
+        """As `truncate_fully_and_start_at`, without blocking, as `truncate_in_thread`."""
         self._truncate_in_thread(lambda: self._begin_anew(offset, None, then), lambda: self.truncate_fully_in_thread(offset, then), then)
 
     def begins_inside_batch(self, unexpected: UnexpectedAppendOffset) -> bool:
-        """Whether the log is empty and begins inside the batch that could not be appended, as a leader's does after DeleteRecords.
+        """Whether the log is empty and begins inside the rejected batch, as a leader's log may after DeleteRecords.
 
-        Then it is to be truncated to `unexpected.first_offset`, and to begin with that batch.
+        Then the log must be truncated to `unexpected.first_offset`, so that it begins with that batch.
         """
         end_offset = self.log_end_offset
         return self.log_start_offset == end_offset and unexpected.first_offset < end_offset <= unexpected.last_offset
 
     def finish_truncations(self) -> None:
-        """Waits until none is under way any more. Blocks; for the time when the loop runs no more. Raises LogDirFailure."""
+        """Wait until no truncation is in progress. Blocks; for the time after the loop has stopped. Raises LogDirFailure."""
         while (under_way := self.truncation) is not None:
             if under_way.error is not None:
                 raise self._failure_of(under_way.error)
             self._run_truncation(under_way)
 
     def _begin_cut(self, offset: int, then: OnTruncated) -> Truncation | None:
-        """None if nothing is to be cut."""
+        """Start a truncation to `offset`; None if nothing lies behind it."""
         if offset < 0:
             raise ValueError(f"truncation of {self.topic_partition} to offset {offset}")
         self._check_whole()
         if offset >= self.log_end_offset:
-            # There may still be an epoch that begins at the end, of a leader that never wrote.
+            # The last epoch may begin at the end, if its leader never wrote.
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             self.latest_epoch = self.leader_epochs.latest_epoch
             return None
@@ -800,7 +804,7 @@ class PartitionLog:
         assert segment is not None
         self.log_start_offset = min(self.log_start_offset, offset)
         truncation = Truncation(self, offset, segment, gone, then)
-        truncation.producers.map_end_offset = self.log_end_offset  # appends do not keep it
+        truncation.producers.map_end_offset = self.log_end_offset  # appends do not update it
         self.leader_epochs.truncate_from_end(offset)
         for each in gone:
             self.segments.remove(each)
@@ -840,7 +844,7 @@ class PartitionLog:
             self.topic_partition, context.filesystem, self.directory, base_offset, size, self.settings
         )
         self.segments.add(self.active_segment)
-        # Nobody asks it anything: who reads or appends is refused before.
+        # It is never queried, because reads and appends are refused before.
         self.producer_state = ProducerStateManager(
             self.topic_partition, self.directory, context.producer_id_expiration_ms, context.filesystem, ()
         )
@@ -885,13 +889,13 @@ class PartitionLog:
                 raise error
             self._finish_truncation(truncation, error)
 
-        # By directory: each is a disk of its own.
+        # One queue per log directory, because each may be a disk of its own.
         self.context.submit(f"{TRUNCATE_LOG} {self.log_dir}", truncation.run, finish)
 
     def _finish_truncation(self, truncation: Truncation, error: Exception | None) -> Exception | None:
-        """The thread has done its part; returns what went wrong. After a failure the log stays as it is, and can only be closed."""
+        """Finish a truncation after its thread. Returns the error. After a failure the log stays unusable and can only be closed."""
         if self.truncation is not truncation:
-            return None  # somebody else was faster
+            return None  # it was finished before
         failure = None
         if error is not None:
             failure = self._failure_of(error)
@@ -932,15 +936,15 @@ class PartitionLog:
                 return closed
         return error
 
-    # ---- taking segments out
+    # ---- removing segments
 
     def delete_old_segments(self, should_delete: Callable[[Segment, Segment | None], bool], reason: str, at_most: int = NO_LIMIT) -> int:
-        """Deletes segments from the oldest on, as long as `should_delete(segment, next)` says so and the high watermark is past them.
+        """Delete segments from the oldest on, while `should_delete(segment, next)` and the high watermark is beyond the segment.
 
-        No more than `at_most`. When that takes the active one too, an empty one follows. Moves the log start offset. Returns how many;
-        raises LogDirFailure.
+        Deletes at most `at_most`. If the active segment is deleted, too, an empty one follows. Moves the log start offset. Returns the
+        number of deleted segments; raises LogDirFailure.
 
-        None while a thread writes a snapshot of producers, which may be all that is left of them when the segments are gone: the next time.
+        Deletes none while a thread writes a snapshot of producers, which may soon be the only trace of them. The next call does.
         """
         if self._waits_for_snapshot():
             return 0
@@ -974,7 +978,7 @@ class PartitionLog:
         return producers.writing is not None or self.recovery_point < producers.unsafe_below
 
     def _remove_segments(self, deletable: Sequence[Segment]) -> None:
-        """Deletes the oldest segments, `deletable`, but not all, and moves the log start offset behind them."""
+        """Delete the oldest segments, `deletable`, but not all of the log, and move the log start offset behind them."""
         following = self.segments.higher(deletable[len(deletable) - 1].base_offset)
         if following is not None:
             self.increment_log_start_offset(following.base_offset, "segment deletion")
@@ -984,7 +988,7 @@ class PartitionLog:
         self._discard_in_thread(deletable, deletable)
 
     def _discard_in_thread(self, segments: Sequence[Segment], beside: Sequence[Segment]) -> None:
-        """Takes the files of `segments`, and the producer snapshots that stand beside those of `beside`, out of sight; they go later."""
+        """Rename the files of `segments`, and the producer snapshots that belong to `beside`, to `.deleted`. They are removed later."""
         names = self._forget_snapshots(beside)
         self._run_discard(Discard(self, segments, names), say_nothing)
 
@@ -1013,12 +1017,12 @@ class PartitionLog:
         return [path.rpartition("/")[2] for path in paths if path is not None]
 
     def finish_discards(self) -> None:
-        """All that left the log is out of sight on return. Blocks; may raise OSError."""
+        """Complete all discards. Blocks; may raise OSError."""
         for discard in tuple(self.discards):
             discard.run()
 
     def discard_segments(self, segments: Sequence[Segment]) -> None:
-        """Takes `segments` out of the log and their files out of sight; the files go later. May raise OSError."""
+        """Take `segments` out of the log and rename their files to `.deleted`. The files are removed later. May raise OSError."""
         if not segments:
             return
         self.read_hints.clear()
@@ -1028,7 +1032,7 @@ class PartitionLog:
         self.delete_later(names_of(segments))
 
     def delete_later(self, names: Sequence[str]) -> None:
-        """Deletes files of the log's directory after `file.delete.delay.ms`, in a thread, whatever the directory is called by then."""
+        """Remove files of the log's directory after `file.delete.delay.ms`, in a thread, even if the directory is renamed meanwhile."""
         if not names:
             return
         small_files = self.small_files
@@ -1038,16 +1042,18 @@ class PartitionLog:
                 try:
                     small_files.remove(name)
                 except OSError as error:
-                    # The name says .deleted: the next start tries again.
-                    log.warning("%s/%s is not deleted: %s", small_files.directory, name, error.strerror or error)
+                    # The name ends with .deleted, so the next start tries again.
+                    log.warning(
+                        "%s/%s cannot be deleted: %s; the next start tries again", small_files.directory, name, error.strerror or error
+                    )
 
         self.context.scheduler.schedule_once("delete-file", delete_all, self.settings.file_delete_delay_ms)
 
     def replace_segments(self, base_offset: int, old: Sequence[Segment], then: OnReplaced = say_nothing) -> Swap:
-        """Puts the cleaned segment whose files are `<base_offset>.*.cleaned`, all of them durable, in the place of `old`.
+        """Replace the segments `old` by the cleaned segment in the files `<base_offset>.*.cleaned`, which are durable.
 
-        Readers find the cleaned segment on return. A thread renames the files and makes that durable; then `then` is called, on the loop,
-        with what went wrong if it did. Raises LogDirFailure, with everything as it was.
+        From the return on, readers find the cleaned segment. A thread renames the files and makes the names durable. Then `then` is
+        called on the loop, with the error or None. Raises LogDirFailure, with everything unchanged.
         """
         current = set(self.segments)
         replaced = [segment for segment in old if segment in current]
@@ -1064,10 +1070,10 @@ class PartitionLog:
         self._run_discard(swap, then)
         return swap
 
-    # ---- the end
+    # ---- moving, closing, deleting
 
     def move_to(self, directory: str) -> None:
-        """The partition's directory is renamed to `directory`, for it takes a log's place. Raises LogDirFailure."""
+        """Rename the partition's directory to `directory`, to take another log's place. Raises LogDirFailure."""
         try:
             self.small_files.move_to(directory)
         except OSError as error:
@@ -1075,7 +1081,7 @@ class PartitionLog:
         self.moved_to(directory)
 
     def moved_to(self, directory: str) -> None:
-        """The partition's directory has been renamed to `directory`."""
+        """Use `directory`, to which the partition's directory was renamed."""
         self.directory = directory
         self.producer_state.directory = directory
         self.leader_epochs.directory = directory
@@ -1083,9 +1089,10 @@ class PartitionLog:
             segment.move_to(directory)
 
     def close(self, *, sync: bool = True) -> None:
-        """Leaves the directory as a clean shutdown does: indexes complete and trimmed, producers in a snapshot. Raises LogDirFailure.
+        """Leave the directory as after a clean shutdown: indexes complete and trimmed, producers in a snapshot. Raises LogDirFailure.
 
-        After a clean shutdown everything is taken to be durable: a flush comes first; or, without `sync`, the caller syncs all afterwards.
+        A start after a clean shutdown assumes that everything is durable. So the caller flushes before; or, without `sync`, syncs
+        everything afterwards.
         """
         if self.is_closed:
             return
@@ -1103,31 +1110,31 @@ class PartitionLog:
             self.refuse_appends()
 
     def close_without_writing(self) -> None:
-        """Lets go of all files: the disk has failed, or the log is to be deleted."""
+        """Release all files, because the disk has failed or the log will be deleted."""
         self.refuse_appends()
         for segment in self.segments:
             segment.close_without_writing()
 
     def refuse_appends(self) -> None:
-        """Nothing is written any more; what is open stays open."""
+        """Refuse all further writes. Open files stay open."""
         self.is_closed = True
         self.unfinished_rolls.clear()
         self.read_hints.clear()
         self.active_segment = ClosedSegment(self.topic_partition, self.log_end_offset)
 
     def disk_failure(self, path: str, error: OSError) -> LogDirFailure:
-        """What `error` means to the floors above. Raises LogClosed instead: the files of a closed log may be gone, that is no failure."""
+        """The error to raise for `error`. Raises LogClosed for a closed log, whose files may be missing without a failure."""
         if self.is_closed:
             raise LogClosed(self.topic_partition) from error
         return LogDirFailure(self.log_dir, str(error.filename or path), error.strerror or str(error))
 
     def delete(self) -> None:
-        """Deletes the directory of a closed log and everything in it, now. Blocks; raises LogDirFailure."""
+        """Delete the directory of a closed log and everything in it. Blocks; raises LogDirFailure."""
         self.small_files.forget()
         filesystem = self.context.filesystem
         try:
             for name in filesystem.list_directory(self.directory):
-                with suppress(FileNotFoundError):  # who was to delete a segment of it may be at that just now
+                with suppress(FileNotFoundError):  # a thread may be deleting a file of a removed segment
                     filesystem.unlink(f"{self.directory}/{name}")
             filesystem.remove_directory(self.directory)
             filesystem.sync_directory(self.log_dir)
@@ -1137,7 +1144,7 @@ class PartitionLog:
 
 
 def _check_unknown(segment: Segment, count: int) -> None:
-    """Raises NotCached when its age cannot be told without waiting; or when it is one too many, for each costs some 60 µs."""
+    """Raises NotCached if finding the segment's age would wait, or if `count` is too large, because each segment costs some 60 µs."""
     if count > MAX_UNKNOWN:
         raise NotCached(segment.filesystem, segment.path, 0, 1)
     check_time_cached(segment)
@@ -1148,7 +1155,7 @@ def _answer(found: RecordPosition | None) -> OffsetAndTimestamp | None:
 
 
 def _next_flush(flushed_offset: int, settings: LogSettings) -> int:
-    """The offset that is due to be flushed when it is appended. `flush.messages` may be as large as 64 bits allow."""
+    """The offset whose append makes a flush due. `flush.messages` may be as large as 64 bits allow."""
     return min(flushed_offset, NEVER - settings.flush_messages) + settings.flush_messages - 1
 
 

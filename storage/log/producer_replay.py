@@ -1,12 +1,12 @@
-"""Rebuilding a partition's producer state from its snapshots and its log.
+"""Rebuilds a partition's producer state from its snapshots and its log.
 
 Called when a log is opened and after it was truncated. Reads batch headers, and the bodies of control batches only.
 
-A snapshot has only the last batch of each producer, but a producer may have five in flight, and send them all again when the broker died
-before it answered. So the batches before the last are looked for in the last bytes of the log.
+A snapshot has only the last batch of each producer. But a producer may have five batches in flight, and repeats all of them if the broker
+died before it answered. So the batches before the last one are read from the last bytes of the log.
 
-Where a segment is damaged below what was flushed, or holds messages of an old format, the producers of the batches behind that are not
-known from it. The log opens all the same: a log whose other batches can be read is worth more than duplicates that are recognised.
+If a segment is damaged below the recovery point, or has messages of an old format, the producers of later batches in it are not recovered.
+The log opens nevertheless: its readable batches are worth more than the detection of duplicates.
 """
 
 import logging
@@ -28,10 +28,10 @@ from storage.segment.transaction_index import AbortedTransaction
 log = logging.getLogger(__name__)
 
 TAIL_BYTES = 1 << 20
-"""How far back batches are looked for that no snapshot has: five batches of the usual size from each of a dozen producers."""
+"""Size of the end of the log that is searched for batches without a snapshot; room for five usual batches of each of a dozen producers."""
 
 _BATCHES_AT_ONCE = 200
-"""Half a millisecond."""
+"""Batches between two calls of `yield_to_loop`, half a millisecond."""
 
 
 def rebuild_producer_state(
@@ -44,10 +44,10 @@ def rebuild_producer_state(
     clean: bool = False,
     yield_to_loop: Callable[[], None] = no_yield,
 ) -> None:
-    """Brings `manager` to what the log below `last_offset` says, and takes the snapshots that spare the next start the work.
+    """Bring `manager` to the state of the log below `last_offset`, and take the snapshots that save the next start this work.
 
-    `clean` says that the log was closed properly: without any snapshot it then never had a producer, and is not read.
-    `yield_to_loop` is called every now and then. May raise OSError.
+    `clean` means that the log was closed properly. Without any snapshot it then never had a producer, and is not read. `yield_to_loop` is
+    called from time to time. May raise OSError.
     """
     bases = segments.bases
     snapshots_at = {*bases[-2:], last_offset}
@@ -74,7 +74,7 @@ def rebuild_producer_state(
                 if found is not None:
                     _replay(manager.state, segment, found, end, yield_to_loop)
             except RecordFormatError as error:
-                log.warning("%s: damaged in what was flushed; producers behind that are not known from it: %s", segment.path, error)
+                log.warning("%s: damaged in what was flushed; producers of later batches in it are unknown: %s", segment.path, error)
     _remember_earlier_batches(manager.state, segments, last_offset, yield_to_loop)
     manager.map_end_offset = last_offset
     manager.take_snapshot()
@@ -91,7 +91,7 @@ def _replay(state: ProducerState, segment: Segment, position: int, end: int, yie
 
 
 def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_offset: int, yield_to_loop: Callable[[], None]) -> None:
-    """Complete the last five batches of those producers of whom only the last is known, as far as the tail of the log has them."""
+    """Complete the last five batches of producers with fewer known ones, as far as the end of the log has them."""
     missing = {
         entry.producer_id: entry
         for entry in state.producers.values()
@@ -114,12 +114,12 @@ def _remember_earlier_batches(state: ProducerState, segments: LogSegments, last_
         while batches and len(known) < BATCHES_RETAINED:
             batch = batches.pop()
             if (batch[0] + 1) % (MAX_SEQUENCE + 1) != BatchMetadata(*known[0]).first_sequence:
-                break  # the cleaner removed what stood between
+                break  # the cleaner removed a batch in between
             known.insert(0, batch)
 
 
 def _tail(segments: LogSegments, last_offset: int) -> Iterator[BatchHeader]:
-    """The batches in the last bytes below `last_offset`, in at most two segments."""
+    """The batches in the last bytes below `last_offset`, from at most two segments."""
     parts: list[tuple[Segment, int, int]] = []
     remaining = TAIL_BYTES
     for segment in reversed(segments):
@@ -139,11 +139,11 @@ def _tail(segments: LogSegments, last_offset: int) -> Iterator[BatchHeader]:
             for _, header in batches_from(segment.file, start, end):
                 yield header
         except RecordFormatError:
-            continue  # what stands behind the damage is not known to follow: the sequences tell
+            continue  # batches behind the damage need not follow those before; the caller compares sequences
 
 
 def _batch_after(segment: Segment, position: int, last_offset: int) -> int:
-    """Where a batch begins at or behind `position` that the offset index knows; 0 where `position` is no position."""
+    """The first position at or after `position` where a batch begins according to the offset index; 0 if `position` is not positive."""
     if position <= 0:
         return 0
     low, high = segment.base_offset, last_offset
@@ -158,7 +158,7 @@ def _batch_after(segment: Segment, position: int, last_offset: int) -> int:
 
 
 def read_marker(records: memoryview | bytearray | bytes, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """The marker in a control batch; None when it holds no record, as the cleaner may leave it, or a record of another kind.
+    """The marker in a control batch. None when it has no record, as the cleaner may leave it, or a record of another kind.
 
     Raises protocol's RecordFormatError.
     """
@@ -172,7 +172,7 @@ def read_marker(records: memoryview | bytearray | bytes, position: int, header: 
 def replay_producer(
     state: ProducerState, segment: Segment | None, header: BatchHeader, marker: EndTransactionMarker | None, first_offset: int
 ) -> None:
-    """Takes one batch that stands in the log into the producer state. `segment` gets the index entry of an aborted transaction."""
+    """Update the producer state with one batch of the log. `segment` gets the index entry of an aborted transaction."""
     if marker is None:
         if not header.attributes & CONTROL_MASK:
             state.on_append(

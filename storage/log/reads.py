@@ -1,4 +1,4 @@
-"""Says what reads of a log and searches by time find, and how far they go in one turn."""
+"""Holds the results of reads and of searches by time, and their limits."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,11 @@ from storage.segment.file_region import FileRegion
 
 MAX_HINTS = 64
 MAX_UNKNOWN = 20
-"""Segments whose largest timestamp is not known yet, that one turn of the event loop looks at."""
+"""Segments with unknown largest timestamp that are examined in one turn of the event loop."""
 
 
 class FetchSlice:
-    """Whole batches for one fetch, or none; `next_offset` follows the last of them."""
+    """Whole batches for one fetch, or none. `next_offset` follows the last batch."""
 
     __slots__ = ("next_offset", "region")
 
@@ -20,7 +20,7 @@ class FetchSlice:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The answer to a search by timestamp. `leader_epoch` is -1 when the batch does not say."""
+    """Result of a search by timestamp. `leader_epoch` is -1 when the batch has none."""
 
     offset: int
     timestamp: int

@@ -1,10 +1,10 @@
-"""Opening the log of a partition, after a clean shutdown or a crash.
+"""Opens the log of a partition, after a clean shutdown or a crash.
 
-Called by `LogManager` for every partition directory at start, and for new partitions. After a clean shutdown the files are trusted.
-After a crash every segment from the recovery point on is read and checked, its indexes and the producer state are rebuilt, and what
-cannot be valid is cut off together with everything behind it: it was never flushed.
+`LogManager` calls it for every partition directory at start, and for new partitions. After a clean shutdown the files are trusted. After a
+crash every segment from the recovery point on is read and checked, and its indexes and the producer state are rebuilt. The first invalid
+batch is cut off with everything behind it, because none of that was flushed.
 
-Invariant: what `open_log` returns can be appended to; every batch in it was complete and had a valid CRC, if recovery looked at it.
+Invariant: the log returned by `open_log` accepts appends. Every batch that recovery read is complete and has a valid CRC.
 """
 
 import logging
@@ -34,7 +34,7 @@ from storage.log.partition_log import PartitionLog
 from storage.log.producer_replay import read_marker, rebuild_producer_state, replay_producer
 from storage.producers.state_manager import ProducerStateManager, snapshot_offsets
 from storage.segment.batch_scan import header_at, whole_batches
-from storage.segment.leftovers import settle_leftovers
+from storage.segment.leftovers import clean_up_leftovers
 from storage.segment.limits import MAX_RELATIVE_OFFSET
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 _LEGACY_HEADER = struct.Struct(">8xiI")  # offset, size, CRC-32 of the rest
 _WORTH_A_LINE_BYTES = 16 * 1024 * 1024
-"""A segment that is checked for some milliseconds: after a crash a broker has one for each of thousands of partitions."""
+"""Size of a segment from which checking it is logged; it takes some milliseconds. A broker may have thousands of smaller ones."""
 _NEEDED_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 _LOST = "what was on the disk and was damaged there is lost, unless another broker has a replica"
 
@@ -63,11 +63,11 @@ def open_log(
     log_start_offset: int = 0,
     recovery_point: int = 0,
 ) -> PartitionLog:
-    """The log in `directory` (that of the partition in `log_dir` unless given), created if need be.
+    """The log in `directory` (default: the partition's directory in `log_dir`), created if necessary.
 
-    `log_start_offset` and `recovery_point` are what the checkpoints say. `is_new` promises an empty or missing directory; otherwise a
-    `directory` that is given has to be there. Raises LogDirFailure, InconsistentTopicId, UnsupportedForMessageFormat (batches of magic 0
-    or 1), CorruptCheckpoint. Blocks.
+    `log_start_offset` and `recovery_point` come from the checkpoints. `is_new` promises an empty or missing directory. Otherwise a given
+    `directory` must exist. Raises LogDirFailure, InconsistentTopicId, UnsupportedForMessageFormat (batches of magic 0 or 1),
+    CorruptCheckpoint. Blocks.
     """
     where = directory or f"{log_dir}/{topic_partition}"
     try:
@@ -94,7 +94,7 @@ def _topic_id(context: LogContext, topic_partition: TopicPartition, directory: s
 
 
 class _Loader:
-    """One opening of one directory."""
+    """Opens one directory."""
 
     def __init__(
         self,
@@ -118,18 +118,18 @@ class _Loader:
         self.now_ms = context.clock.now_ms()
         self.segments = LogSegments()
         self._bases: list[int] = []
-        """Where the segments begin whose files are there, whether opened yet or not."""
+        """Base offsets of the segments on the disk, opened or not."""
         self.leader_epochs = LeaderEpochCache(topic_partition, directory, context.filesystem, is_new=is_new)
-        # Nothing that recovery finds has to be durable before the log is flushed: a start after a crash is 10,000 fsyncs shorter by that.
+        # Nothing that recovery finds must be durable before the log is flushed. That saves a start after a crash 10,000 fsyncs.
         self.leader_epochs.on_change = _written_later
         self._flushed_to = MAX_OFFSET
-        """Below this everything was once on the disk."""
-        self._epoch = 0  # of the last batch that was checked
+        """Offset below which everything was flushed once."""
+        self._epoch = 0  # leader epoch of the last checked batch
         self.log_start_offset = 0
         self._recovered: ProducerStateManager | None = None
-        """What the recovery of the last segment found of producers."""
+        """Producers found by the recovery of the last segment."""
         self._snapshot_offsets: list[int] = []
-        """Of the snapshots of producers that are there."""
+        """Offsets of the producer snapshots on the disk."""
 
     def load(self, log_start_offset: int, recovery_point: int) -> PartitionLog:
         self.log_start_offset = log_start_offset
@@ -142,7 +142,7 @@ class _Loader:
             self.segments.add(self._new_segment(log_start_offset))
             recovery_point = min(recovery_point, log_end_offset)
         else:
-            # After a crash the recovery point stays where the last flush was: what was just checked may still be in the page cache only.
+            # After a crash the recovery point stays at the last flush: batches that were just checked may be in the page cache only.
             recovery_point = log_end_offset if self.clean else min(recovery_point, log_end_offset)
         self.segments.active.become_active()
         self.leader_epochs.truncate_from_end(log_end_offset)
@@ -152,7 +152,7 @@ class _Loader:
         if producer_state is None or producer_state.map_end_offset != log_end_offset:
             producer_state = self._producer_state()
         else:
-            producer_state.remove_expired_producers(self.now_ms)  # as if the snapshot were read that was just taken
+            producer_state.remove_expired_producers(self.now_ms)  # as if the snapshot just taken had been read
         if not self.is_new:
             producer_state.remove_stray_snapshots(self.segments.bases)
             rebuild_producer_state(producer_state, self.segments, log_start_offset, log_end_offset, self.now_ms, clean=self.clean)
@@ -160,7 +160,7 @@ class _Loader:
             producer_state.map_end_offset = log_end_offset
         self.leader_epochs.on_change = None
         if self.leader_epochs.entries == epochs_on_disk:
-            # Recovery took them away and found them again: 10,000 files need not be written for that after a crash.
+            # Recovery removed the epochs and found them again. That saves writing 10,000 files after a crash.
             self.leader_epochs.is_dirty = False
         return PartitionLog(
             self.context,
@@ -180,10 +180,10 @@ class _Loader:
     # ---- finding the segments
 
     def _find_segments(self, recovery_point: int) -> int | None:
-        """Opens and checks what is there; returns the log end offset, None if there is no segment that counts."""
+        """Open and check the segments. Returns the log end offset; None if there is no valid segment."""
         while True:
             self._recovered = None
-            names = settle_leftovers(self.filesystem, self.directory, self.settings, self.now_ms)
+            names = clean_up_leftovers(self.filesystem, self.directory, self.settings, self.now_ms)
             self._snapshot_offsets = snapshot_offsets(names)
             try:
                 self._open_segments(names, recovery_point)
@@ -215,10 +215,10 @@ class _Loader:
             elif name.endswith(LOG_SUFFIX):
                 segment = self._segment(offset)
                 if offset < unflushed_from:
-                    # What an index says is not looked at before somebody needs it: a log may have thousands.
+                    # The contents of an index are not checked before its first use: a log may have thousands of segments.
                     missing = [suffix for suffix in _NEEDED_INDEXES if file_name(offset, suffix) not in present]
                     if missing or (file_name(offset, TRANSACTION_INDEX_SUFFIX) in present and not self._check_transactions(segment)):
-                        log.warning("%s: its index files are missing or wrong; it is checked and they are rebuilt", segment.path)
+                        log.warning("%s: its index files are missing or wrong; checking it and rebuilding them", segment.path)
                         self._recover_segment(segment, snapshots_stay=True)
                 self.segments.add(segment)
         overflowed = find_overflowed_segment(list(self.segments), unflushed_from)
@@ -245,7 +245,7 @@ class _Loader:
         return ProducerStateManager(self.topic_partition, self.directory, expiration_ms, self.filesystem, self._snapshot_offsets)
 
     def _log_end_offset(self) -> int | None:
-        """Where the log ends; None when there is no segment, or none that reaches the log start offset."""
+        """The log end offset; None when there is no segment, or none that reaches the log start offset."""
         if not len(self.segments):
             return None
         log_end_offset = self._find_end() if self.clean or self._recovered is None else self._recovered.map_end_offset
@@ -267,7 +267,7 @@ class _Loader:
         return None
 
     def _find_end(self) -> int:
-        """Where the active segment ends, which was not just checked."""
+        """The end of the active segment, if it was not just checked."""
         active = self.segments.active
         try:
             if self.clean:
@@ -279,7 +279,7 @@ class _Loader:
             log.warning("%s: it does not end with a batch although the log was closed properly; it is checked", active.path)
             self._recover_segment(active)
             log_end_offset, end = active.read_end()
-        if log_end_offset - 1 - active.base_offset > MAX_RELATIVE_OFFSET:  # it would roll, and then stand in the cleaner's way
+        if log_end_offset - 1 - active.base_offset > MAX_RELATIVE_OFFSET:  # it would roll, and then block the cleaner
             raise SegmentOffsetOverflow(active.path, active.base_offset, log_end_offset - 1)
         return log_end_offset
 
@@ -306,10 +306,10 @@ class _Loader:
             segment.delete()
 
     def _recover_segment(self, segment: Segment, *, is_last: bool = False, snapshots_stay: bool = False) -> int:
-        """Checks every batch, rebuilds the indexes, cuts what is not valid; returns how many bytes that was.
+        """Check every batch, rebuild the indexes, cut off invalid bytes. Returns their number.
 
-        The indexes of the last segment keep their room, for it will be appended to. With `snapshots_stay` what follows the segment is as it
-        was flushed, and so are the snapshots of that.
+        The indexes of the last segment keep their preallocated size for appends. With `snapshots_stay` the later segments and their
+        producer snapshots were flushed and stay.
         """
         manager = self._producer_state()
         later = manager.set_aside(segment.base_offset) if snapshots_stay else []
@@ -327,7 +327,7 @@ class _Loader:
                 if reason:
                     break
                 if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-                    # No CRC covers a base offset. It is damaged unless the next segment begins behind it, or holds it, too.
+                    # No CRC covers the base offset. It is damaged unless the next segment begins behind it, or contains the batch, too.
                     later = self._bases_behind(segment.base_offset)
                     if later and (header.last_offset < later[0] or has_its_parts(segment, later)):
                         raise SegmentOffsetOverflow(segment.path, segment.base_offset, header.last_offset)
@@ -369,8 +369,11 @@ class _Loader:
         return torn
 
     def _gap_fault(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> str:
-        """What is wrong with a batch that leaves offsets out, as compaction does. No CRC covers a base offset; but what follows must go on
-        behind the batch. Where nothing follows it is believed: a flipped bit is rarer than a process that is killed."""
+        """The fault of a batch that skips offsets, as compaction does; empty if it is plausible.
+
+        No CRC covers the base offset, but the following batch must continue after it. A batch without a following one is accepted: a
+        flipped bit is rarer than a killed process.
+        """
         try:
             following = header_at(segment.file, position + header.size, segment.size)
         except RecordFormatError:
@@ -390,10 +393,10 @@ def _fault(header: BatchHeader, next_offset: int) -> str:
 
 
 def _is_legacy_message(file: File, position: int) -> bool:
-    """Whether an intact message of magic 0 or 1 stands there: those are refused, while damage that looks like one is cut."""
+    """Whether an intact message of magic 0 or 1 begins at `position`. Such a log is refused, while damage that looks like one is cut."""
     size, crc = _LEGACY_HEADER.unpack(file.pread(_LEGACY_HEADER.size, position))
     return bool(zlib.crc32(file.pread(size - 4, position + _LEGACY_HEADER.size)) == crc)
 
 
 def _written_later(_: LeaderEpochCache) -> None:
-    """Whoever opened the log writes what is dirty."""
+    """Do nothing: the caller that opens the log writes changed epochs."""

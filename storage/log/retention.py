@@ -1,8 +1,8 @@
-"""Which segments a log may lose: those below its log start offset, those beyond `retention.bytes`, and those older than `retention.ms`.
+"""Deletes old segments: those below the log start offset, beyond `retention.bytes`, and older than `retention.ms`.
 
-`RetentionChecks` asks every `log.retention.check.interval.ms`, and the log cleaner for the logs that it compacts. The rules are those of
-Apache Kafka's UnifiedLog.deleteOldSegments: whole segments, from the oldest on, only below the high watermark; a segment is as old as its
-newest timestamp; the active one may go too, and an empty one takes its place.
+`RetentionChecks` calls it every `log.retention.check.interval.ms`, and the log cleaner for the logs that it compacts. The rules are those
+of Apache Kafka's UnifiedLog.deleteOldSegments. Whole segments are deleted, from the oldest on, and only below the high watermark. The age
+of a segment is that of its newest timestamp. The active segment may be deleted, too; then an empty one replaces it.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from storage.segment.segment import Segment
 _ShouldDelete = Callable[[Segment, Segment | None], bool]
 
 _ROLL_COSTS = 9
-"""As much as to delete so many segments."""
+"""Cost of a roll, in units of the deletion of one segment."""
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int, *, at_most: int = NO_LIMIT, may_wait: bool = True) -> int:
-    """Deletes what has to go; returns how many segments. With `at_most` or more there may be others.
+    """Delete segments as the configuration requires. Returns their number. If it is at least `at_most`, there may be more.
 
-    Raises LogDirFailure; ColdRead unless it `may_wait` for the disk to tell how old a segment is.
+    Raises LogDirFailure; and ColdRead when finding the age of a segment would wait for the disk, unless it `may_wait`.
     """
     try:
         deleted = 0
@@ -49,7 +49,7 @@ def delete_old_segments(log: PartitionLog, now_ms: int, *, at_most: int = NO_LIM
 
 
 def work_of(log: PartitionLog, deleted: int) -> int:
-    """What it cost to delete so many segments of the log just now, as a number of segments: one that lost all has begun an empty one."""
+    """Cost of the deletion of `deleted` segments of the log just now, in units of one segment. Includes the roll of a log that lost all."""
     return deleted + _ROLL_COSTS if deleted and not log.active_segment.size else deleted
 
 

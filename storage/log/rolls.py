@@ -1,7 +1,7 @@
-"""Completing the rolls of all logs, one per turn of the event loop, in the order in which they began (see `log_roll`).
+"""Completes the rolls of all logs, one per turn of the event loop, in the order in which they began (see `roll`).
 
-`LogManager` owns one. However many logs roll at the same time, what each of them has to do besides beginning a segment holds up nobody. One
-whose directory has no spare files left waits for those that a thread is making, and the others go first.
+`LogManager` owns one. So many logs can roll at the same time without delaying other work. A log whose directory has no spare files left
+waits until a thread has made some, and the others go first.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ _MOMENT_MS = 1
 
 
 class Rolls:
-    """See the module."""
+    """The logs with incomplete rolls."""
 
     __slots__ = ("_background", "_is_armed", "_on_failure", "_spare_files", "_waiting")
 
     def __init__(self, background: Background, spare_files: SpareFiles, on_failure: Callable[[LogDirFailure], None]) -> None:
-        """`on_failure` is called on the loop when the disk refuses."""
+        """`on_failure` is called on the loop after a disk error."""
         self._background = background
         self._spare_files = spare_files
         self._on_failure = on_failure
@@ -30,12 +30,12 @@ class Rolls:
         self._is_armed = False
 
     def complete_later(self, partition_log: PartitionLog) -> None:
-        """It has begun one more roll."""
+        """Add a log that has begun a roll."""
         self._waiting[partition_log] = None
         self._arm()
 
     def forget(self, partition_log: PartitionLog) -> None:
-        """It is to be deleted: its files stay as they are."""
+        """Drop a log that will be deleted, and leave its files as they are."""
         self._waiting.pop(partition_log, None)
         partition_log.unfinished_rolls.clear()
 

@@ -1,12 +1,12 @@
-"""Cuts a log at its end.
+"""Truncates a log at its end.
 
-A follower does it when its leader's history differs from its own. To cut a large file, to rename many and to read for producers what is
-left takes long, so a thread does it (`Truncation.run`). As soon as it is asked for, the log says that it ends where it is to end, its
-recovery point and leader epochs are those of the shorter log, and a `SegmentBeingTruncated` stands in the place of the segment that is cut:
-whoever appends or reads there meanwhile is told to come again. When the thread is done, the segment takes its place.
+A follower does so when its leader's history differs from its own. Truncating a large file, renaming many files and reading the rest for
+producers take long, so a thread does that (`Truncation.run`). From the beginning the log reports its new end, with a recovery point and
+leader epochs that match. A `SegmentBeingTruncated` replaces the segment that is cut, and refuses appends and reads: the callers try again
+later. When the thread is done, the real segment returns.
 
-A caller of `PartitionLog.truncate_to` or `truncate_fully_and_start_at` waits for all of that. A crash in between finds a log that ends
-where it was cut or, for whole segments, later: what is too long then is cut again, for it still differs from the leader's.
+`PartitionLog.truncate_to` and `truncate_fully_and_start_at` wait for all of that. After a crash in between, the log ends at the new end or,
+if whole segments are left, later. Then it still differs from the leader's log and is truncated again.
 """
 
 import logging
@@ -34,7 +34,7 @@ _SEGMENTS_AT_ONCE = 10
 
 
 class Truncation:
-    """A cut that is under way. What it holds is the thread's until `run` has returned."""
+    """A truncation in progress. Until `run` has returned, its objects belong to the thread."""
 
     __slots__ = (
         "_directory",
@@ -58,7 +58,7 @@ class Truncation:
     )
 
     def __init__(self, log: "PartitionLog", end_offset: int, segment: Segment | None, gone: list[Segment], then: OnTruncated) -> None:
-        """To cut `segment` at `end_offset`, without the `gone` ones; without a segment, to begin anew there."""
+        """To truncate `segment` to `end_offset` and remove the segments `gone`. Without a segment the log is emptied and begins there."""
         context, settings = log.context, log.settings
         self._directory = log.directory
         self._discards = tuple(log.discards)
@@ -73,10 +73,10 @@ class Truncation:
         self._lock = threading.Lock()
         self._has_run = False
         self.segment = segment
-        """The last one of the log; when it begins anew, once `run` has returned."""
+        """Last segment of the log. If the log is emptied, it exists once `run` has returned."""
         self.producers = log.producer_state
         self.snapshots: list[str] = []
-        """The names of those that are to be deleted."""
+        """Names of the snapshots to be deleted."""
         self.then = then
         self.error: Exception | None = None
         self.asked_meanwhile: list[Callable[[], None]] = []
@@ -86,11 +86,11 @@ class Truncation:
 
     @property
     def log_start_offset(self) -> int:
-        """What the producers were told of it."""
+        """The log start offset for which the producers were rebuilt."""
         return self._log_start_offset
 
     def run(self) -> None:
-        """Blocks until it is done, whoever does it; for any thread. Raises what went wrong, mostly OSError."""
+        """Do the work, or wait until another thread has done it; for any thread. Raises its error, mostly OSError."""
         with self._lock:
             if not self._has_run:
                 self._has_run = True
@@ -108,14 +108,14 @@ class Truncation:
             raise self.error
 
     def _cut(self, segment: Segment) -> None:
-        # The last one first: a crash leaves no hole.
+        # The last one first, so that a crash leaves no gap.
         _discard(self._gone[::-1])
         _remove_unknown_files(self._filesystem, self._directory, {*self._earlier, segment.base_offset})
         segment.truncate_to(self._end_offset, self._now_ms)
         self.snapshots = rename_snapshots(self._filesystem, self.producers, self._gone)
         segments = LogSegments()
         for base_offset in self._earlier:
-            # Those of the log are read on the loop meanwhile.
+            # New objects, because the event loop reads through those of the log meanwhile.
             segments.add(Segment(self._filesystem, self._directory, base_offset, self._settings, now_ms=self._now_ms))
         segments.add(segment)
         rebuild_producer_state(
@@ -123,10 +123,10 @@ class Truncation:
         )
 
     def _begin_anew(self) -> None:
-        # The last one first: a crash leaves no hole. And a log is never without a segment, not even on the disk: the first one goes when
-        # the new one is there, or just before it when both have the same name.
+        # The last one first, so that a crash leaves no gap. The disk always has a segment of the log: the first one is removed after the
+        # new one exists, or just before if both have the same name.
         offset = self._end_offset
-        # The snapshots go before that, for good: beside a new segment one would bring back transactions that nothing is left of.
+        # The snapshots are deleted before. A snapshot beside the new segment would restore transactions that have no records any more.
         self.producers.truncate_fully_and_start_at(offset)
         self._filesystem.sync_directory(self._directory)
         left = self._gone[:1] if self._gone[0].base_offset != offset else []
@@ -141,7 +141,8 @@ class Truncation:
         rebuild_producer_state(self.producers, segments, self._log_start_offset, offset, self._now_ms)
 
     def give_back(self, filesystem: FileSystem, directory: str) -> list[str]:
-        """Everything is the loop's again, in the directory as it is called now; returns the names of the files that are left over."""
+        """Return everything to the event loop. `directory` is the present name of the directory. Returns the names of files to delete
+        later."""
         for each in (*self._gone, *([] if self.segment is None else [self.segment])):
             each.use_filesystem(filesystem)
             each.move_to(directory)
@@ -157,9 +158,9 @@ def _discard(segments: list[Segment]) -> None:
 
 
 def _remove_unknown_files(filesystem: FileSystem, directory: str, known: set[int]) -> None:
-    """A roll that failed half way may have left a segment behind the end; the next start would take it for a part of the log."""
+    """Delete segments behind the end that a failed roll left. The next start would take them for a part of the log."""
     for name in filesystem.list_directory(directory):
         offset = offset_of_file_name(name)
         if name.endswith((LOG_SUFFIX, *INDEX_SUFFIXES)) and offset is not None and offset not in known:
-            log.warning("%s/%s is no part of the log; deleted", directory, name)
+            log.warning("%s/%s is not part of the log; deleted", directory, name)
             filesystem.unlink(f"{directory}/{name}")

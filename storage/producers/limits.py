@@ -1,4 +1,4 @@
-"""Names the numbers that producer state is kept by. Not compiled: compiled modules take these as constants in C."""
+"""Declares constants of producer state. Not compiled: compiled modules take these numbers as constants in C."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = -1
 NONE: Final = -1
 BATCHES_RETAINED: Final = 5
-"""Batches of a producer that are recognised when they are sent again; a Java producer has no more in flight."""
+"""Batches per producer that are recognised as duplicates. A Java producer has at most that many in flight."""
 MAX_SEQUENCE: Final = 2**31 - 1
 SEQUENCES: Final = 2**31
-"""Sequence numbers, after which they begin again with 0."""
+"""Number of sequence numbers. After the last one they begin again with 0."""

@@ -1,12 +1,12 @@
-"""The file that keeps a partition's producers over a restart: `<offset>.snapshot`, in Kafka's binary format.
+"""Reads and writes the file that keeps a partition's producers over a restart: `<offset>.snapshot`, in Kafka's binary format.
 
     version int16 (1), crc uint32 (CRC-32C of all that follows), count int32, then per producer
     producer_id int64, epoch int16, last_sequence int32, last_offset int64, offset_delta int32, timestamp int64, coordinator_epoch int32,
     current_txn_first_offset int64 (-1 without an open transaction)
 
-Of the five batches of a producer only the last is kept. Called by `producer_state_manager`, which writes small ones at once. One of many
-producers is a `SnapshotWrite`: it is written a piece at a time, by a thread, its head last, so that one that a crash cut short has no valid
-version.
+Only the last of a producer's five batches is kept. Called by `state_manager`, which writes small snapshots at once. A snapshot of many
+producers is a `SnapshotWrite`, which a thread writes piece by piece. The head is written last, so a snapshot cut short by a crash has no
+valid version.
 """
 
 import struct
@@ -30,11 +30,11 @@ _COUNT = struct.Struct(">i")
 _NO_BATCH = (NO_SEQUENCE, NONE, 0, NO_TIMESTAMP)
 
 PRODUCERS_PER_STEP = 500
-"""0.4 ms, in which a thread lets nobody else run."""
+"""Producers per piece: 0.4 ms, during which the thread holds the interpreter."""
 
 
 def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
-    """The file's bytes, with the entries in the given order."""
+    """The bytes of the file, with the entries in the given order."""
     body = _encode_entries(entries)
     count = _COUNT.pack(len(entries))
     return _HEAD.pack(VERSION, crc32c(body, crc32c(count)), len(entries)) + body
@@ -62,9 +62,9 @@ def _encode_entries(entries: Iterable[ProducerStateEntry]) -> bytes:
 
 
 class SnapshotWrite:
-    """A snapshot on its way into its file. `entries` does not change until it `is_done`.
+    """A snapshot that is being written. `entries` must not change until it `is_done`.
 
-    Any thread may call `step` and `run`, several at once, too; both may raise OSError.
+    Any thread may call `step` and `run`, even several threads at once. Both may raise OSError.
     """
 
     __slots__ = ("_checksum", "_count", "_error", "_file", "_lock", "_position", "_rest", "is_done")
@@ -80,12 +80,12 @@ class SnapshotWrite:
         self.is_done = False
 
     def step(self) -> None:
-        """Writes the next piece, if something is left."""
+        """Writes the next piece, if any is left."""
         with self._lock:
             self._step()
 
     def run(self) -> None:
-        """Writes all that is left."""
+        """Writes all remaining pieces."""
         with self._lock:
             while not self.is_done:
                 self._step()
@@ -103,7 +103,7 @@ class SnapshotWrite:
 
     def _write_piece(self, file: File) -> None:
         if self._position == 0:
-            file.truncate(0)  # what stands there is of an earlier life
+            file.truncate(0)  # the file may be an old one
             self._position = _HEAD.size
         body = _encode_entries(islice(self._rest, PRODUCERS_PER_STEP))
         if body:
@@ -117,7 +117,7 @@ class SnapshotWrite:
 
 
 def decode_snapshot(data: bytes, path: str) -> list[ProducerStateEntry]:
-    """The entries in the order of the file. Raises CorruptSnapshot, which names `path`."""
+    """The entries in the order of the file. Raises CorruptSnapshot with `path`."""
     if len(data) < _HEAD.size:
         raise CorruptSnapshot(path, f"{len(data)} bytes are too few for a producer snapshot")
     version, checksum, count = _HEAD.unpack_from(data)

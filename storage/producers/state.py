@@ -1,12 +1,12 @@
-"""What a partition knows of its idempotent and transactional producers.
+"""Tracks the idempotent and transactional producers of a partition.
 
-Owns, per producer id, the epoch, the last five batches and the open transaction; and from those the offset below which every transaction is
-decided and replicated. `PartitionLog` asks `check_append` before it writes a batch and tells `on_append` after, so a batch that is refused
-changes nothing; recovery replays the log through `on_append` and `on_marker` alone. Nothing here does I/O: `producer_state_manager` keeps
-the snapshot files.
+Owns, per producer id, the epoch, the last five batches and the open transaction. From them it derives the offset below which every
+transaction has ended and is replicated. `PartitionLog` calls `check_append` before it writes a batch and `on_append` after, so a refused
+batch changes nothing. Recovery replays the log through `on_append` and `on_marker` alone. Nothing here does I/O: `state_manager` has the
+snapshot files.
 
-Invariants: a producer's batches carry consecutive sequence numbers of one epoch; `first_unstable_offset` never exceeds the first offset of
-an open transaction; a batch without a producer id never reaches this module.
+Invariants: a producer's batches have consecutive sequence numbers of one epoch. `first_unstable_offset` never exceeds the first offset of
+an open transaction. Batches without a producer id never get here.
 """
 
 import logging
@@ -15,17 +15,17 @@ from typing import NamedTuple
 
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, TransactionCoordinatorFenced
+from storage.producers.copy_on_write_producers import CopyOnWriteProducers
 from storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, NONE, SEQUENCES
-from storage.producers.thawing_producers import ThawingProducers
 
 log = logging.getLogger(__name__)
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
-"""How long beyond its timeout a transaction may stay open before it is called late (Kafka's constant)."""
+"""Time beyond its timeout after which an open transaction counts as late (Kafka's constant)."""
 
 
 class BatchMetadata(NamedTuple):
-    """One batch of a producer: enough to recognise it when it is sent again and to answer as the first time."""
+    """One batch of a producer, with the data to recognise a duplicate and to repeat the answer."""
 
     last_sequence: int
     last_offset: int
@@ -44,7 +44,7 @@ class BatchMetadata(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker stands in the log, as the transaction index records it."""
+    """A transaction with its marker, as the transaction index records it."""
 
     producer_id: int
     first_offset: int
@@ -57,7 +57,7 @@ class CompletedTransaction(NamedTuple):
 class ProducerStateEntry:
     """One producer.
 
-    `batches` holds tuples in the shape of BatchMetadata, oldest first: a plain tuple costs 30 ns where a named one costs 250.
+    `batches` has tuples in the form of BatchMetadata, the oldest first: a plain tuple costs 30 ns where a named one costs 250.
     """
 
     __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "last_timestamp", "producer_epoch", "producer_id")
@@ -79,37 +79,37 @@ class ProducerStateEntry:
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence number of the current epoch, -1 when it has written no data."""
+        """The last sequence number of the current epoch; -1 if it has no data."""
         batches = self.batches
         return batches[len(batches) - 1][0] if batches else NO_SEQUENCE
 
     @property
     def last_data_offset(self) -> int:
-        """The offset of the last data record remembered, -1 when there is none."""
+        """The offset of the last known data record; -1 if there is none."""
         batches = self.batches
         return batches[len(batches) - 1][1] if batches else NONE
 
     @property
     def last_offset_delta(self) -> int:
-        """Records in the last batch less one."""
+        """Records in the last batch minus one."""
         batches = self.batches
         return batches[len(batches) - 1][2] if batches else 0
 
     def batch_with_range(self, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch that has exactly these sequence numbers."""
+        """The known batch with exactly these sequence numbers."""
         for batch in self.batches:
             if batch[0] == last_sequence and (last_sequence - batch[2]) % SEQUENCES == first_sequence:
                 return BatchMetadata(*batch)
         return None
 
     def move_to_epoch(self, producer_epoch: int) -> None:
-        """Forgets the batches of another epoch: sequence numbers start again with each."""
+        """Drop the batches of another epoch, because sequence numbers start again with each epoch."""
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
             self.producer_epoch = producer_epoch
 
     def copy(self) -> "ProducerStateEntry":
-        """One that changes on its own."""
+        """An independent copy."""
         found = ProducerStateEntry(
             self.producer_id, self.producer_epoch, self.coordinator_epoch, self.last_timestamp, self.current_txn_first_offset
         )
@@ -128,29 +128,29 @@ class ProducerState:
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
-        self.producers: dict[int, ProducerStateEntry] | ThawingProducers = {}
+        self.producers: dict[int, ProducerStateEntry] | CopyOnWriteProducers = {}
         self.first_unstable_offset = NONE
-        """The first offset of a transaction that is open, or whose marker is not below the high watermark; -1 without one."""
+        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark; -1 without one."""
         self._ongoing: dict[int, int] = {}
         """First offset -> producer id, in order of the offset."""
         self.unreplicated: dict[int, int] = {}
-        """First offset -> offset of the marker, for decided transactions whose marker is not yet below the high watermark."""
+        """First offset -> offset of the marker, for ended transactions whose marker is not yet below the high watermark."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether no producer is known and nothing waits for replication."""
+        """Whether no producer is known and no marker waits for replication."""
         return not self.producers and not self.unreplicated
 
     def check_append(
         self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int, is_transactional: bool, first_offset: int
     ) -> BatchMetadata | None:
-        """Whether a client's batch may be written at `first_offset`: None if it may, its metadata if it stands in the log already.
+        """Check a client's batch before it is written at `first_offset`. Returns its metadata if the log has it already, else None.
 
         Raises InvalidProducerEpoch, OutOfOrderSequence and InvalidTxnState. Changes nothing.
         """
         entry = self.producers.get(producer_id)
         if entry is None:
-            # Retention or DeleteRecords may have removed all that the producer wrote, so any sequence number may come first.
+            # Retention or DeleteRecords may have removed all earlier batches of the producer, so any sequence number may be the next.
             return None
         batches = entry.batches
         epoch = entry.producer_epoch
@@ -167,7 +167,7 @@ class ProducerState:
         return None
 
     def check_coordinator_append(self, producer_id: int, producer_epoch: int, is_transactional: bool, first_offset: int) -> None:
-        """Whether a coordinator may write a batch in a producer's name: it carries no sequence numbers, only the epoch counts.
+        """Check a coordinator's batch with a producer id before it is written. It has no sequence numbers, so only the epoch is checked.
 
         Raises InvalidProducerEpoch and InvalidTxnState. Changes nothing.
         """
@@ -180,7 +180,7 @@ class ProducerState:
             raise self._not_transactional(producer_id, first_offset)
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, offset: int) -> None:
-        """Whether a transaction coordinator may write its marker at `offset`.
+        """Check a transaction coordinator's marker before it is written at `offset`.
 
         Raises InvalidProducerEpoch and TransactionCoordinatorFenced. Changes nothing.
         """
@@ -203,7 +203,7 @@ class ProducerState:
         timestamp: int,
         is_transactional: bool,
     ) -> None:
-        """A data batch stands in the log. `timestamp` is the batch's greatest."""
+        """Record a data batch that the log has. `timestamp` is the batch's largest."""
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, producer_epoch)
@@ -224,10 +224,10 @@ class ProducerState:
     def on_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, offset: int, *, timestamp: int, is_aborted: bool
     ) -> CompletedTransaction | None:
-        """A marker stands in the log at `offset`. Returns the transaction it ends, if it had data here.
+        """Record a marker that the log has at `offset`. Returns the transaction that it ends, if that had data here.
 
-        The transaction stays undecided until `complete` is told, which comes after the transaction index has its entry: when that fails,
-        nobody may read past it.
+        The transaction counts as open until `complete`, which is called after the transaction index has its entry. If writing the entry
+        fails, consumers must not read beyond the transaction.
         """
         entry = self.producers.get(producer_id)
         if entry is None:
@@ -246,19 +246,19 @@ class ProducerState:
         return completed
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """The transaction is decided; it becomes stable when its marker is below the high watermark."""
+        """End the transaction. It becomes stable when its marker is below the high watermark."""
         del self._ongoing[completed.first_offset]
         self.unreplicated[completed.first_offset] = completed.last_offset
         self._find_first_unstable_offset()
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Markers below `high_watermark` are replicated, so their transactions are stable."""
+        """Make the transactions stable whose markers are below `high_watermark`, and so replicated."""
         if self.unreplicated:
             self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
             self._find_first_unstable_offset()
 
     def has_late_transaction(self, now_ms: int, max_transaction_timeout_ms: int) -> bool:
-        """Whether the oldest open transaction is past every timeout: its coordinator has forgotten it.
+        """Whether the oldest open transaction has exceeded every timeout, so that its coordinator has lost it.
 
         Kafka counts such partitions in a metric.
         """
@@ -269,12 +269,13 @@ class ProducerState:
         return now_ms - entry.last_timestamp > max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
     def remove_expired(self, now_ms: int, producer_id_expiration_ms: int, producer_ids: Iterable[int] | None = None) -> int:
-        """Forgets the producers, of `producer_ids` if given, that were idle that long and have no open transaction; returns how many.
+        """Drop idle producers without an open transaction. Returns their number.
 
-        While they are frozen none is forgotten.
+        Idle means `producer_id_expiration_ms` without a batch. Considers only `producer_ids`, if given. Drops none while the producers
+        are frozen.
         """
         producers = self.producers
-        if isinstance(producers, ThawingProducers):
+        if isinstance(producers, CopyOnWriteProducers):
             return 0
         entries: Iterable[ProducerStateEntry] = producers.values()
         if producer_ids is not None:
@@ -285,29 +286,29 @@ class ProducerState:
         return len(expired)
 
     def freeze(self) -> dict[int, ProducerStateEntry] | None:
-        """All producers as they are now, for a snapshot to be made of them; until `thaw` what is returned does not change.
+        """Freeze the producers for a snapshot. The returned entries do not change until `unfreeze`.
 
-        None when they are frozen already: `thaw` will return them. Only the last such request counts.
+        None when they are frozen already. Then `unfreeze` returns the entries for the second snapshot. A further call replaces that one.
         """
         producers = self.producers
-        if isinstance(producers, ThawingProducers):
-            producers.freeze_again()
+        if isinstance(producers, CopyOnWriteProducers):
+            producers.freeze_next()
             return None
-        self.producers = ThawingProducers(producers)
+        self.producers = CopyOnWriteProducers(producers)
         return producers
 
-    def thaw(self) -> dict[int, ProducerStateEntry] | None:
-        """The snapshot is done. Returns what is frozen still, for the next one. Costs as much as producers wrote meanwhile."""
+    def unfreeze(self) -> dict[int, ProducerStateEntry] | None:
+        """End the first snapshot. Returns the frozen entries for the second one, if any. The cost is that of the changes meanwhile."""
         producers = self.producers
-        if isinstance(producers, ThawingProducers):
-            frozen = producers.frozen_again()
+        if isinstance(producers, CopyOnWriteProducers):
+            frozen = producers.begin_next()
             if frozen is not None:
                 return frozen
-            self.producers = producers.thawed()
+            self.producers = producers.merged()
         return None
 
     def load(self, entries: Iterable[ProducerStateEntry]) -> None:
-        """Takes the entries of a snapshot in place of what is known."""
+        """Replace all producers by the entries of a snapshot."""
         self.clear()
         self.producers = {entry.producer_id: entry for entry in entries}
         open_transactions = [(entry.current_txn_first_offset, entry.producer_id) for entry in self.producers.values()]
@@ -315,7 +316,7 @@ class ProducerState:
         self._find_first_unstable_offset()
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Drop all producers."""
         self.producers = {}
         self._ongoing.clear()
         self.unreplicated.clear()
@@ -349,7 +350,7 @@ class ProducerState:
         return InvalidTxnState(self.topic_partition, producer_id, f"a batch at offset {offset} outside its open transaction")
 
     def _warn_of_old_epoch(self, entry: ProducerStateEntry, producer_epoch: int, offset: int) -> None:
-        # The leader accepted it, so a replica and a recovery take it too (as Kafka does).
+        # The leader accepted the batch, so a replica and a recovery accept it, too, as in Kafka.
         log.warning(
             "%s: producer %d wrote at offset %d with epoch %d, below the epoch %d seen before; kept because the leader accepted it",
             self.topic_partition,
@@ -361,5 +362,5 @@ class ProducerState:
 
 
 def is_expired(entry: ProducerStateEntry, now_ms: int, producer_id_expiration_ms: int) -> bool:
-    """Whether the producer was idle that long and has no open transaction."""
+    """Whether the producer was idle for `producer_id_expiration_ms` and has no open transaction."""
     return entry.current_txn_first_offset < 0 and now_ms - entry.last_timestamp >= producer_id_expiration_ms

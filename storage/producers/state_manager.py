@@ -1,16 +1,16 @@
-"""The producers of one partition and the snapshot files that keep them over a restart.
+"""Keeps the producers of one partition, and the snapshot files that preserve them over a restart.
 
-`PartitionLog` owns one per partition; recovery loads it from the newest valid snapshot and replays the log from there. A snapshot
-`<offset>.snapshot` stands beside the segment that begins at that offset, and one at the log end offset is written at a clean stop, so that
-a start need not read the log.
+`PartitionLog` owns one per partition. Recovery loads it from the newest valid snapshot and replays the log from there. A snapshot
+`<offset>.snapshot` belongs to the segment that begins at that offset. A clean stop writes one at the log end offset, so that the next start
+need not read the log.
 
-A snapshot of many producers takes long: 100,000 of them 50 ms. `begin_snapshot`, which the log calls when it rolls, then leaves the writing
-to a thread, which does it a piece at a time; meanwhile the producers of the snapshot are frozen, and who changes one changes a copy. A log
-that rolls again before it is written has a second one wait; when it rolls a third time, that one is left out.
+A snapshot of many producers takes long: 50 ms for 100,000. In that case `begin_snapshot`, which the log calls when it rolls, leaves the
+writing to a thread, which works piece by piece. Meanwhile the producers of the snapshot are frozen, and changes are made to copies. If the
+log rolls again before the snapshot is written, a second snapshot waits. If it rolls a third time, the waiting one is skipped.
 
-Invariants: `state` covers the log below `map_end_offset`; a snapshot file is complete or its CRC says so (it is written in place, as Kafka
-does); one snapshot at a time is being written, and nothing that came before it goes from the disk meanwhile. The log sets `map_end_offset`
-before it calls `take_snapshot`, `begin_snapshot` or `truncate_and_reload`; the append path does not touch it.
+Invariants: `state` covers the log below `map_end_offset`. A snapshot file is complete, or its CRC is wrong (it is written in place, as in
+Kafka). One snapshot at a time is being written, and no earlier one is removed from the disk meanwhile. The log sets `map_end_offset` before
+it calls `take_snapshot`, `begin_snapshot` or `truncate_and_reload`; the append path does not set it.
 """
 
 import logging
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 SNAPSHOT_SUFFIX = ".snapshot"
 WRITTEN_AT_ONCE = 500
-"""Producers of which a snapshot takes less than half a millisecond."""
+"""Producers up to which a snapshot takes less than half a millisecond, and so is written at once."""
 _OFFSET_DIGITS = 20
 
 
@@ -55,7 +55,7 @@ class ProducerStateManager:
         filesystem: FileSystem,
         snapshot_offsets: Iterable[int],
     ) -> None:
-        """`snapshot_offsets` are those of the snapshots that are in the directory, ascending."""
+        """`snapshot_offsets` are the offsets of the snapshot files in the directory, ascending."""
         self.state = ProducerState(topic_partition)
         self.directory = directory
         self.producer_id_expiration_ms = producer_id_expiration_ms
@@ -64,15 +64,15 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         self._offsets = list(snapshot_offsets)
         self.writing: SnapshotWrite | None = None
-        """The snapshot that was begun and is not finished."""
+        """The unfinished snapshot."""
         self._waiting: tuple[int, File] | None = None
-        """Its offset and its file, which is empty still: the one that follows."""
+        """Offset and empty file of the next snapshot, which waits for the unfinished one."""
         self.unsafe_below = 0
-        """Up to there a segment has no snapshot beside it: nothing may be deleted before the log is flushed up to there, for what is left
-        would have to be recovered without one."""
+        """Offset below which a segment has no snapshot. Before the log is flushed up to it, no segment may be deleted, because recovery of
+        the remaining ones would lack a snapshot."""
 
     def use_filesystem(self, filesystem: FileSystem) -> None:
-        """From now on the snapshots are reached through that one."""
+        """Reach the snapshots through another `FileSystem` from now on."""
         self._fs = filesystem
 
     @property
@@ -86,13 +86,13 @@ class ProducerStateManager:
         return self._offsets[-1] if self._offsets else None
 
     def snapshot_path(self, offset: int) -> str:
-        """Where the snapshot at `offset` stands, or would."""
+        """Path of the snapshot at `offset`, whether it exists or not."""
         return f"{self.directory}/{offset:0{_OFFSET_DIGITS}d}{SNAPSHOT_SUFFIX}"
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Fits the state to a log of `[log_start_offset, log_end_offset]`: snapshots outside are deleted, and the newest left is loaded.
+        """Fit the state to a log of `[log_start_offset, log_end_offset]`: delete snapshots outside, and load the newest remaining one.
 
-        Afterwards the caller replays the log from `map_end_offset`. When the state already ends at `log_end_offset`, it stays.
+        Afterwards the caller replays the log from `map_end_offset` on. A state that already ends at `log_end_offset` is kept.
         """
         for offset in [offset for offset in self._offsets if offset > log_end_offset or offset <= log_start_offset]:
             self.delete_snapshot(offset)
@@ -104,7 +104,7 @@ class ProducerStateManager:
         self._load(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forgets all producers and deletes all snapshots."""
+        """Drop all producers and delete all snapshots."""
         self.state.clear()
         for snapshot in self.snapshot_offsets:
             self.delete_snapshot(snapshot)
@@ -112,9 +112,9 @@ class ProducerStateManager:
         self.map_end_offset = offset
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
-        """Writes a snapshot at `map_end_offset` and returns its path; None when the last one stands there already.
+        """Write a snapshot at `map_end_offset` and return its path; None if it exists already.
 
-        With `sync` false the caller syncs the file when it may wait.
+        Without `sync` the caller must sync the file later.
         """
         self.finish_snapshot()
         offset = self.map_end_offset
@@ -125,9 +125,9 @@ class ProducerStateManager:
         return path
 
     def encode_snapshot(self) -> bytes | None:
-        """A snapshot at `map_end_offset`, which `write_snapshot` is to write before anybody needs it.
+        """A snapshot at `map_end_offset`, which the caller must pass to `write_snapshot` before it is needed.
 
-        None when the last one stands there already, or if `begin_snapshot` has begun it.
+        None if it exists already, or if `begin_snapshot` has begun it.
         """
         if self.writing is not None or self.map_end_offset <= self._last_snapshot_offset:
             return None
@@ -135,7 +135,7 @@ class ProducerStateManager:
         return encode_snapshot(self.state.producers.values())
 
     def write_snapshot(self, offset: int, data: bytes, *, sync: bool = False) -> str:
-        """Writes the snapshot at `offset` and returns its path."""
+        """Write the snapshot at `offset` and return its path."""
         path = self.snapshot_path(offset)
         file = self._fs.open(path, create=True)
         try:
@@ -149,18 +149,18 @@ class ProducerStateManager:
         return path
 
     def begin_snapshot(self) -> SnapshotWrite | None:
-        """Begins a snapshot of many producers at `map_end_offset`: what is returned has to be run, in a thread, and then `end_snapshot` be
-        called. Until then a crash finds the snapshots that were there before. None if they are few.
+        """Begin a snapshot of many producers at `map_end_offset`; None if there are few.
 
-        One that is asked for while another is being written follows it: returns None, and `end_snapshot` begins it. One at a time waits;
-        another takes its place (see `unsafe_below`).
+        The caller has a thread run the returned object, and then calls `end_snapshot`. A crash before that finds only the older snapshots.
+        If a snapshot is being written already, returns None, and `end_snapshot` begins the second one. One snapshot at a time waits; a
+        further one replaces it (see `unsafe_below`).
         """
         if self.writing is None and len(self.state.producers) <= WRITTEN_AT_ONCE:
             return None
         offset = self.map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
-        # Opened here: by the time a thread comes to it, the directory may have another name, and its name another directory.
+        # Opened now: when a thread gets to it, the directory may have another name, and another directory this name.
         file = self._fs.open(self.snapshot_path(offset), create=True)
         self._has_snapshot(offset)
         frozen = self.state.freeze()
@@ -176,9 +176,9 @@ class ProducerStateManager:
         return None
 
     def end_snapshot(self) -> SnapshotWrite | None:
-        """The snapshot that is being written is complete on return; returns the one that waited for it, which is begun.
+        """Complete the snapshot that is being written. Begins and returns the waiting one, if any.
 
-        Blocks unless it was written already; may raise OSError, and then none is left.
+        Blocks unless the snapshot is written already. May raise OSError; then no snapshot is left, unfinished or waiting.
         """
         writing, self.writing = self.writing, None
         waiting, self._waiting = self._waiting, None
@@ -187,35 +187,35 @@ class ProducerStateManager:
         try:
             writing.run()
         except OSError:
-            while self.state.thaw() is not None:
+            while self.state.unfreeze() is not None:
                 pass
             raise
-        frozen = self.state.thaw()
+        frozen = self.state.unfreeze()
         if frozen is not None and waiting is not None:
             self.writing = SnapshotWrite(waiting[1], frozen)
         return self.writing
 
     def finish_snapshot(self) -> None:
-        """The snapshots that were begun, if there are some, are complete on return. Blocks; may raise OSError."""
+        """Complete all unfinished snapshots. Blocks; may raise OSError."""
         while self.writing is not None:
             self.end_snapshot()
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """The log now starts at `log_start_offset`: markers below it need no replication any more."""
+        """Adapt to a new log start offset: markers below it need no replication any more."""
         self.state.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def remove_expired_producers(self, now_ms: int, producer_ids: Iterable[int] | None = None) -> int:
-        """Forgets producers, of `producer_ids` if given, that were idle for `producer.id.expiration.ms` and have no open transaction.
+        """Drop producers that were idle for `producer.id.expiration.ms` and have no open transaction. Returns their number.
 
-        Returns how many.
+        Considers only `producer_ids`, if given.
         """
         return self.state.remove_expired(now_ms, self.producer_id_expiration_ms, producer_ids)
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Deletes snapshots without a segment, but for the newest if it is beyond all segments: a clean stop wrote that one."""
+        """Delete snapshots without a segment, except the newest if it is behind all segments: a clean stop wrote that one."""
         strays = sorted(set(self._offsets).difference(segment_base_offsets))
         if strays and (not segment_base_offsets or strays[-1] >= max(segment_base_offsets)):
             strays.pop()
@@ -223,7 +223,7 @@ class ProducerStateManager:
             self.delete_snapshot(offset)
 
     def forget_snapshot(self, offset: int) -> str | None:
-        """Gives the file of the snapshot at `offset` out of hand, for the caller to delete later; None if there is none."""
+        """Forget the snapshot at `offset` and return its path, for the caller to delete later; None if there is none."""
         at = bisect_left(self._offsets, offset)
         if at == len(self._offsets) or self._offsets[at] != offset:
             return None
@@ -231,14 +231,14 @@ class ProducerStateManager:
         return self.snapshot_path(offset)
 
     def set_aside(self, offset: int) -> list[int]:
-        """Gives the snapshots above `offset` out of hand: their files stay as they are. Returns where they are, ascending."""
+        """Forget the snapshots above `offset`, and leave their files. Returns their offsets, ascending."""
         at = bisect_right(self._offsets, offset)
         later = self._offsets[at:]
         del self._offsets[at:]
         return later
 
     def delete_snapshot(self, offset: int) -> None:
-        """Deletes the snapshot at `offset`, if there is one."""
+        """Delete the snapshot at `offset`, if it exists."""
         path = self.forget_snapshot(offset)
         if path is not None and self._fs.exists(path):
             self._fs.unlink(path)
@@ -250,7 +250,7 @@ class ProducerStateManager:
             try:
                 entries = self._read(path, now_ms)
             except CorruptSnapshot as error:
-                log.warning("%s; it is deleted and producer state is rebuilt from an older snapshot or the log itself", error)
+                log.warning("%s; deleting it and rebuilding producer state from an older snapshot or the log", error)
                 self.delete_snapshot(offset)
                 continue
             self.state.load(entries)
@@ -270,6 +270,6 @@ class ProducerStateManager:
 
 
 def snapshot_offsets(names: Iterable[str]) -> list[int]:
-    """The offsets of those of the files that are snapshots, ascending."""
+    """The offsets of the snapshots among the files, ascending."""
     stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
     return sorted(int(stem) for stem in stems if stem.isdecimal())

@@ -1,9 +1,10 @@
-"""Finds where batches begin and end in the file of a segment, with as few reads as can be.
+"""Finds the beginnings and ends of batches in the file of a segment, with as few reads as possible.
 
-The offset index gives a place to begin. From there on headers are looked at, many in one read: a read costs more than what it brings. What
-was read of the batches that are returned is kept, so that it need not be read again to be sent.
+The offset index gives a starting point. From there on headers are read, many at a time: a read costs more than its bytes. The bytes read of
+a returned batch are kept, so that sending it needs no second read.
 
-An index that leads to a place where no batch begins is not this segment's. It is rebuilt, once, and asked again.
+If an index entry leads to a position where no batch begins, the index does not belong to the segment. Then it is rebuilt, once, and the
+lookup is repeated.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ log = logging.getLogger(__name__)
 
 
 class BatchFinder:
-    """Looks for batches in one segment. After `locate` or `stand_at` it stands at a batch, which the attributes describe.
+    """Searches one segment for batches. After `locate` or `stand_at` the attributes describe the current batch.
 
-    Reads raise OSError, NotCached, and RecordFormatError where no batch can begin.
+    Reads raise OSError and NotCached, and RecordFormatError where no batch can begin.
     """
 
     __slots__ = (
@@ -47,7 +48,7 @@ class BatchFinder:
     )
 
     def __init__(self, segment: Segment, file: File | UnwaitingFile, index: OffsetIndex, base_offset: int, size: int) -> None:
-        """`file`, `index`, `base_offset` and `size` are those of the segment."""
+        """`file`, `index`, `base_offset` and `size` belong to the segment."""
         self.segment = segment
         self._file = file
         self._index = index
@@ -56,16 +57,16 @@ class BatchFinder:
         self._data = b""
         self._data_at = 0
         self.position = 0
-        """The byte at which the batch begins."""
+        """First byte of the batch."""
         self.end = 0
-        """The byte at which it ends."""
+        """Byte after the batch."""
         self.base_offset = -1
         self.last_offset = -1
         self.next_offset = -1
-        """The offset that follows the batches of the last `fit`."""
+        """Offset after the batches of the last `fit`."""
 
     def stand_at(self, position: int, length: int) -> bool:
-        """Move to the batch at `position`; False if there is no whole one. Reads `length` bytes unless its header was read before."""
+        """Move to the batch at `position`. Returns False if no complete batch is there. Reads `length` bytes unless the header is known."""
         at = position - self._data_at
         if at < 0 or at + BOUNDS_SIZE > len(self._data):
             left = self._size - position
@@ -78,7 +79,7 @@ class BatchFinder:
                 return False
         base_offset, batch_length, magic, last_offset_delta = fields.read_batch_bounds(self._data, at)
         if magic != CURRENT_MAGIC or batch_length < HEADER_SIZE - LOG_OVERHEAD:
-            next_batch_size(self._data, at, at + self._size - position)  # says what is wrong
+            next_batch_size(self._data, at, at + self._size - position)  # raises the error that describes the fault
             return False
         end = position + batch_length + LOG_OVERHEAD
         if end > self._size:
@@ -90,11 +91,11 @@ class BatchFinder:
         return True
 
     def locate(self, offset: int, ahead: int) -> bool:
-        """Move to the first batch that ends at or after `offset`; False if all end before. Up to `ahead` bytes of it are read along."""
+        """Move to the first batch that ends at or after `offset`; False if there is none. Also reads up to `ahead` bytes of the batch."""
         entry_offset, position, next_entry_offset, next_position = self._index.bracket(offset)
         distance = next_position - position if next_position >= 0 else CHUNK_BYTES
         if distance > GAP_BYTES:
-            # Large batches have an index entry each, and one header is all that has to be read.
+            # Each large batch has an index entry, so only one header has to be read.
             if not self._is_entry(next_entry_offset, next_position, ahead):
                 return self._locate_anew(offset, ahead)
             if self.base_offset <= offset <= self.last_offset:
@@ -105,7 +106,7 @@ class BatchFinder:
         return self._walk(position, offset, distance + ahead)
 
     def indexed_position(self, offset: int) -> int:
-        """Where to begin looking for `offset`: the beginning of a batch, as the index says."""
+        """The position from which to search for `offset`: the beginning of a batch, according to the index."""
         entry_offset, position = self._index.lookup(offset)
         if position and not self._is_entry(entry_offset, position, HEADER_SIZE):
             self.segment.rebuild_indexes()
@@ -120,15 +121,15 @@ class BatchFinder:
         while self.stand_at(position, length):
             if self.last_offset >= offset:
                 return True
-            # Behind a batch larger than a chunk there is little use in more than the next header.
+            # Behind a batch larger than a chunk only the next header is worth reading.
             length = CHUNK_BYTES if self.end - position < CHUNK_BYTES else HEADER_SIZE
             position = self.end
         return False
 
     def _is_entry(self, entry_offset: int, position: int, length: int) -> bool:
-        """Move to the batch that an entry of the index leads to; False if none is there.
+        """Move to the batch of an index entry; False if no batch is there.
 
-        The entry names the last offset of that batch, or of one that was appended together with it.
+        The entry has the last offset of that batch, or of another batch in the same append.
         """
         try:
             is_batch = position > 0 and self.stand_at(position, length)
@@ -137,15 +138,15 @@ class BatchFinder:
         if is_batch and self._base_offset <= self.base_offset <= self.last_offset <= entry_offset:
             return True
         log.warning(
-            "%s says that offset %d is at byte %d, where it is not; rebuilt from the log file", self._index.path, entry_offset, position
+            "%s: no batch at byte %d, where it has offset %d; rebuilding it from the log file", self._index.path, position, entry_offset
         )
         return False
 
     def fit(self, max_bytes: int) -> int:
-        """How many bytes the whole batches take that end within `max_bytes`, from the one that it stands at; 0 if not even that does.
+        """The total size of the complete batches within `max_bytes`, from the current one on; 0 if it does not fit.
 
-        `next_offset` follows them. The index knows an end near by: more headers are read only if that gives up more than a quarter of the
-        room.
+        `next_offset` becomes the offset after them. The index gives an end near the limit. More headers are read only if more than a
+        quarter of `max_bytes` would remain unused.
         """
         start, end = self.position, self.end
         cut = start + max_bytes
@@ -165,13 +166,13 @@ class BatchFinder:
         return end - start
 
     def has_read(self, position: int) -> bool:
-        """Whether the header at `position` was read."""
+        """Whether the header at `position` was read already."""
         return self._data_at <= position and position + BOUNDS_SIZE <= self._data_at + len(self._data)
 
     def read_of(self, position: int, length: int) -> bytes | memoryview | None:
-        """The bytes of a region that were read already, if these are all of a small one, or a large one's up to the next page.
+        """The bytes of a region that were read already: all of a small region, or of a large one the bytes up to the next page.
 
-        Those are sent with what stands before the region, and the rest leaves as one packet of whole pages.
+        They are sent together with the bytes before the region. The rest leaves as one packet of whole pages. None if too few were read.
         """
         at = position - self._data_at
         wanted = length if length <= INLINE_BYTES else PAGE_BYTES - position % PAGE_BYTES

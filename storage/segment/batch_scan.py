@@ -1,7 +1,7 @@
-"""Batch headers of a log file, one after the other, without reading the bodies; or, for recovery, the batches whole.
+"""Reads the batches of a log file in order: only their headers, or for recovery whole batches.
 
-Used by segments to find a position, and by recovery. Reads a few KiB at a time: small batches come many per system call, large ones
-cost one each.
+Used by segments to find a position, and by recovery. Headers are read in chunks of a few KiB: one system call reads many small batches, or
+one large one.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _READ_BYTES = 1024 * 1024
 
 
 def batches_from(file: File | UnwaitingFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch in `[position, end)`; stops before one that is cut off.
+    """(position, header) of each batch in `[position, end)`. Stops at a batch that is cut off.
 
     Raises protocol's RecordFormatError where no batch can begin.
     """
@@ -32,12 +32,12 @@ def batches_from(file: File | UnwaitingFile, position: int, end: int) -> Iterato
             position += size
         if at == 0:
             return
-        # Behind a batch larger than a chunk there is little use in more than the next header.
+        # Behind a batch larger than a chunk only the next header is worth reading.
         length = _CHUNK_BYTES if at <= len(chunk) else HEADER_SIZE
 
 
 def header_at(file: File | UnwaitingFile, position: int, end: int) -> BatchHeader | None:
-    """The header of the complete batch at `position`, None if there is none before `end`.
+    """The header of the complete batch at `position`; None if there is none before `end`.
 
     Raises protocol's RecordFormatError if no batch can begin there.
     """

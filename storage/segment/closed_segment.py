@@ -1,4 +1,4 @@
-"""What stands in the place of the active segment of a log that is closed."""
+"""Replaces the active segment of a closed log."""
 
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogClosed
@@ -7,13 +7,13 @@ from storage.segment.segment import Segment
 
 
 class ClosedSegment(Segment):
-    """Stands for the active segment of a log that is closed, so that an append needs no look at whether it is."""
+    """Takes the place of the active segment of a closed log, so that an append need not check whether the log is closed."""
 
     __slots__ = ("_topic_partition",)
 
     def __init__(self, topic_partition: TopicPartition, log_end_offset: int) -> None:
         self._topic_partition = topic_partition
-        self.base_offset = log_end_offset  # who still reads finds all in the other segments
+        self.base_offset = log_end_offset  # later reads find everything in the other segments
         self.size = 0
         self.reserve_at = NEVER
 

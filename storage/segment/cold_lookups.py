@@ -1,9 +1,9 @@
-"""Looking things up in old segments without waiting for the disk.
+"""Looks things up in old segments without waiting for the disk.
 
-A search in an index or in batch headers is a handful of small reads on the event loop. In the segment that is appended to they are in the
-page cache; in one of last month they may each wait for the disk, and with them everybody else. So who reads for a client asks with
-`may_wait=False`: what is not in the page cache then ends the search with `NotCached`, and `PartitionLog` raises `ColdRead`, whose `warm`
-a thread runs before the same is asked for again. Each round gets further, as long as the page cache keeps what was read.
+A search in an index or in batch headers is a few small reads on the event loop. In the active segment they are in the page cache. In old
+segments each of them may wait for the disk, and the whole loop with it. So readers for clients pass `may_wait=False`. If bytes are missing
+in the page cache, the search ends with `NotCached`, and `PartitionLog` raises `ColdRead`. A thread runs its `warm`, then the search is
+repeated. Every repetition gets further, as long as the page cache keeps the bytes.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from storage.segment.segment import Segment
 
 _WARM_BYTES = 128 * 1024
-"""What the kernel would read ahead, too: the next header of a sequential search is in it."""
+"""Bytes per read of `warm`, as much as the kernel would read ahead. The next header of a sequential search lies within them."""
 
 
 class NotCached(Exception):
@@ -29,7 +29,7 @@ class NotCached(Exception):
         self.length = length
 
     def warm(self) -> None:
-        """Pulls them in. Blocks; for any thread. What cannot be read fails again where somebody can be told."""
+        """Reads the bytes into the page cache. Blocks; for any thread. Ignores errors: the repeated search reports them."""
         try:
             file = self._filesystem.open(self.path, read_only=True)
             try:
@@ -42,7 +42,7 @@ class NotCached(Exception):
 
 
 class ColdRead(Exception):
-    """What a read needs is not in the page cache. No error: run `warm` in a thread, then ask again."""
+    """A read needs bytes that are not in the page cache. Not an error: run `warm` in a thread, then repeat the read."""
 
     def __init__(self, topic_partition: TopicPartition, what: NotCached) -> None:
         super().__init__(f"{topic_partition}: {what.path} at byte {what.position} is not in the page cache")
@@ -50,7 +50,7 @@ class ColdRead(Exception):
 
 
 class UnwaitingFile:
-    """The file of a segment for reading what is cached. Its `pread` raises NotCached instead of waiting."""
+    """Reads the cached part of a segment's file. `pread` raises NotCached instead of waiting."""
 
     __slots__ = ("_file", "_filesystem")
 
@@ -67,24 +67,24 @@ class UnwaitingFile:
 
 
 def unwaiting_file(segment: "Segment") -> UnwaitingFile:
-    """For lookups in a segment that is only read. Raises NotCached when its offset index is not at hand."""
+    """A file for lookups in a segment that is only read. Raises NotCached when the segment's offset index is not cached."""
     segment.offset_index.check_cached()
     return UnwaitingFile(segment.file, segment.filesystem)
 
 
 def check_time_cached(segment: "Segment") -> None:
-    """Raises NotCached when the segment's indexes would have to be read to tell its largest timestamp, or to search by time."""
+    """Raises NotCached when the largest timestamp or a search by time would need parts of the indexes that are not cached."""
     if segment.knows_max_timestamp:
         segment.time_index.check_cached()
         return
-    # Not even opened: opening reads the last entries.
+    # The indexes are not opened, because opening reads their last entries.
     for path in segment.paths[:3]:
         if not segment.filesystem.exists(path):
             continue
         file = segment.filesystem.open(path, read_only=True)
         try:
             size = file.size()
-            length = size if path != segment.path else min(size, 1)  # of the log only the first batch's header is looked at
+            length = size if path != segment.path else min(size, 1)  # of the log only the first batch's header is needed
             if length and not file.is_cached(length, 0):
                 raise NotCached(segment.filesystem, path, 0, length)
         finally:

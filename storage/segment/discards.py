@@ -1,11 +1,11 @@
-"""Taking the files of segments that left a log out of sight, in a thread: to rename a file may wait for the journal of the file system, and
-a segment is four files and a snapshot.
+"""Renames the files of removed segments to `.deleted`, in a thread.
 
-`log_deletion` begins one. The segments are nobody's by then: whoever reads them has their files open. A crash before the renames leaves
-segments that the log had given up; it begins with them again, and they go with the next look at its retention.
+A rename may wait for the journal of the file system, and a segment has four files and a producer snapshot. `log_deletion` creates a
+`Discard`. By then the segments are no longer in the log, and readers have their files open. If the broker crashes before the renames, the
+next start finds the segments in the log again, and the next check of its retention removes them.
 
-Invariant: while one is under way, no file is made in the log's directory that has the name of one of its: a roll begins behind all that
-went, and who cuts the log or begins it anew calls `run` first, as does who closes it.
+Invariant: while a discard is in progress, no file with the name of a discarded one is created in the log's directory. A roll begins after
+the discarded offsets. Truncating the log, starting it anew and closing it call `run` first.
 """
 
 import threading
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog
 
 DISCARD_SEGMENTS = "discard-segments"
-"""The name of this work, before that of the log directory: each is a disk of its own."""
+"""Name of this work, followed by the log directory: each directory may be a disk of its own."""
 
 
 class Discard:
-    """Of some segments of a log, and of the producer snapshots `snapshots`, by their names in its directory."""
+    """Discards some segments of a log, and the producer snapshots `snapshots`, given by file name."""
 
     __slots__ = ("_directory", "_filesystem", "_has_run", "_lock", "error", "segments", "snapshots")
 
@@ -42,7 +42,7 @@ class Discard:
             segment.use_filesystem(self._filesystem)
 
     def run(self) -> None:
-        """Blocks until it is done, whoever does it; for any thread. Raises OSError."""
+        """Does the work, or waits until another thread has done it; for any thread. Raises OSError."""
         with self._lock:
             if not self._has_run:
                 self._has_run = True
@@ -54,7 +54,7 @@ class Discard:
             raise self.error
 
     def give_back(self, filesystem: FileSystem, directory: str) -> None:
-        """It has run: everything is the loop's again, in the directory as it is called now."""
+        """Return the segments to the event loop after `run`. `directory` is the present name of their directory."""
         for segment in self.segments:
             segment.use_filesystem(filesystem)
             segment.move_to(directory)
@@ -64,7 +64,7 @@ class Discard:
         self._rename_snapshots()
 
     def _rename_segments(self) -> None:
-        # The oldest first: a crash leaves no hole. What is missing went with its directory.
+        # The oldest first, so that a crash leaves no gap. Missing files were removed with their directory.
         for segment in self.segments:
             segment.change_suffix(DELETED_SUFFIX)
 

@@ -1,13 +1,13 @@
-"""What the offset index and the time index have in common: a file of entries of one size, sorted, appended to, searched, cut.
+"""Implements the common part of offset and time index: a file of sorted entries of fixed size, with append, search and truncation.
 
-Owned by a segment. The file of the segment that is appended to is preallocated to `segment.index.bytes` and trimmed to its entries when
-the segment is rolled or closed, as Apache Kafka does; but new entries are not written through a memory map. They gather in memory and go to
-the file a page at a time: an append costs no system call, a full disk is an error instead of SIGBUS, and no index that is only appended to
-keeps a descriptor open. That is safe because an index need not be complete on the disk before its segment is flushed: whatever lies above
-the recovery point is rebuilt after a crash. Lookups map the file for reading, from the first one on.
+Owned by a segment. As in Apache Kafka, the file of the active segment is preallocated to `segment.index.bytes`, and trimmed to its entries
+when the segment is rolled or closed. But new entries are not written through a memory map. They are collected in memory and written to the
+file a page at a time. So an append costs no system call, a full disk is an error instead of SIGBUS, and an index without lookups holds no
+descriptor. This is safe: the part of an index above the recovery point is rebuilt after a crash, so it need not be on the disk before its
+segment is flushed. Lookups map the file for reading, from the first one on.
 
-Invariants: entries `[0, _written)` are in the file, entries `[_written, entries)` in `_tail`; entries `[0, _mapped)` are in `_map`, which
-is dropped before the file is cut.
+Invariants: entries `[0, _written)` are in the file, entries `[_written, entries)` in `_tail`, entries `[0, _mapped)` in `_map`. The map is
+dropped before the file is truncated.
 """
 
 import mmap
@@ -21,10 +21,10 @@ _READ_ENTRIES = 4
 
 
 class IndexFile:
-    """Entries of `entry_size` bytes whose fields grow from entry to entry. With `full_at` of them no append may come any more."""
+    """Entries of `entry_size` bytes whose fields increase. With `full_at` entries it accepts no more appends."""
 
     KEPT_ENTRIES = 0
-    """Slots that are kept for what roll and close add."""
+    """Slots reserved for the entries that roll and close add."""
 
     __slots__ = (
         "_filesystem",
@@ -54,7 +54,7 @@ class IndexFile:
         self.max_size = max_size
         self.entry_size = entry_size
         self._set_length(length)
-        # A file that was there is taken to be full of entries: it was trimmed, or it will be rebuilt.
+        # An existing file is assumed to be full of entries: it was trimmed, or it will be rebuilt.
         self.entries = self._written = self.max_entries
 
     def _set_length(self, length: int) -> None:
@@ -63,15 +63,15 @@ class IndexFile:
         self.full_at = self.max_entries - self.KEPT_ENTRIES
 
     def is_full(self) -> bool:
-        """Whether the segment is to be rolled before the next append."""
+        """Whether the segment must be rolled before the next append."""
         return self.entries >= self.full_at
 
     def use_filesystem(self, filesystem: FileSystem) -> None:
-        """From now on the file is reached through that one."""
+        """Reach the file through another `FileSystem` from now on."""
         self._filesystem = filesystem
 
     def write_out(self) -> None:
-        """Brings the entries that are still in memory into the file."""
+        """Write the entries in memory to the file."""
         if self._tail:
             file = self._filesystem.open(self.path, create=True)
             file.pwrite(self._tail, self._written * self.entry_size)
@@ -80,12 +80,12 @@ class IndexFile:
             self._tail.clear()
 
     def spill(self) -> None:
-        """Brings the entries in memory into the file when they are a page. May raise OSError, with all of them in memory still."""
+        """Write the entries in memory to the file once they fill a page. After an OSError all of them are still in memory."""
         if len(self._tail) >= TAIL_BYTES:
             self.write_out()
 
     def resize(self, size: int) -> None:
-        """Makes the file room for `size` bytes of entries, rounded down to whole ones; what is beyond is lost."""
+        """Set the file to `size` bytes, rounded down to whole entries. Entries beyond are lost."""
         size -= size % self.entry_size
         self.write_out()
         if size != self.length:
@@ -99,16 +99,16 @@ class IndexFile:
 
     @property
     def has_room(self) -> bool:
-        """Whether the file is preallocated, as that of the active segment is."""
+        """Whether the file is preallocated, as for the active segment."""
         return self.length > self.entries * self.entry_size
 
     def make_room(self) -> None:
-        """Preallocates, for appends."""
+        """Preallocate the file for appends."""
         if self.length != self.max_size - self.max_size % self.entry_size:
             self.resize(self.max_size)
 
     def trim(self) -> None:
-        """Cuts the file behind its last entry."""
+        """Truncate the file after its last entry."""
         self.resize(self.entries * self.entry_size)
 
     def truncate_to_entries(self, entries: int) -> None:
@@ -119,27 +119,27 @@ class IndexFile:
         self._tail.clear()
         self._unmap()
         self.entries = self._written = entries
-        # What was written behind the cut must read as unused again, as it does in an index that never had it.
+        # Bytes behind the cut must read as unused again, as in an index that was never longer.
         file = self._filesystem.open(self.path, create=True)
         file.truncate(entries * self.entry_size)
         file.truncate(self.length)
         file.close()
 
     def begin(self) -> None:
-        """Empty, with room for appends, in a file that nobody has made yet: `allocate` does, or who writes the first entries."""
+        """Become empty, with room for appends. The file does not exist yet: `allocate` or the first write of entries creates it."""
         self._tail.clear()
         self._unmap()
         self.entries = self._written = 0
         self._set_length(self.max_size - self.max_size % self.entry_size)
 
     def allocate(self) -> None:
-        """Makes the file that `begin` did not make."""
+        """Create the file, which `begin` does not create."""
         file = self._filesystem.open(self.path, create=True)
         file.truncate(self.length)
         file.close()
 
     def reset(self) -> None:
-        """Empty, with room for appends, whatever stood in the file."""
+        """Become empty, with room for appends, whatever the file contained."""
         self.begin()
         file = self._filesystem.open(self.path, create=True)
         file.truncate(0)
@@ -155,7 +155,7 @@ class IndexFile:
             return bytes(self._tail[at : at + count * size])
         end = min(first + count, written)
         if self._mapped < end - first <= _READ_ENTRIES:
-            # A map would hold a descriptor for the one entry that the first append asks for.
+            # A map would hold a descriptor for the single entry that the first append reads.
             file = self._filesystem.open(self.path, read_only=True)
             data = file.pread((end - first) * size, first * size)
             file.close()
@@ -166,9 +166,9 @@ class IndexFile:
         return data
 
     def last_slot(self, target: int, at: int, is_long: bool = False) -> int:
-        """The last slot whose number at byte `at` of the entry is at most `target`, -1 if there is none.
+        """The last slot whose number at byte `at` of the entry is at most `target`; -1 if there is none.
 
-        The number has four bytes, or eight if it `is_long`. Looks at the entries in memory first.
+        The number has four bytes, or eight if it `is_long`. Searches the entries in memory first.
         """
         tail = self._tail
         size = self.entry_size
@@ -194,7 +194,7 @@ class IndexFile:
         return self._view
 
     def check_cached(self) -> None:
-        """Raises NotCached when a lookup would wait for the disk. A map that is there was read not long ago."""
+        """Raises NotCached when a lookup would wait for the disk. An existing map counts as cached, because it was read recently."""
         if self._mapped < self._written:
             file = self._filesystem.open(self.path, read_only=True)
             length = self._written * self.entry_size
@@ -204,7 +204,7 @@ class IndexFile:
                 raise NotCached(self._filesystem, self.path, 0, length)
 
     def release(self) -> None:
-        """Lets go of the map, which holds a descriptor."""
+        """Drops the map, which holds a descriptor."""
         self._unmap()
 
     def _unmap(self) -> None:
@@ -214,11 +214,11 @@ class IndexFile:
 
 
 def last_slot(data: memoryview | bytearray, count: int, size: int, at: int, is_long: bool, target: int) -> int:
-    """Of `count` entries of `size` bytes the last one whose number at byte `at` is at most `target`, -1 if there is none.
+    """Of `count` entries of `size` bytes the last one whose number at byte `at` is at most `target`; -1 if there is none.
 
-    Looks at the last ones first, as Apache Kafka does: most lookups are for what was written last, and touch no page but
-    those that are in use anyway. Entries are spread rather evenly, so the answer is near where a straight line has it.
-    What is not even is left to a bisection.
+    Searches the last entries first, as Apache Kafka does: most lookups are for recent records, and so touch only pages that are in use
+    anyway. Entries are spread rather evenly, so the answer is near a linear interpolation. After some guesses the search goes on by
+    bisection.
     """
     if not count:
         return -1

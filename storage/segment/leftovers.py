@@ -1,8 +1,9 @@
-"""Files that a crash left half done in a partition's directory, and what becomes of them when it is opened.
+"""Cleans up files that a crash left incomplete in a partition's directory, when the partition is opened.
 
-`.deleted` files go. `.cleaned` ones go, for the cleaner had not finished them. `.swap` ones are finished: the segments they replace go,
-and they take the names. Called by `recovery` before it looks at segments; the rules are those of Apache Kafka's LogLoader. The `.tmp` of
-a small file goes, too: LogLoader leaves it where it is. A cleaning that is called off removes its own files while the log is open.
+`.deleted` files are removed. `.cleaned` files are removed, because the cleaner had not finished them. `.swap` files are complete: they
+replace the segments from which they were made. `recovery` calls this before it reads segments. The rules are those of Apache Kafka's
+LogLoader, except that it keeps the `.tmp` of a small file, which is removed here. A cancelled cleaning removes its own files while the log
+is open.
 """
 
 import logging
@@ -28,8 +29,8 @@ log = logging.getLogger(__name__)
 _TEMPORARY = frozenset({LEADER_EPOCH_CHECKPOINT + TEMPORARY_SUFFIX, PARTITION_METADATA + TEMPORARY_SUFFIX})
 
 
-def settle_leftovers(filesystem: FileSystem, directory: str, settings: LogSettings, now_ms: int) -> list[str]:
-    """Brings the directory to where only ordinary files stand in it; returns their names, sorted. May raise OSError."""
+def clean_up_leftovers(filesystem: FileSystem, directory: str, settings: LogSettings, now_ms: int) -> list[str]:
+    """Leaves only regular files in the directory. Returns their names, sorted. May raise OSError."""
     names = filesystem.list_directory(directory)
     if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) or name in _TEMPORARY for name in names):
         return names
@@ -40,7 +41,7 @@ def settle_leftovers(filesystem: FileSystem, directory: str, settings: LogSettin
 
 
 def remove_cleaned(filesystem: FileSystem, directory: str, base_offset: int) -> None:
-    """Removes what a cleaning that was called off left of a group. May raise OSError."""
+    """Removes the files of one group that a cancelled cleaning left. May raise OSError."""
     for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
         path = f"{directory}/{file_name(base_offset, suffix)}{CLEANED_SUFFIX}"
         if filesystem.exists(path):
@@ -48,18 +49,18 @@ def remove_cleaned(filesystem: FileSystem, directory: str, base_offset: int) -> 
 
 
 def _remove_temporary_files(filesystem: FileSystem, directory: str, names: list[str]) -> list[str]:
-    """Removes what is worthless; returns the swap files that are complete."""
+    """Removes temporary and incomplete files. Returns the complete swap files."""
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
-    # A split or cleaning that still has .cleaned files had not renamed all of them: swap files from the first of those on are incomplete,
-    # and the segments they were made from are still there.
+    # A split or cleaning with remaining .cleaned files had not renamed all of them. Swap files from the first of those offsets on are
+    # incomplete, and the segments from which they were made still exist.
     first_cleaned = min((_offset(name) for name in cleaned), default=None)
     incomplete = [name for name in swaps if first_cleaned is not None and _offset(name) >= first_cleaned]
     worthless = [name for name in names if name.endswith(DELETED_SUFFIX) or name in _TEMPORARY] + incomplete + cleaned
     for name in worthless:
         filesystem.unlink(f"{directory}/{name}")
     if worthless:
-        log.info("%s: removed %d files that the last run left behind: %s", directory, len(worthless), ", ".join(worthless))
+        log.info("%s: removed %d files that an earlier run left: %s", directory, len(worthless), ", ".join(worthless))
     return [name for name in swaps if name not in incomplete]
 
 

@@ -1,4 +1,4 @@
-"""The segments of a log in order of their base offsets."""
+"""Keeps the segments of a log in order of their base offsets."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from storage.segment.segment import Segment
 
 
 class LogSegments:
-    """Owned by a `PartitionLog`; the last one is the active one."""
+    """The segments of a log. Owned by a `PartitionLog`. The last segment is the active one."""
 
     __slots__ = ("_bases", "_segments")
 
@@ -42,7 +42,7 @@ class LogSegments:
         return sum(segment.size for segment in self._segments)
 
     def add(self, segment: Segment) -> None:
-        """Takes the place of one with the same base offset."""
+        """Add a segment. It replaces one with the same base offset."""
         at = bisect_left(self._bases, segment.base_offset)
         if at < len(self._bases) and self._bases[at] == segment.base_offset:
             self._segments[at] = segment
@@ -51,7 +51,7 @@ class LogSegments:
             self._segments.insert(at, segment)
 
     def remove(self, segment: Segment) -> None:
-        """Harmless when it is not, or no longer, in here."""
+        """Remove a segment, if it is present."""
         at = bisect_left(self._bases, segment.base_offset)
         if at < len(self._bases) and self._segments[at] is segment:
             del self._bases[at], self._segments[at]
@@ -76,6 +76,6 @@ class LogSegments:
         return self._segments[at] if at < len(self._segments) else None
 
     def between(self, start: int, end: int) -> list[Segment]:
-        """From the one that holds `start` to the last that begins before `end`."""
+        """The segments from the one that holds `start` to the last one that begins before `end`."""
         first = max(bisect_right(self._bases, start) - 1, 0)
         return self._segments[first : bisect_left(self._bases, end)]

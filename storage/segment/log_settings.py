@@ -1,6 +1,6 @@
-"""The topic keys that the log and its validation obey, read once into plain attributes.
+"""Holds the topic keys that the log and its validation use, as plain attributes.
 
-Made by `PartitionLog` whenever its configuration changes; the hot path reads attributes here instead of looking keys up.
+`PartitionLog` makes one whenever its configuration changes. The hot path reads these attributes instead of looking up keys.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _UNCOMPRESSED = "uncompressed"
 
 
 class LogSettings:
-    """A snapshot of those keys. Immutable."""
+    """A snapshot of the topic keys. Immutable."""
 
     __slots__ = (
         "file_delete_delay_ms",
@@ -73,7 +73,7 @@ class LogSettings:
 
     @classmethod
     def of_numbers(cls, numbers: Mapping[str, int]) -> "LogSettings":
-        """From what `to_numbers` gave."""
+        """The settings with the values of `to_numbers`."""
         settings = cls.__new__(cls)
         for name in cls.__slots__:
             setattr(settings, name, numbers[name])
@@ -81,7 +81,7 @@ class LogSettings:
 
 
 def rules_for(topic_partition: TopicPartition, config: TopicConfig) -> ValidationRules:
-    """What validation of produced batches needs of `config`."""
+    """The part of `config` that validation of produced batches needs."""
     name = config[COMPRESSION_TYPE]
     codec = None if name == _PRODUCER else CompressionCodec.NONE if name == _UNCOMPRESSED else CODEC_BY_NAME[name]
     level = _LEVEL_OF.get(codec) if codec is not None else None

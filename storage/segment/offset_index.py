@@ -1,7 +1,7 @@
-"""The offset index of a segment: which byte of the log file to begin at when an offset is looked for.
+"""Maps offsets to positions in the log file of a segment.
 
-8-byte entries: offset relative to the segment's base (int32), position of the batch that ends with that offset (int32). Sparse: one
-entry per `index.interval.bytes` or batch, whichever is larger.
+8-byte entries: offset relative to the segment's base (int32), position of the batch that ends with that offset (int32). Sparse: one entry
+per `index.interval.bytes` or batch, whichever is larger.
 """
 
 import struct
@@ -18,14 +18,14 @@ _unpack = _ENTRY.unpack_from
 
 
 class OffsetPosition(NamedTuple):
-    """An offset and where its batch begins in the log file."""
+    """An offset and the position of its batch in the log file."""
 
     offset: int
     position: int
 
 
 class OffsetIndex(IndexFile):
-    """Grows by `append`; offsets increase."""
+    """An offset index. Grows by `append`; offsets increase."""
 
     __slots__ = ("last_offset",)
 
@@ -34,12 +34,12 @@ class OffsetIndex(IndexFile):
         self.last_offset = self._last_offset()
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. Raises CorruptIndex when `offset` is not above the last one: the log file then holds offsets out of order."""
+        """Add an entry. Raises CorruptIndex when `offset` is not above the last one: the offsets of the log file would be out of order."""
         self.add(offset, position)
         self.spill()
 
     def add(self, offset: int, position: int) -> None:
-        """The same in memory, however much is there; `spill` is to follow."""
+        """Add an entry in memory only, without a limit. The caller calls `spill` later."""
         if offset <= self.last_offset and self.entries:
             raise CorruptIndex(self.path, f"offset {offset} appended after {self.last_offset}")
         self._tail += fields.pack_two_int32(offset - self.base_offset, position)
@@ -47,7 +47,7 @@ class OffsetIndex(IndexFile):
         self.last_offset = offset
 
     def take_back(self, entries: int, last_offset: int) -> None:
-        """There are `entries` again, of which the last has that offset: what was added since could not be written."""
+        """Return to `entries` entries, the last of which has `last_offset`. For entries that could not be written."""
         self.truncate_to_entries(entries)
         self.last_offset = last_offset
 
@@ -56,14 +56,14 @@ class OffsetIndex(IndexFile):
         return OffsetPosition(self.base_offset + relative, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or below `offset`, the beginning of the segment if there is none."""
+        """The last entry at or below `offset`; the beginning of the segment if there is none."""
         entry_offset, position, _, _ = self.bracket(offset)
         return OffsetPosition(entry_offset, position)
 
     def bracket(self, offset: int) -> tuple[int, int, int, int]:
-        """The last entry at or below `offset` and the one behind it, as (offset, position, offset, position).
+        """The last entry at or below `offset` and the next one, as (offset, position, offset, position).
 
-        The batch that holds `offset` begins between the two, often at the second. (base offset, 0) stands for the beginning of the segment,
+        The batch that holds `offset` begins between them, often at the second. (base offset, 0) stands for the beginning of the segment,
         (-1, -1) for its end.
         """
         base_offset = self.base_offset
@@ -86,7 +86,7 @@ class OffsetIndex(IndexFile):
         return base_offset + first, position, base_offset + second, next_position
 
     def lookup_position(self, position: int) -> tuple[int, int]:
-        """The last entry whose batch begins at or before `position`: its offset, and where that batch begins."""
+        """The offset and position of the last entry whose batch begins at or before `position`."""
         is_in_memory = self._is_in_memory(position, POSITION_AT)
         entries = self._tail if is_in_memory else self._mapped_entries()
         count = self.entries - self._written if is_in_memory else self._written
@@ -97,7 +97,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + offset, found
 
     def _is_in_memory(self, target: int, at: int) -> bool:
-        """Whether the last entry whose number at byte `at` is at most `target` is one that is not in the file yet."""
+        """Whether the last entry with a number of at most `target` at byte `at` is still in memory only."""
         return len(self._tail) > 0 and fields.read_new_number(self._tail, at) <= target
 
     def truncate_to(self, offset: int) -> None:
@@ -110,12 +110,13 @@ class OffsetIndex(IndexFile):
         self.last_offset = self.base_offset
 
     def check(self, log_size: int) -> None:
-        """Raises CorruptIndex if the file cannot be this segment's index."""
+        """Raises CorruptIndex if the file cannot belong to this segment."""
         if self.length % ENTRY_SIZE:
             raise CorruptIndex(self.path, f"{self.length} bytes are not a multiple of {ENTRY_SIZE}")
         if self.entries:
             last = self.entry(self.entries - 1)
-            # The first batch never gets an entry, so none says the base offset or position 0: that is how preallocated room reads.
+            # The first batch never gets an entry, so no entry has the base offset or position 0. Preallocated space reads like such an
+            # entry.
             if last.offset <= self.base_offset or not 0 < last.position < log_size:
                 raise CorruptIndex(self.path, f"last entry is offset {last.offset} at {last.position} in a log file of {log_size} bytes")
 

@@ -1,10 +1,10 @@
-"""One segment of a log: a file of batches, the indexes beside it, and the largest timestamp in it.
+"""Implements one segment of a log: a file of batches, its indexes, and the largest timestamp in it.
 
-Owned by a `PartitionLog`; the last segment of a log is appended to, the others are read and one day deleted. Files and indexes of segments
-that nobody reads stay closed, so opening a log costs a few `stat` calls for each.
+Owned by a `PartitionLog`. Records are appended to the last segment of a log; the others are only read, and deleted some day. The files
+and indexes of segments without readers stay closed, so opening a log costs a few `stat` calls per segment.
 
-Invariants: `size` counts whole batches; bytes behind it (torn by a failed write, or preallocated) are not part of the log, and the next
-append overwrites them. Every method may raise OSError.
+Invariants: `size` counts whole batches. Bytes behind it (from a torn write, or preallocated) are not part of the log, and the next append
+overwrites them. Every method may raise OSError.
 """
 
 import logging
@@ -43,7 +43,7 @@ class RecordPosition(NamedTuple):
 
 
 class Segment:
-    """The batches from `base_offset` up to the next segment's."""
+    """The batches from `base_offset` up to the base offset of the next segment."""
 
     __slots__ = (
         "_directory",
@@ -87,7 +87,7 @@ class Segment:
         suffix: str = "",
         size: int | None = None,
     ) -> None:
-        """A segment whose files exist; `size` is asked of the file system unless given."""
+        """A segment whose files exist. Without `size`, the file system is asked for the size."""
         self.filesystem = filesystem
         self._directory = directory
         self._settings = settings
@@ -112,8 +112,8 @@ class Segment:
         self._entries_before = (0, 0)
         self._time_entries_before = (0, 0, 0)
         self.size = filesystem.size(self.path) if size is None else size
-        self.reserve_at = self.size + FIRST_BYTES  # the size at which `Reservations` is asked for more
-        self.reserved_bytes = 0  # what it had set aside last
+        self.reserve_at = self.size + FIRST_BYTES  # the size at which `Reservations` reserves more
+        self.reserved_bytes = 0  # the amount that `Reservations` reserved last
 
     @classmethod
     def create(
@@ -129,9 +129,10 @@ class Segment:
         file: File | None = None,
         has_index_files: bool = True,
     ) -> "Segment":
-        """A new, empty one with room in its indexes; preallocated if the topic says so. `file` is its log file, if that is there already.
+        """A new, empty segment with room in its indexes, preallocated if the topic's configuration requires it. `file` is an existing log
+        file.
 
-        Without `has_index_files`, `allocate_indexes` is to follow before anybody relies on them; entries are taken from the first one on.
+        Without `has_index_files` the caller calls `allocate_indexes` before the files are needed. Entries can be added at once.
         """
         if file is None:
             file = filesystem.open(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}{suffix}", create=True)
@@ -154,7 +155,7 @@ class Segment:
 
     @property
     def paths(self) -> list[str]:
-        """All files a segment may have; the transaction index exists only if there was an aborted transaction."""
+        """All files that a segment may have. The transaction index exists only after an aborted transaction."""
         return [self._path(suffix) for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)]
 
     def _path(self, suffix: str) -> str:
@@ -201,7 +202,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> TimestampOffset:
-        """The largest timestamp and the last offset of its batch; (-1, base offset) if no batch has one."""
+        """The largest timestamp and the last offset of its batch; (-1, base offset) if no batch has a timestamp."""
         if not self.knows_max_timestamp:
             self.check_indexes()
             if not self.knows_max_timestamp:
@@ -215,13 +216,13 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """The largest timestamp; when the file was last written if no batch has one. Retention by time goes by it."""
+        """The largest timestamp, or the modification time of the file if no batch has a timestamp. Retention by time uses it."""
         timestamp = self.max_timestamp.timestamp
         return timestamp if timestamp >= 0 else self.filesystem.modified_ms(self.path)
 
     @property
     def first_batch_timestamp(self) -> int:
-        """The first batch's largest timestamp, -1 in an empty segment."""
+        """The first batch's largest timestamp; -1 in an empty segment."""
         timestamp = self.rolling_based_timestamp
         if timestamp == UNKNOWN:
             header = header_at(self.file, 0, self.size)
@@ -233,16 +234,16 @@ class Segment:
     # ---- appending
 
     def append(self, data: Buffer, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
-        """Write whole batches of `length` bytes with one system call, and one index entry when it is time.
+        """Write whole batches of `length` bytes with one system call, and add one index entry if one is due.
 
-        Changes nothing when it raises OSError: bytes of a torn write are cut off again, or lie where the next append will write.
+        Changes nothing when it raises OSError: the bytes of a torn write are cut off, or the next append overwrites them.
         """
         self.begin_write()
         self.stage(length, last_offset, max_timestamp, offset_of_max_timestamp)
         self.write(data)
 
     def begin_write(self) -> None:
-        """Nothing is staged for the next `write`. What has to be read for it is read here, before anything is written."""
+        """Start staging for the next `write`. Everything that must be read for it is read here, before anything is written."""
         if self._file is None:
             _ = self.file
         if not self.knows_max_timestamp:
@@ -254,7 +255,7 @@ class Segment:
         self._has_staged_entries = False
 
     def should_roll(self, length: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch of `length` bytes up to `last_offset` belongs into a new segment, instead of behind what is staged."""
+        """Whether a batch of `length` bytes up to `last_offset` must go into a new segment instead of following the staged ones."""
         size = self.staged_size
         settings = self._settings
         if size > settings.segment_bytes - length or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
@@ -263,7 +264,7 @@ class Segment:
             first = self.rolling_based_timestamp
             if first == UNKNOWN:
                 first = self.first_batch_timestamp
-            # A timestamp of a producer may be any number: no difference is taken that 64 bits do not hold.
+            # A producer's timestamp may be any number, so no difference is computed that could exceed 64 bits.
             waited = now_ms - self.created_ms if first < 0 else max_timestamp - first if max_timestamp > first else 0
             if waited > settings.roll_after_ms - self.roll_jitter_ms:
                 return True
@@ -276,7 +277,7 @@ class Segment:
         return offset_index.entries >= offset_index.full_at or time_index.entries >= time_index.full_at
 
     def stage(self, length: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int) -> None:
-        """Say what the next `write` brings behind what is staged: batches of `length` bytes, which may get one index entry together.
+        """Stage batches of `length` bytes for the next `write`. Together they get at most one index entry.
 
         Raises CorruptIndex.
         """
@@ -302,7 +303,7 @@ class Segment:
         self._staged_since_entry = 0
 
     def write(self, data: Buffer) -> None:
-        """Write what was staged, `data`, with one system call. Raises OSError as `append` does."""
+        """Write the staged batches, `data`, with one system call. Raises OSError as `append` does."""
         position = self.size
         file = self._file
         if file is None:
@@ -314,7 +315,7 @@ class Segment:
                 self.time_index.spill()
         except OSError:
             if self._has_staged_entries:
-                # Mostly they are still in memory: what could not be written is taken back without touching the disk.
+                # Usually the entries are still in memory, and removing them needs no disk access.
                 self.offset_index.take_back(*self._entries_before)
                 self.time_index.take_back(*self._time_entries_before)
             self._cut_torn_write(position)
@@ -329,22 +330,22 @@ class Segment:
         try:
             self.file.truncate(position)
         except OSError as error:
-            log.error("%s: cannot cut a torn write at byte %d: %s; the next start will", self.path, position, error)
+            log.error("%s: cannot truncate a torn write at byte %d: %s; the next start truncates it", self.path, position, error)
 
     def allocate_indexes(self) -> None:
-        """Makes the index files that `create` left for later."""
+        """Create the index files, if `create` did not."""
         self.offset_index.allocate()
         self.time_index.allocate()
 
     def become_active(self) -> None:
-        """Makes room in the indexes for appends, and lets go of what a broker that was killed had reserved."""
+        """Make room in the indexes for appends, and release the disk space that a killed broker had reserved."""
         self.offset_index.make_room()
         self.time_index.make_room()
         if self.size >= FIRST_BYTES:
             self.give_back()
 
     def become_inactive(self) -> None:
-        """Completes and trims the indexes, and lets go of what was preallocated or reserved."""
+        """Complete and trim the indexes, and release preallocated and reserved disk space."""
         self.complete_time_index()
         self.offset_index.trim()
         self.time_index.trim()
@@ -352,17 +353,17 @@ class Segment:
         self.give_back()
 
     def complete_time_index(self) -> None:
-        """Sees to it that the last entry is the segment's largest timestamp."""
+        """Make the segment's largest timestamp the last entry."""
         self.time_index.maybe_append(*self.max_timestamp)
 
     def trim(self) -> None:
-        """Cuts the file behind its last batch."""
+        """Truncate the file after its last batch."""
         if self.has_slack:
             self.file.truncate(self.size)
             self.has_slack = False
 
     def give_back(self) -> None:
-        """Lets go of disk space that is reserved behind the end. Nobody may be cutting the file."""
+        """Release the disk space that is reserved behind the end. No thread may be truncating the file meanwhile."""
         self.file.give_back()
         self.reserved_bytes = 0
         self.reserve_at = self.size + FIRST_BYTES
@@ -370,20 +371,20 @@ class Segment:
     # ---- finding
 
     def finder(self, file: File | UnwaitingFile | None = None) -> BatchFinder:
-        """Looks for batches. `file` is how to read; as ever if None."""
+        """A finder for this segment that reads through `file`, or directly if None."""
         return BatchFinder(self, self.file if file is None else file, self.offset_index, self.base_offset, self.size)
 
     def locate(self, offset: int) -> int | None:
-        """Where the first batch that ends at or after `offset` begins; None if all end before."""
+        """The position of the first batch that ends at or after `offset`; None if there is none."""
         finder = self.finder()
         return finder.position if finder.locate(offset, HEADER_SIZE) else None
 
     def index_position(self, offset: int, file: File | UnwaitingFile | None = None) -> int:
-        """Where to begin looking for `offset`: the beginning of a batch, as the index says."""
+        """The position from which to search for `offset`: the beginning of a batch, according to the index."""
         return self.finder(file).indexed_position(offset)
 
     def read_end(self) -> tuple[int, int]:
-        """The offset after the last whole batch, and where that batch ends."""
+        """The offset after the last whole batch, and the end of that batch in the file."""
         next_offset = self.base_offset
         end = 0
         for position, header in batches_from(self.file, self.index_position(self.offset_index.last_offset), self.size):
@@ -392,7 +393,8 @@ class Segment:
         return next_offset, end
 
     def find_by_timestamp(self, timestamp_ms: int, starting_offset: int, file: File | UnwaitingFile | None = None) -> RecordPosition | None:
-        """The first record at or after `starting_offset` whose timestamp is at least `timestamp_ms`. Decompresses what it must."""
+        """The first record at or after `starting_offset` with a timestamp of at least `timestamp_ms`. Decompresses only necessary
+        batches."""
         if file is None:
             file = self.file
         entry = self.time_index.lookup(timestamp_ms)
@@ -405,7 +407,7 @@ class Segment:
         return None
 
     def record_of_max_timestamp(self, file: File | UnwaitingFile | None = None) -> RecordPosition | None:
-        """The first record that has the segment's largest timestamp."""
+        """The first record with the segment's largest timestamp."""
         if file is None:
             file = self.file
         timestamp, offset = self.max_timestamp
@@ -417,10 +419,10 @@ class Segment:
                 return None
         return None
 
-    # ---- checking the indexes and making them anew
+    # ---- checking and rebuilding the indexes
 
     def check_indexes(self) -> None:
-        """Rebuilds the indexes if they cannot be this segment's."""
+        """Rebuild the indexes if they cannot belong to this segment."""
         try:
             self.offset_index.check(self.size)
             self.time_index.check()
@@ -431,7 +433,7 @@ class Segment:
             self.rebuild_indexes()
 
     def find_max_timestamp(self) -> None:
-        """Looks for the largest timestamp in the batches behind the last time index entry."""
+        """Find the largest timestamp in the batches behind the last time index entry."""
         timestamp, offset = self.time_index.last_entry
         for _, header in batches_from(self.file, self.index_position(offset), self.size):
             if header.max_timestamp > timestamp:
@@ -439,7 +441,7 @@ class Segment:
         self._has_max_timestamp(timestamp, offset)
 
     def rebuild_indexes(self) -> None:
-        """Writes offset and time index anew from the batch headers. Raises protocol's RecordFormatError where those are damaged."""
+        """Rebuild offset and time index from the batch headers. Raises protocol's RecordFormatError for damaged headers."""
         has_room = self.offset_index.has_room
         self.begin_rebuild()
         last_entry = 0
@@ -452,21 +454,21 @@ class Segment:
                 self.become_active()
 
     def begin_indexes(self) -> None:
-        """Offset and time index of a new segment, empty; their files are not made yet."""
+        """Create empty offset and time indexes for a new segment, without their files."""
         self._replace_indexes()
         self.offset_index.begin()
         self.time_index.begin()
         self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
 
     def begin_rebuild(self) -> None:
-        """Empties offset and time index; an index file of a wrong size or kind is replaced."""
+        """Empty offset and time index. An index file of a wrong size or kind is replaced."""
         self._replace_indexes()
         self.offset_index.reset()
         self.time_index.reset()
         self._has_max_timestamp(self.time_index.last_timestamp, self.time_index.last_offset)
 
     def _replace_indexes(self) -> None:
-        # Taken for empty if not yet open: to look at the last entry of a preallocated file costs a page fault of 60 µs.
+        # Indexes that are not open are taken for empty: reading the last entry of a preallocated file costs a page fault of 60 µs.
         settings = self._settings
         if self._offset_index is None:
             path = self._path(OFFSET_INDEX_SUFFIX)
@@ -475,7 +477,7 @@ class Segment:
             self._time_index = TimeIndex(self.filesystem, self._path(TIME_INDEX_SUFFIX), self.base_offset, settings.index_bytes, 0)
 
     def index_batch(self, position: int, header: BatchHeader, last_entry: int) -> int:
-        """Takes the batch at `position` into the indexes if it is far enough from `last_entry`; returns where the last entry is."""
+        """Index the batch at `position` if it is far enough from `last_entry`. Returns the position of the last entry."""
         last_max = self.max_timestamp
         if header.max_timestamp > last_max.timestamp:
             last_max = TimestampOffset(header.max_timestamp, header.last_offset)
@@ -487,22 +489,22 @@ class Segment:
         return last_entry
 
     def finish_rebuild(self) -> None:
-        """Completes and trims the indexes."""
+        """Complete and trim the indexes."""
         self.offset_index.trim()
         self.complete_time_index()
         self.time_index.trim()
 
-    # ---- cutting, going away
+    # ---- truncating, moving, closing
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Removes the batches that end at or after `offset`; returns how many bytes that was."""
+        """Remove the batches that end at or after `offset`. Returns the number of bytes removed."""
         found = self.locate(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.become_active()
         if found is None:
-            # Below the log start offset nothing need have been flushed: a power cut may have left part of a batch.
+            # Batches below the log start offset may never have been flushed, so a power failure may have left a part of one.
             found = self.read_end()[1]
         cut = self.size - found
         if cut:
@@ -515,7 +517,7 @@ class Segment:
         return cut
 
     def cut_at(self, position: int) -> None:
-        """Ends the segment at byte `position`. The indexes are the caller's to mend."""
+        """End the segment at byte `position`. The caller must repair the indexes."""
         self.file.truncate(position)
         self.size = position
         self.has_slack = False
@@ -523,15 +525,15 @@ class Segment:
         self.reserve_at = position + FIRST_BYTES
 
     def write_out_indexes(self) -> None:
-        """Brings index entries that are still in memory into their files."""
+        """Write index entries that are still in memory to their files."""
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.write_out()
 
     def sync(self) -> None:
-        """Makes batches and written index entries durable. Blocks; safe on a thread, for it changes nothing.
+        """Make batches and written index entries durable. Blocks; safe in a thread, because it changes nothing.
 
-        Raises FileNotFoundError when the segment goes meanwhile.
+        Raises FileNotFoundError when the segment is removed meanwhile.
         """
         self.file.sync()
         for path in self.paths[1:]:
@@ -541,7 +543,7 @@ class Segment:
                 file.close()
 
     def change_suffix(self, suffix: str) -> None:
-        """Renames the files: `.deleted`, `.swap`, or none."""
+        """Rename the files to the suffix `.deleted`, `.swap`, or none."""
         old = self.paths
         self._suffix = suffix
         for source, target in zip(old, self.paths, strict=True):
@@ -550,14 +552,14 @@ class Segment:
         self._tell_indexes_their_paths()
 
     def use_filesystem(self, filesystem: FileSystem) -> None:
-        """From now on the files are reached through that one."""
+        """Reach the files through another `FileSystem` from now on."""
         self.filesystem = filesystem
         for index in (self._offset_index, self._time_index, self._transaction_index):
             if index is not None:
                 index.use_filesystem(filesystem)
 
     def move_to(self, directory: str) -> None:
-        """The directory was renamed."""
+        """Use the new name of the directory, after it was renamed."""
         self._directory = directory
         self._tell_indexes_their_paths()
 
@@ -570,7 +572,7 @@ class Segment:
             self._transaction_index.path = self._path(TRANSACTION_INDEX_SUFFIX)
 
     def delete(self) -> None:
-        """Removes the files. Regions of the log file that are being sent stay readable."""
+        """Remove the files. Regions of the log file that are being sent stay readable."""
         self._file = None
         self.reserved_bytes = 0
         for path in self.paths:
@@ -578,7 +580,7 @@ class Segment:
                 self.filesystem.unlink(path)
 
     def close(self) -> None:
-        """Completes and trims what was opened, as a clean shutdown leaves it."""
+        """Complete and trim the open files, as a clean shutdown requires."""
         if self.knows_max_timestamp:
             self.complete_time_index()
         for index in (self._offset_index, self._time_index):
@@ -590,14 +592,14 @@ class Segment:
         self.release()
 
     def close_without_writing(self) -> None:
-        """Lets go of everything; the disk has failed."""
+        """Release everything after a disk failure."""
         self.reserved_bytes = 0
         self._file = None
         self._offset_index = None
         self._time_index = None
 
     def release(self) -> bool:
-        """Closes what the next use opens again; tells whether the file was open."""
+        """Close files and maps; the next use opens them again. Returns whether the log file was open."""
         was_open = self._file is not None
         self._file = None
         for index in (self._offset_index, self._time_index, self._transaction_index):

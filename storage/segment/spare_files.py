@@ -1,8 +1,9 @@
-"""Empty files that a thread makes ahead, so that a log that rolls only has to name them: to find an inode takes ext4 0.02 to 0.7 ms of a
-processor, to name a file 0.02 to 0.04. A roll needs one at once, and three soon (`log_roll`).
+"""Creates empty files ahead, in a thread, so that a log that rolls only has to name them.
 
-`LogManager` owns one, on the event loop. The files have no name until they are taken (O_TMPFILE), so a crash leaves nothing of them. Where
-the file system knows no such files, or none is left because very many logs roll at once, whoever opens a file makes it.
+Allocating an inode takes ext4 0.02 to 0.7 ms of processor time, naming a file 0.02 to 0.04 ms. A roll needs one file at once and three
+soon after (`log_roll`). `LogManager` owns the object, on the event loop. The files have no name until they are taken (O_TMPFILE), so a
+crash leaves none. If the file system does not support such files, or none is left because very many logs roll at once, the caller creates
+its file itself.
 """
 
 from collections import deque
@@ -11,11 +12,11 @@ from storage.disk.background import Background
 from storage.disk.filesystem import File, FileSystem
 
 SPARE_FILES = 32
-"""Per log directory: for as many logs that roll before a thread gets to make more. Each is an open file."""
+"""Files per log directory, for that many logs that roll before a thread creates more. Each is an open file."""
 
 
 class SpareFiles:
-    """See the module."""
+    """The spare files of all log directories."""
 
     __slots__ = ("_background", "_being_filled", "_files", "_fs")
 
@@ -26,7 +27,7 @@ class SpareFiles:
         self._being_filled: set[str] = set()
 
     def fill(self, log_dir: str) -> None:
-        """Has a thread make what is missing. From now on the directory has spare files."""
+        """Has a thread create the missing files. From the first call on the directory has spare files."""
         files = self._files.setdefault(log_dir, deque())
         if len(files) == SPARE_FILES or log_dir in self._being_filled:
             return
@@ -39,11 +40,11 @@ class SpareFiles:
                     return
                 files.append(file)
 
-        # An error is for whoever makes a file that is needed.
+        # Errors are not reported here: the caller that needs a file creates it, and gets the error.
         self._background.submit(f"spare-files {log_dir}", make, lambda _: self._being_filled.discard(log_dir))
 
     def take(self, log_dir: str, path: str) -> File | None:
-        """A spare file under this name, open; None if there is none."""
+        """A spare file, open, with the name `path`; None if there is none."""
         files = self._files.get(log_dir)
         if files is None:
             return None
@@ -53,14 +54,14 @@ class SpareFiles:
             try:
                 self._fs.link(path, file)
             except OSError:
-                file = None  # as above
+                file = None  # the caller creates a file and gets the error
         self.fill(log_dir)
         return file
 
     def are_ready(self, log_dir: str, count: int) -> bool:
-        """Whether there are so many, or a thread is not about to make them."""
+        """Whether `count` files are ready, or no thread is creating any."""
         return len(self._files.get(log_dir, ())) >= count or log_dir not in self._being_filled
 
     def close(self, log_dir: str) -> None:
-        """The directory has none any more."""
+        """Drop the spare files of the directory."""
         self._files.pop(log_dir, None)

@@ -1,10 +1,10 @@
-"""Splitting a segment whose offsets go further from its base offset than an index entry can say (KAFKA-6264).
+"""Splits segments that have offsets too far from the base offset for an index entry (KAFKA-6264).
 
-Old versions of Apache Kafka left such segments: compaction put segments together by their size alone. A start finds them, and splits them
-here before it goes on, as Apache Kafka does in recovery and in the cleaner. The new segments are written as `.cleaned` files and become
-`.swap` files, last first; a crash leaves either the old segment, or what the next start finishes. Apache Kafka names the first of them
-after its first batch, which may begin behind the old one's base offset; killed at the wrong moment it leaves the old segment with all of
-its parts behind it (`has_its_parts`).
+Old versions of Apache Kafka left such segments, because compaction merged segments by their size alone. A start finds them and splits them
+here, as Apache Kafka does in recovery and in the cleaner. The new segments are written as `.cleaned` files and become `.swap` files, the
+last one first. A crash leaves either the old segment, or files with which the next start completes the split. Apache Kafka names the first
+new segment after its first batch, which may begin after the old base offset. If it is killed at the wrong moment, it leaves the old segment
+followed by all of its parts (`has_its_parts`).
 """
 
 import logging
@@ -25,7 +25,7 @@ _COMPARED_BYTES = 1 << 20
 
 
 def has_its_parts(segment: Segment, later: Sequence[int]) -> bool:
-    """Whether the segments that begin at the first of `later` hold, byte for byte and one after the other, all that is in `segment`.
+    """Whether the segments at the offsets `later`, from the first on, hold together exactly the bytes of `segment`.
 
     Blocks; may raise OSError.
     """
@@ -49,10 +49,10 @@ def has_its_parts(segment: Segment, later: Sequence[int]) -> bool:
 
 
 def find_overflowed_segment(segments: Sequence[Segment], unflushed_from: int) -> Segment | None:
-    """The first of a log's `segments` that is to be split, or was split and should be gone, and that recovery does not look at.
+    """The first of a log's `segments` that must be split, or was split and should be removed, and that recovery does not examine.
 
-    Recovery looks at those from `unflushed_from` on. The base offsets and sizes tell of nearly all logs that they have none, without a look
-    at the disk. Blocks; may raise OSError.
+    Recovery examines the segments from `unflushed_from` on. For nearly all logs the base offsets and sizes show that there is none,
+    without disk access. Blocks; may raise OSError.
     """
     if not segments or segments[-1].base_offset - segments[0].base_offset <= MAX_RELATIVE_OFFSET // 2:
         return None
@@ -82,7 +82,7 @@ def _overflows(segment: Segment, following: int) -> bool:
 
 
 def _has_parts_of_its_size(segment: Segment, later: Sequence[Segment]) -> bool:
-    """Whether some of `later` are, together, as long as `segment`, and begin and end too far from each other to be one."""
+    """Whether the first of `later` are together as long as `segment`, and too many offsets apart to fit into one segment."""
     total = 0
     for at, part in enumerate(later):
         total += part.size
@@ -95,14 +95,14 @@ def _has_parts_of_its_size(segment: Segment, later: Sequence[Segment]) -> bool:
 def split_overflowed_segment(
     filesystem: FileSystem, directory: str, base_offset: int, later: Sequence[int], settings: LogSettings, now_ms: int
 ) -> None:
-    """Puts segments in the place of the one at `base_offset` whose offsets fit, on the disk. Batches stay as they are.
+    """Replaces the segment at `base_offset` by segments whose offsets fit, on the disk. Batches stay unchanged.
 
-    The segments that follow it begin at `later`; when they are its parts already, it goes. What cannot be a batch ends the last new one.
-    Blocks; may raise OSError.
+    The following segments begin at `later`. If they are the parts of the segment already, it is removed. The last new segment ends before
+    the first malformed batch. Blocks; may raise OSError.
     """
     old = Segment(filesystem, directory, base_offset, settings, now_ms=now_ms)
     if has_its_parts(old, later):
-        log.warning("%s: it was split, and the parts are there; deleted", old.path)
+        log.warning("%s: was split already, and its parts are complete; deleted", old.path)
         old.delete()
         filesystem.sync_directory(directory)
         return
@@ -119,7 +119,9 @@ def split_overflowed_segment(
         segment.offset_index.trim()
         segment.time_index.trim()
         segment.sync()
-    log.warning("%s: offsets too far from its base offset; split into segments at %s", old.path, [each.base_offset for each in new])
+    log.warning(
+        "%s: some offsets are too far from its base offset; split into segments at %s", old.path, [each.base_offset for each in new]
+    )
     for segment in reversed(new):
         segment.change_suffix(SWAP_SUFFIX)
     filesystem.sync_directory(directory)

@@ -1,12 +1,11 @@
-"""Putting the files of a cleaned segment in the place of those that it was made from, in a thread: each of the renames may wait for the
-journal of the file system.
+"""Replaces segments by the cleaned segment made from them, in a thread, because each rename may wait for the file system's journal.
 
-`PartitionLog.replace_segments` begins one. From then on the log has the cleaned segment, and the event loop reads it under whatever name
-its files have at the moment (`CleanedFiles`). A `Swap` is a `Discard`: who cuts the log, begins it anew, deletes segments of it or closes
-it waits for it in the same way.
+`PartitionLog.replace_segments` creates a `Swap`. From then on the log has the cleaned segment. The event loop reads it under the present
+names of its files (`CleanedFiles`). A `Swap` is a `Discard`: truncating the log, starting it anew, deleting segments of it and closing it
+wait for the swap in the same way.
 
-The renames are those of Apache Kafka, in its order: `.cleaned` becomes `.swap`, the old segments become `.deleted`, `.swap` goes. A crash
-at any point leaves either the old segments, or the new one as `.swap` files that the next start finishes.
+The renames are those of Apache Kafka, in its order: `.cleaned` becomes `.swap`, the old segments become `.deleted`, `.swap` is dropped. A
+crash at any point leaves either the old segments, or the new one as `.swap` files with which the next start completes the swap.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,10 +26,11 @@ _STAGES = (CLEANED_SUFFIX, SWAP_SUFFIX, "")
 
 
 class CleanedFiles(TranslatedPaths):
-    """A `FileSystem` for one segment that is being put in place: it is asked for the names that the files will have.
+    """A `FileSystem` for one segment that is being swapped in. It is asked for the final names of the files.
 
-    Takes no lock, for who renames may hold it for long: a file that is not found under the name it had has the next one by then. Until all
-    is done, a file that the cleaner did not write is not taken for the one of the old segment that has its name.
+    Takes no lock, because the renaming thread may hold it for long. If a file is not found under the name it had, it has the next name by
+    then. Until the end of the swap, a file that the cleaner did not write counts as missing, although the old segment may have one of that
+    name.
     """
 
     __slots__ = ("_missing", "_stages")
@@ -39,16 +39,16 @@ class CleanedFiles(TranslatedPaths):
         super().__init__(filesystem)
         names = [file_name(base_offset, suffix) for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)]
         self._stages = {name: 0 for name in names if filesystem.exists(f"{directory}/{name}{CLEANED_SUFFIX}")}
-        """By name, how many of the renames the file is known to have behind it."""
+        """File name -> number of renames that the file is known to have behind it."""
         self._missing = frozenset(names) - self._stages.keys()
 
     @property
     def names(self) -> list[str]:
-        """Of the files that are there, the log first; none when all are in place."""
+        """Names of the existing files, the log first; empty once all are in place."""
         return list(self._stages)
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        # A name that the file had until now is not to be taken by a new one.
+        # No new file may take a name that the file had before.
         file = super().open(path, create=create and not self._stages, read_only=read_only)
         file.path = path
         return file
@@ -57,11 +57,11 @@ class CleanedFiles(TranslatedPaths):
         return super().exists(path) if not self._stages else path.rpartition("/")[2] in self._stages
 
     def on_renamed(self, name: str) -> None:
-        """The file has the next name now."""
+        """Record that the file has its next name."""
         self._stages[name] += 1
 
     def on_done(self) -> None:
-        """All have their names, and what else has such a name is of this segment."""
+        """Record that all files have their final names. Other files of these names belong to the segment from now on."""
         self._stages = {}
 
     def _at(self, path: str, call: Callable[[str], T]) -> T:
@@ -80,7 +80,7 @@ class CleanedFiles(TranslatedPaths):
 
 
 class Swap(Discard):
-    """Of the segment whose files are `<base_offset>.*.cleaned`, for `segments`; then the producer snapshots `snapshots` go."""
+    """Puts the segment in the files `<base_offset>.*.cleaned` in place of `segments`, then discards the producer snapshots `snapshots`."""
 
     __slots__ = ("_files", "_small_files", "cleaned")
 
@@ -93,7 +93,7 @@ class Swap(Discard):
 
     def give_back(self, filesystem: FileSystem, directory: str) -> None:
         super().give_back(filesystem, directory)
-        if self.cleaned.filesystem is self._files:  # else it is another thread's already
+        if self.cleaned.filesystem is self._files:  # otherwise another thread uses the segment already
             self.cleaned.use_filesystem(filesystem)
 
     def _rename(self) -> None:

@@ -1,8 +1,7 @@
-"""The time index of a segment: an offset at or before which no record is younger than a timestamp.
+"""Maps timestamps to offsets in a segment: each entry has the largest timestamp of all records up to its offset.
 
-12-byte entries: timestamp (int64), offset relative to the segment's base (int32). An entry says that the largest timestamp up to that
-offset is this one. Appended together with the offset index, and once more when the segment is rolled or closed, so that the last entry
-is the segment's largest timestamp.
+12-byte entries: timestamp (int64), offset relative to the segment's base (int32). Entries are appended together with those of the offset
+index. One more is appended when the segment is rolled or closed, so that the last entry has the segment's largest timestamp.
 """
 
 import struct
@@ -21,14 +20,14 @@ _OFFSET_AT = 8
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp and the offset it was found at."""
+    """A timestamp and its offset."""
 
     timestamp: int
     offset: int
 
 
 class TimeIndex(IndexFile):
-    """Grows by `maybe_append`; timestamps increase, offsets do not decrease."""
+    """A time index. Grows by `maybe_append`; timestamps increase, offsets do not decrease."""
 
     KEPT_ENTRIES = 1
 
@@ -42,16 +41,16 @@ class TimeIndex(IndexFile):
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """(-1, base offset) if there is none."""
+        """The last entry; (-1, base offset) if there is none."""
         return TimestampOffset(self.last_timestamp, self.last_offset)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if its timestamp is larger than the last one. Raises CorruptIndex when offsets would go back."""
+        """Add an entry if its timestamp is larger than the last one. Raises CorruptIndex when the offset is smaller."""
         self.maybe_add(timestamp, offset)
         self.spill()
 
     def maybe_add(self, timestamp: int, offset: int) -> None:
-        """The same in memory, however much is there; `spill` is to follow."""
+        """Add an entry in memory only, without a limit. The caller calls `spill` later."""
         if timestamp > self.last_timestamp:
             if offset < self.last_offset and self.entries:
                 raise CorruptIndex(self.path, f"offset {offset} appended after {self.last_offset}")
@@ -61,7 +60,7 @@ class TimeIndex(IndexFile):
             self.last_offset = offset
 
     def take_back(self, entries: int, last_timestamp: int, last_offset: int) -> None:
-        """There are `entries` again, of which that is the last: what was added since could not be written."""
+        """Return to `entries` entries, of which the given one is the last. For entries that could not be written."""
         self.truncate_to_entries(entries)
         self.last_timestamp = last_timestamp
         self.last_offset = last_offset
@@ -85,7 +84,7 @@ class TimeIndex(IndexFile):
         self._read_last_entry()
 
     def check(self) -> None:
-        """Raises CorruptIndex if the file cannot be this segment's index."""
+        """Raises CorruptIndex if the file cannot belong to this segment."""
         if self.length % ENTRY_SIZE:
             raise CorruptIndex(self.path, f"{self.length} bytes are not a multiple of {ENTRY_SIZE}")
         if self.entries:

@@ -1,8 +1,8 @@
-"""The transaction index of a segment: the aborted transactions whose markers stand in it.
+"""Lists the aborted transactions whose markers are in a segment.
 
-34-byte entries in the order of their markers: version (int16, 0), producer id, first offset, last offset (that of the marker), last
-stable offset after the marker (int64 each). The file is created with the first entry. Read-committed fetches read it; it is small, so
-it is read whole, and its entries are kept until nobody has asked for a while (`release`).
+34-byte entries in the order of their markers: version (int16, 0), producer id, first offset, last offset (that of the marker), last stable
+offset after the marker (int64 each). The file is created with the first entry. Fetches of committed records read it. It is small, so it is
+read as a whole, and its entries are kept until `release` finds them unused.
 """
 
 import struct
@@ -19,7 +19,7 @@ _ENTRY = struct.Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction: the records of `producer_id` in `[first_offset, last_offset]` do not count."""
+    """One aborted transaction. Readers of committed records skip the records of `producer_id` in `[first_offset, last_offset]`."""
 
     producer_id: int
     first_offset: int
@@ -28,12 +28,12 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """Grows by `append`, whose last offsets increase."""
+    """A transaction index. Grows by `append`; last offsets increase."""
 
     __slots__ = ("_entries", "_filesystem", "_size", "path", "start_offset")
 
     def __init__(self, filesystem: FileSystem, path: str, start_offset: int, size: int | None) -> None:
-        """`size` is that of the file, None if there is none."""
+        """`size` is the size of the file; None if there is none."""
         self._filesystem = filesystem
         self._entries: list[AbortedTransaction] | None = None
         self.path = path
@@ -41,11 +41,11 @@ class TransactionIndex:
         self._size = size
 
     def use_filesystem(self, filesystem: FileSystem) -> None:
-        """From now on the file is reached through that one."""
+        """Reach the file through another `FileSystem` from now on."""
         self._filesystem = filesystem
 
     def release(self) -> None:
-        """Forgets what the next use reads again."""
+        """Drop the entries; the next use reads them again."""
         self._entries = None
 
     def exists(self) -> bool:
@@ -63,7 +63,7 @@ class TransactionIndex:
         entries.append(transaction)
 
     def check_cached(self) -> None:
-        """Raises NotCached when reading it would wait for the disk."""
+        """Raises NotCached when reading the index would wait for the disk."""
         if self._size and self._entries is None:
             file = self._filesystem.open(self.path, read_only=True)
             is_cached = file.is_cached(self._size, 0)
@@ -72,7 +72,7 @@ class TransactionIndex:
                 raise NotCached(self._filesystem, self.path, 0, self._size)
 
     def entries(self) -> list[AbortedTransaction]:
-        """All of them, not to be changed. Raises CorruptIndex for a version this program does not know."""
+        """All entries; the caller must not change the list. Raises CorruptIndex for an unknown version."""
         found = self._entries
         if found is None:
             found = self._entries = self._read()
@@ -90,7 +90,7 @@ class TransactionIndex:
         return found
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The transactions that overlap `[fetch_offset, upper_bound_offset)`, and whether later segments can be left out."""
+        """The transactions that overlap `[fetch_offset, upper_bound_offset)`, and whether later segments can be skipped."""
         found = []
         for transaction in self.entries():
             if transaction.last_offset >= fetch_offset and transaction.first_offset < upper_bound_offset:
@@ -111,7 +111,7 @@ class TransactionIndex:
             self._truncate(0)
 
     def check(self) -> None:
-        """Raises CorruptIndex if the file cannot be this segment's index."""
+        """Raises CorruptIndex if the file cannot belong to this segment."""
         for transaction in self._read():
             if transaction.last_offset < self.start_offset:
                 raise CorruptIndex(self.path, f"last offset {transaction.last_offset} is below the base offset {self.start_offset}")

@@ -1,4 +1,4 @@
-"""What stands in the place of a log's last segment while a thread cuts the log."""
+"""Replaces the last segment of a log while a thread truncates the log."""
 
 from typing import NoReturn
 
@@ -14,14 +14,15 @@ from storage.segment.transaction_index import TransactionIndex
 
 
 class SegmentBeingTruncated(Segment):
-    """Has no file and no index: who appends, or reads what may be cut, is told so. The segment itself is the thread's meanwhile."""
+    """Has no file and no index. Appends, and reads of offsets that may be cut, raise LogBeingTruncated. The thread owns the real
+    segment."""
 
     __slots__ = ("_topic_partition",)
 
     def __init__(
         self, topic_partition: TopicPartition, filesystem: FileSystem, directory: str, base_offset: int, size: int, settings: LogSettings
     ) -> None:
-        # Not Segment's, which looks for the file.
+        # Does not call `Segment.__init__`, which reads the file's size.
         self._topic_partition = topic_partition
         self.filesystem = filesystem
         self._directory = directory

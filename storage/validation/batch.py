@@ -1,14 +1,14 @@
 """Judges produced batches before a leader appends them.
 
-`read_only_batch` is the part of Produce that needs no log (exactly one batch of magic 2, zstd only from version 7); `judge` is the rest,
-against the rules of one log. `PartitionLog.append` calls it for every batch that a producer or a coordinator sends.
+`read_only_batch` is the part of Produce that needs no log: exactly one batch, of magic 2, and zstd only from version 7 on. `judge` applies
+the rules of one log. `PartitionLog.append` calls it for every batch of a producer or a coordinator.
 
-The outcomes are Apache Kafka's (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator), but the records are
-not walked unless a rule cannot be decided from the header: the header says how many there are, how long, and at what times, and the
-checksum covers all of it. What remains unseen is listed in docs/differences.md, section "Record validation". Work that may take long is
-not done here: `BatchRun.needs_worker` asks the caller to run `complete_validation` in a worker thread.
+The results are Apache Kafka's (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator). But records are read
+only if the header cannot decide a rule. The header has their number, size and timestamps, and the checksum covers all of it.
+docs/differences.md, section "Record validation", lists the rules that are not checked therefore. Work that may take long is not done here:
+`BatchRun.needs_worker` asks the caller to run `complete_validation` in a worker thread.
 
-Invariant: nothing here changes the bytes; `BatchRun.stamp` does, once the log knows the offset.
+Invariant: the bytes are not changed here. `BatchRun.stamp` changes them once the log knows the offset.
 """
 
 from protocol.cursors import fields
@@ -73,7 +73,7 @@ def read_only_batch(run: BatchRun, api_version: int) -> None:
 
 
 def find_only_batch(records: Buffer) -> None:
-    """The one batch is not the whole of the records. An incomplete second batch is ignored, as Apache Kafka does.
+    """Decide about records that are not exactly one batch. An incomplete second batch is ignored, as in Apache Kafka.
 
     Raises MalformedRecords, InvalidProduceRecords, CorruptRecord.
     """
@@ -95,10 +95,10 @@ def find_only_batch(records: Buffer) -> None:
 
 
 def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool) -> None:
-    """Decide everything that can be told about the batch that was read before the log appends it; `now_ms` becomes its LogAppendTime.
+    """Check the batch that was read, before the log appends it. `now_ms` becomes its LogAppendTime, if the topic has one.
 
-    The run is accepted then, or needs a worker. A coordinator's own batch (`from_client` False) may hold control records, and its records
-    are not looked at. Sequence and epoch are the producer state's to judge, the offset is the log's.
+    Afterwards the run is accepted or needs a worker. A coordinator's own batch (`from_client` False) may hold control records, and its
+    records are not examined. The producer state checks sequence and epoch, and the log checks the offset.
 
     Raises CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, UnreadableRecords.
     """
@@ -130,7 +130,7 @@ def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool)
     )
     if codec:
         if not begins_as(codec, run):
-            look_inside = True  # finds out that it is not what it says
+            look_inside = True  # the codec reports the fault
     elif from_client:
         if count <= WALK_MAX_RECORDS:
             latest = walk_lengths(run, rules.topic_partition)
@@ -151,7 +151,7 @@ def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool)
 def check_client_header(run: BatchRun, rules: ValidationRules) -> None:
     """Raises InvalidOffsetOrSequence."""
     count, last_delta = run.count, run.last_offset_delta
-    # One comparison for Kafka's three: an offset range that is empty or negative, a count below one, and the two disagreeing.
+    # One comparison for Kafka's three: an offset range that is empty or negative, a count below one, and a difference between both.
     if count != last_delta + 1 or count <= 0:
         reason = f"Inconsistent batch offset range [0, {last_delta}] and count of records {count}"
         raise InvalidOffsetOrSequence(rules.topic_partition, reason)
@@ -163,7 +163,7 @@ def check_client_header(run: BatchRun, rules: ValidationRules) -> None:
 
 
 def begins_as(codec: int, run: BatchRun) -> bool:
-    """Whether the body begins as that codec's do. Snappy without the Java framing begins with any byte, so nothing can be told from it."""
+    """Whether the body begins like data of the codec. True for snappy: without the Java framing it may begin with any byte."""
     if run.size < HEADER_SIZE + 4:
         return False
     found = fields.int32(run.data, run.at + HEADER_SIZE)
@@ -175,7 +175,7 @@ def begins_as(codec: int, run: BatchRun) -> bool:
 
 
 def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int, max_timestamp: int) -> None:
-    """Check every record of the batch now if they are few, or leave it for a worker. Raises what `check_records` raises."""
+    """Check every record of the batch now if there are few, or leave that to a worker. Raises the errors of `check_records`."""
     run.new_max_timestamp = max_timestamp
     run.needs_worker = True
     if run.needs_recompression or run.count > INLINE_CHECK_MAX_RECORDS or run.size > INLINE_CHECK_MAX_BYTES:
@@ -183,16 +183,16 @@ def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int, max_time
     try:
         summary = check_records(run.batch(), run.header(), rules, now_ms, INLINE_CHECK_MAX_BYTES)
     except RecordTooLarge:
-        return  # small as it came, large inside
+        return  # the small batch expands to a large one
     finally:
         run.records_checked = run.count
     _accept(run, summary)
 
 
 def complete_validation(run: BatchRun, rules: ValidationRules, now_ms: int) -> BatchRun:
-    """Do what `judge` left for a worker thread: check every record, recompress if the topic's codec is another. Blocking and pure.
+    """Do the work that `judge` left for a worker thread: check every record, and recompress if the topic has another codec. Blocks; pure.
 
-    `run` is a detached one; the returned one is accepted. Raises InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge.
+    `run` is a detached run; the returned one is accepted. Raises InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge.
     """
     if not run.needs_recompression:
         _accept(run, check_records(run.batch(), run.header(), rules, now_ms))
@@ -205,14 +205,14 @@ def complete_validation(run: BatchRun, rules: ValidationRules, now_ms: int) -> B
 
 
 def _accept(run: BatchRun, summary: RecordsSummary) -> None:
-    """With the maximum timestamp that its records have."""
+    """Accept the run with the maximum timestamp of its records."""
     run.accept(run.new_max_timestamp if run.takes_log_append_time else summary.max_timestamp)
 
 
 def walk_lengths(run: BatchRun, topic_partition: TopicPartition) -> int:
-    """Whether the lengths of the records add up to the uncompressed body; the latest timestamp.
+    """Check that the lengths of the records add up to the uncompressed body. Returns the latest timestamp.
 
-    Keys, values and headers are not looked at. Raises InvalidRecord.
+    Does not examine keys, values and headers. Raises InvalidRecord.
     """
     data = run.data
     at = run.at + HEADER_SIZE

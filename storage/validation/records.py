@@ -1,7 +1,7 @@
-"""The part of produce validation that looks at every record, and recompression by the broker.
+"""Checks every record of a produced batch, and recompresses batches for the broker.
 
-Called by `storage.validation.batch` only where a rule cannot be decided from the batch header. Pure functions of bytes: large batches are
-worked on in a worker thread. Messages are Apache Kafka's, because clients print them.
+Called by `storage.validation.batch` only if the batch header cannot decide a rule. The functions are pure: worker threads run them for
+large batches. Messages are Apache Kafka's, because clients print them.
 """
 
 from collections.abc import Iterable
@@ -15,16 +15,16 @@ from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, Stor
 from storage.validation.record_errors import NO_KEY, UnreadableRecords
 from storage.validation.rules import ValidationRules
 
-_SHOWN_ERRORS = 3  # that many are repeated in the message of the whole; the list has all
+_SHOWN_ERRORS = 3  # errors repeated in the message of the batch; the list has all
 
 
 def check_records(
     records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int, max_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> RecordsSummary:
-    """Walk all records of the batch and hold them against the rules: structure, keys on a compacted topic, timestamps.
+    """Check all records of the batch against the rules: structure, keys on a compacted topic, timestamps.
 
-    Raises InvalidRecord or InvalidTimestamp (with every refused record), UnreadableRecords, and RecordTooLarge if more than `max_bytes`
-    come out.
+    Raises InvalidRecord or InvalidTimestamp (with every refused record), UnreadableRecords, and RecordTooLarge if the records expand to
+    more than `max_bytes`.
     """
     try:
         data = record_data(records, 0, header, max_bytes)
@@ -34,15 +34,15 @@ def check_records(
     except RecordFormatError as error:
         raise _refusal(error, rules) from None
     if not summary.offsets_are_consecutive and header.attributes & CODEC_MASK:
-        # Apache Kafka sets out to write such a batch again, as it did for old clients, and fails because it has skipped keys and values.
+        # Apache Kafka tries to rewrite such a batch, as for old clients, and fails because it has skipped keys and values.
         raise UnreadableRecords(rules.topic_partition, "the offsets in the compressed batch are not consecutive")
     return summary
 
 
 def recompress(records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int) -> bytearray:
-    """The batch again with the topic's codec, its records checked and their offsets counted from 0. Blocking; for a worker thread.
+    """The batch with the topic's codec, its records checked and their offsets counted from 0. Blocks; for a worker thread.
 
-    Raises what `check_records` raises, and RecordTooLarge if the result is larger than the topic allows.
+    Raises the errors of `check_records`, and RecordTooLarge if the result is larger than the topic allows.
     """
     try:
         decoded = list(parse_records(record_data(records, 0, header), header))
@@ -77,7 +77,7 @@ def _may_refuse(summary: RecordsSummary, header: BatchHeader, rules: ValidationR
 
 
 def may_be_out_of_range(base_timestamp: int, max_timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
-    """Whether a batch whose header has these times may hold a record of a time that the topic refuses."""
+    """Whether a batch with these times in its header may have a record whose time the topic refuses."""
     return now_ms - base_timestamp > rules.timestamp_before_max_ms or max_timestamp - now_ms > rules.timestamp_after_max_ms
 
 
@@ -86,7 +86,7 @@ def _out_of_range(timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
 
 
 def _refuse(records: Iterable[Record], header: BatchHeader, rules: ValidationRules, now_ms: int, *, partial: bool) -> None:
-    """Raise if any record breaks a rule, naming all that do. `partial`: Kafka would not read keys and values, and its message says so."""
+    """Raise if any record breaks a rule, with all that do. `partial`: Kafka would skip keys and values, and its message shows that."""
     errors: list[tuple[int, str]] = []
     timestamps = False
     for index, record in enumerate(records):

@@ -1,6 +1,6 @@
-"""What validation needs of a log's configuration, as plain attributes.
+"""Holds the part of a log's configuration that validation needs, as plain attributes.
 
-Owned by the log, which makes new ones when its configuration changes.
+Owned by the log, which makes new rules when its configuration changes.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ NO_TIMESTAMP_LIMIT: Final = 2**63 - 1  # the default of message.timestamp.before
 
 
 class ValidationRules:
-    """The rules of one log; never changed once made."""
+    """The rules of one log. Immutable."""
 
     __slots__ = (
         "compact",
@@ -39,7 +39,7 @@ class ValidationRules:
         compression_level: int | None = None,
         compact: bool = False,
     ) -> None:
-        """`compression_codec` None is compression.type=producer: batches stay as they come. The level is that codec's, None its default."""
+        """`compression_codec` None stands for compression.type=producer: batches stay as they are. Level None is the codec's default."""
         self.topic_partition = topic_partition
         self.max_message_bytes = max_message_bytes
         self.timestamp_type = timestamp_type

@@ -1,10 +1,10 @@
-"""Holds batches that stand behind one another in some bytes, on their way into a log: the unit of an append.
+"""Holds consecutive batches in a buffer, on their way into a log: the unit of an append.
 
-A producer's or a coordinator's run is one batch, to which the log gives its offsets; a follower's is any number of them, with the leader's
-offsets. The Produce handler keeps one run for a whole request and points it at one partition's records after the other; nothing is made
-for a batch.
+The run of a producer or a coordinator is one batch, to which the log gives its offsets. A follower's run has any number of batches, with
+the leader's offsets. The Produce handler has one run for a whole request, and points it at the records of each partition. No object is
+created for a batch.
 
-Invariants: the header fields are those of the batch at `at`, once `read` was called; a run whose `needs_worker` is set was not accepted.
+Invariants: after `read` the header fields are those of the batch at `at`. A run with `needs_worker` set is not accepted.
 """
 
 from protocol.cursors import fields
@@ -25,8 +25,10 @@ from protocol.records.checksum import crc32c
 
 
 class BatchRun:
-    """See the module. After an append it says where its batches went; `epochs` are those that began in it, with their first offsets;
-    `records_checked` says how many records were looked at."""
+    """Consecutive batches. After an append it has their offsets.
+
+    `epochs` are the leader epochs that began in the run, with their first offsets. `records_checked` is the number of examined records.
+    """
 
     __slots__ = (
         "at",
@@ -64,7 +66,7 @@ class BatchRun:
     )
 
     def __init__(self, frame: memoryview) -> None:
-        """Of all bytes of `frame`; of a copy when those cannot be written to, because a leader stamps batches in place."""
+        """Points at all of `frame`, or at a copy if it is read-only, because a leader stamps batches in place."""
         if frame.readonly:
             frame = memoryview(bytearray(frame))
         self.frame = frame
@@ -72,7 +74,7 @@ class BatchRun:
         self.point_at(0, len(frame))
 
     def point_at(self, start: int, end: int) -> None:
-        """Turn to the batches in `frame[start:end]`; nothing of the former ones is known any more."""
+        """Turn to the batches in `frame[start:end]`, and forget the earlier ones."""
         self.start = start
         self.end = end
         self.at = -1
@@ -90,7 +92,7 @@ class BatchRun:
         self.log_append_time_ms = self.new_max_timestamp = NO_TIMESTAMP
 
     def read(self, at: int) -> None:
-        """Read the header of the batch at `at` of the frame. Raises FieldError when the frame ends in it."""
+        """Read the header of the batch at `at` of the frame. Raises FieldError when the frame ends in the header."""
         (
             self.base_offset,
             self.batch_length,
@@ -110,7 +112,7 @@ class BatchRun:
         self.at = at
 
     def read_next(self, at: int) -> bool:
-        """Read the header of the batch at `at` of the run; False when the run ends there, or in it.
+        """Read the header of the batch at `at` of the run. Returns False when the run ends before the end of the batch.
 
         Raises protocol's RecordFormatError where no batch can begin.
         """
@@ -129,13 +131,13 @@ class BatchRun:
         return bool(crc32c(self.frame[at + ATTRIBUTES_OFFSET : at + self.size]) == self.crc)
 
     def has_epoch(self, leader_epoch: int) -> None:
-        """The batch that was read is the first one of an epoch that the log has not had."""
+        """Record that the current batch is the first one of an epoch that is new to the log."""
         if self.epochs is None:
             self.epochs = []
         self.epochs.append((leader_epoch, self.base_offset))
 
     def header(self) -> BatchHeader:
-        """The header as those take it who look at records."""
+        """The header in the form for functions that read records."""
         return BatchHeader(
             self.base_offset,
             self.batch_length,
@@ -157,14 +159,14 @@ class BatchRun:
         return self.frame[self.at : self.at + self.size]
 
     def accept(self, max_timestamp: int) -> None:
-        """The only batch may be appended, and its largest timestamp is to be `max_timestamp`."""
+        """Allow the append of the only batch, with `max_timestamp` as its largest timestamp."""
         self.new_max_timestamp = max_timestamp
         self.log_append_time_ms = max_timestamp if self.takes_log_append_time else NO_TIMESTAMP
         self.is_accepted = True
         self.needs_worker = False
 
     def stamp(self, base_offset: int, leader_epoch: int) -> None:
-        """Write offset and leader epoch into the accepted batch, and timestamp type and maximum where the header has them otherwise."""
+        """Write offset and leader epoch into the accepted batch, and timestamp type and maximum where they differ."""
         type_bits = TIMESTAMP_TYPE_MASK if self.takes_log_append_time else 0
         if self.max_timestamp != self.new_max_timestamp or self.attributes & TIMESTAMP_TYPE_MASK != type_bits:
             stamp_max_timestamp(self.frame, self.at, self.header(), TimestampType(type_bits >> 3), self.new_max_timestamp)
@@ -175,7 +177,7 @@ class BatchRun:
         self.leader_epoch = leader_epoch
 
     def detached(self) -> "BatchRun":
-        """The same with a copy of its batch, for one that has to wait while its buffer is used again."""
+        """A run with a copy of the batch, for a batch that has to wait while its buffer is used again."""
         found = BatchRun(memoryview(bytearray(self.batch())))
         found.read(0)
         found.needs_worker = self.needs_worker

@@ -224,12 +224,12 @@ def test_a_cancelled_request_closes_the_connection_and_its_answer_goes_to_nobody
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (struct.pack(">ii", 4, 99), "nobody asked for"),
+        (struct.pack(">ii", 4, 99), "an unexpected answer"),
         (struct.pack(">ii", 2_000_000, 0), "2000000 bytes; at most 1000000"),
         (struct.pack(">ii", -1, 0), "-1 bytes"),
-        (struct.pack(">ii", 4, 0) + b"more", "came after the answer"),
-        (struct.pack(">iib", 5, 0, 0), "cannot be read"),
-        (struct.pack(">iib", 5, 0, -1), "cannot be read"),
+        (struct.pack(">ii", 4, 0) + b"more", "extra bytes after the answer"),
+        (struct.pack(">iib", 5, 0, 0), "malformed answer"),
+        (struct.pack(">iib", 5, 0, -1), "malformed answer"),
     ],
 )
 def test_what_is_no_answer_closes_the_connection(run, answer: bytes, why: str) -> None:
@@ -263,7 +263,7 @@ def test_nobody_there_is_unavailable() -> None:
 def test_only_plaintext_is_spoken_yet() -> None:
     async def scenario() -> None:
         peer = PeerConnections()(lambda: PeerAddress("127.0.0.1", 1, 1), "broker-1")
-        with pytest.raises(PeerUnavailable, match=r"127.0.0.1:1 speaks SSL.*inter.broker.listener.name"):
+        with pytest.raises(PeerUnavailable, match=r"127.0.0.1:1 uses SSL.*inter.broker.listener.name"):
             await ask(peer)
 
     run_on("uvloop")(scenario)
@@ -293,7 +293,7 @@ def test_a_close_fails_the_request_under_way() -> None:
             asking = asyncio.ensure_future(ask(peer))
             await until(lambda: len(other.requests) == 1)
             await peer.close()
-            with pytest.raises(PeerUnavailable, match="closed here"):
+            with pytest.raises(PeerUnavailable, match="this broker closed the connection"):
                 await asking
 
     run_on("uvloop")(scenario)

@@ -50,4 +50,4 @@ def test_an_answer_that_comes_when_its_request_was_just_cancelled_is_no_offence(
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
-    assert ("nobody asked for" in caplog.text) is is_said
+    assert ("an unexpected answer" in caplog.text) is is_said

@@ -7,7 +7,7 @@ from typing import Any
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.uuid import ZERO_UUID
 from replication.control.replica_manager import PARTITIONS_PER_TURN
-from replication.leader.followers import FOLLOWED_PER_TURN, hand_over
+from replication.leader.followers import FOLLOWED_PER_TURN, follow_in_turns
 from replication.leader.partition import Partition
 from storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, state
@@ -65,7 +65,7 @@ def test_very_many_are_handed_over_in_several_turns_and_not_those_that_must_not_
 
 
 async def handed_over(to_follow: dict[TopicPartition, Partition], followers: Followers, gone: Iterable[int]) -> None:
-    handing = asyncio.get_running_loop().create_task(hand_over(to_follow, followers))
+    handing = asyncio.get_running_loop().create_task(follow_in_turns(to_follow, followers))
     await asyncio.sleep(0)
     for index in gone:
         del to_follow[TopicPartition(TOPIC, index)]
@@ -79,7 +79,7 @@ def test_a_hand_over_that_is_cancelled_hands_over_the_rest_at_once() -> None:
     followers = Followers()
 
     async def cancelled() -> None:
-        handing = asyncio.create_task(hand_over({each.topic_partition: each for each in replicas.manager}, followers))
+        handing = asyncio.create_task(follow_in_turns({each.topic_partition: each for each in replicas.manager}, followers))
         await asyncio.sleep(0)
         handing.cancel()
         await asyncio.wait((handing,))

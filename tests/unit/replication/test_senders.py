@@ -133,6 +133,6 @@ def test_a_broker_that_cannot_be_reached_is_said_once_and_so_is_that_it_can_agai
     with caplog.at_level(logging.INFO, logger="replication.ports.senders"):
         play(scenario, losses=30)
     assert [record.getMessage() for record in caplog.records] == [
-        "controller cannot send UpdateMetadataRequest to broker 1 (not yet); trying again until it succeeds or the broker's session ends",
+        "controller cannot send UpdateMetadataRequest to broker 1 (not yet); retrying until it succeeds or the broker's session ends",
         "controller reaches broker 1 again, after 30 attempts",
     ]

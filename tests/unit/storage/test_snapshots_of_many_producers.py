@@ -321,7 +321,7 @@ def test_a_crash_at_any_step_forgets_no_producer(power: bool, rolls: int) -> Non
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["write", "write", "write", "freeze", "thaw"])), max_size=40))
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["write", "write", "write", "freeze", "unfreeze"])), max_size=40))
 def test_frozen_producers_stay_and_the_others_never_notice(events: list[tuple[int, str]]) -> None:
     plain, state = ProducerState(T0), ProducerState(T0)
     frozen, was, again = None, "", ""
@@ -334,8 +334,8 @@ def test_frozen_producers_stay_and_the_others_never_notice(events: list[tuple[in
             else:
                 assert found is None
                 again = now
-        elif event == "thaw":
-            frozen, was, again = state.thaw(), again, ""
+        elif event == "unfreeze":
+            frozen, was, again = state.unfreeze(), again, ""
         elif event == "write":
             for each in (plain, state):
                 each.on_append(producer_id, 0, offset, offset, last_offset=offset, timestamp=offset, is_transactional=False)

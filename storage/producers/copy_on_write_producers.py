@@ -1,7 +1,9 @@
-"""What `ProducerState.producers` is while a snapshot of a log's many producers is being written: the same to whoever asks, and nothing of
-what the snapshot is to hold changes. A second snapshot may wait for the first one; what has changed in between is then frozen, too.
+"""Shows a log's producers as a copy-on-write view while a snapshot of them is being written.
 
-Invariant: the entries that were there when the snapshots began are neither changed nor removed; who asks for one gets a copy, which is the
+It replaces `ProducerState.producers` for that time. A second snapshot may wait for the first one; then the changes in between are frozen,
+too.
+
+Invariant: the entries present when the snapshots began are neither changed nor removed. Looking one up makes a copy, which is the
 producer's entry from then on.
 """
 
@@ -12,19 +14,18 @@ if TYPE_CHECKING:
     from storage.producers.state import ProducerStateEntry
 
 
-class ThawingProducers(Mapping[int, "ProducerStateEntry"]):
-    """By producer id. Each entry that is asked for in the meantime costs a copy; a plain dict has no such cost, and is what is there most
-    of the time."""
+class CopyOnWriteProducers(Mapping[int, "ProducerStateEntry"]):
+    """Producers by producer id. Each entry that is looked up costs a copy. Outside of snapshots a plain dict is used, without that cost."""
 
     __slots__ = ("_changed", "_frozen", "_new", "_waiting")
 
     def __init__(self, frozen: "dict[int, ProducerStateEntry]") -> None:
         self._frozen = frozen
         self._waiting: dict[int, ProducerStateEntry] | None = None
-        """What had changed when the second snapshot was asked for; None without one."""
+        """Entries that had changed when the second snapshot was requested; None without one."""
         self._changed: dict[int, ProducerStateEntry] = {}
         self._new = 0
-        """How many of those are not in `_frozen`."""
+        """Number of changed or waiting entries that are not in `_frozen`."""
 
     def __getitem__(self, producer_id: int) -> "ProducerStateEntry":
         entry = self._changed.get(producer_id)
@@ -50,19 +51,19 @@ class ThawingProducers(Mapping[int, "ProducerStateEntry"]):
         return len(self._frozen) + self._new
 
     def values(self) -> "ValuesView[ProducerStateEntry]":
-        """To be read only: most of them are those of the snapshot."""
+        """All entries, for reading only: most of them belong to the snapshot."""
         return self._all().values()
 
-    def freeze_again(self) -> None:
-        """For a snapshot that follows the one that is being written. Takes the place of another that waits for the same."""
+    def freeze_next(self) -> None:
+        """Freeze the present state for a second snapshot. Replaces an earlier request for one."""
         if self._waiting is None:
             self._waiting = self._changed
         else:
             self._waiting.update(self._changed)
         self._changed = {}
 
-    def frozen_again(self) -> "dict[int, ProducerStateEntry] | None":
-        """The first snapshot is written: what the second one is to hold, from now on the frozen ones; None without a second one."""
+    def begin_next(self) -> "dict[int, ProducerStateEntry] | None":
+        """End the first snapshot. Returns the entries of the second one, which are the frozen ones from now on; None without one."""
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return None
@@ -71,9 +72,9 @@ class ThawingProducers(Mapping[int, "ProducerStateEntry"]):
         self._new = count - len(self._frozen)
         return self._frozen
 
-    def thawed(self) -> "dict[int, ProducerStateEntry]":
-        """All of them as they are now, in the order in which they were first seen. Nothing is to be written: this is of no use any more."""
-        self.frozen_again()
+    def merged(self) -> "dict[int, ProducerStateEntry]":
+        """All entries as they are now, in the order of their creation. Ends the use of this object; no snapshot may be in progress."""
+        self.begin_next()
         self._frozen.update(self._changed)
         return self._frozen
 
