@@ -44,6 +44,7 @@ class Victims(Protocol):
 
     kind: Kind
     ids: list[int]
+    longest_down_s: float
 
     def hit(self, fault: Fault, victim: int) -> None:
         """Kill, stop or pause one of them. A killed one comes back by itself."""
@@ -55,11 +56,11 @@ class Victims(Protocol):
         """Wait until the next fault may come, or, where the last one left no harm, until the event."""
 
 
-def schedule(seed: int, victims: int) -> Iterator[Step]:
+def schedule(seed: int, victims: int, longest_down_s: float) -> Iterator[Step]:
     """Endless, the same for the same seed."""
     chance = random.Random(seed)
     while True:
-        yield Step(chance.uniform(1.0, 4.0), chance.randrange(victims), chance.choice(FAULTS), chance.uniform(1.0, 6.0))
+        yield Step(chance.uniform(1.0, 4.0), chance.randrange(victims), chance.choice(FAULTS), chance.uniform(1.0, longest_down_s))
 
 
 class Chaos:
@@ -94,7 +95,7 @@ class Chaos:
 
     def _work(self) -> None:
         try:
-            for step in schedule(self._seed, len(self._victims.ids)):
+            for step in schedule(self._seed, len(self._victims.ids), self._victims.longest_down_s):
                 if self._over.wait(step.wait_s):
                     return
                 self._do(step)
@@ -116,6 +117,7 @@ class Brokers:
     """The brokers of a cluster of `ottla cluster`, whose supervisor starts a killed one again. See Victims."""
 
     kind: Kind = "broker"
+    longest_down_s = 6.0
 
     def __init__(self, directory: Path) -> None:
         """Raises Unusable when no cluster of several brokers runs there."""

@@ -40,6 +40,7 @@ class Copiers:
     """`start`, `finish`, and `close` in any case. They are victims of chaos, too."""
 
     kind: Kind = "copier"
+    longest_down_s = 15.0  # more than the session of a member and than the timeout of a transaction
 
     def __init__(self, plan: Plan, copies: Copies, topic: Topic) -> None:
         """`topic` is the one with the rows."""
