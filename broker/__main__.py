@@ -1,4 +1,4 @@
-"""`python -m broker` is `ottla`."""
+"""Runs the command line: `python -m broker` is the same as `ottla`."""
 
 from broker.cli.main import main
 

@@ -1,6 +1,6 @@
-"""Which metadata store a broker keeps its cluster in: ZooKeeper where `zookeeper.connect` is set, the embedded file otherwise.
+"""Opens the broker's metadata store: ZooKeeper where `zookeeper.connect` is set, otherwise the embedded file.
 
-Called once by `broker.server`. Neither kazoo nor SQLite is imported for a broker that does not need it.
+`broker.server` calls this once. kazoo and SQLite are imported only for a broker that needs them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from storage.disk.clock import Clock
 from storage.manager.log_directories import LogDirectory
 
 METADATA_FILE = "ottla-metadata.sqlite3"
-"""In the first log directory, next to Kafka's own files: whatever is in no log of its own, Apache Kafka reads the names of
-directories only and leaves it."""
+"""Name of the embedded store's file in the first log directory, next to Kafka's own files. Apache Kafka leaves the file alone: beside its
+own files it reads only the names of directories there."""
 
 PROBE_SECONDS = 1.0
+"""Time for a connection to another broker's address, seconds; a live broker of the cluster accepts within milliseconds."""
 
 
 def open_metadata_store(config: BrokerConfig, clock: Clock, directories: Sequence[LogDirectory]) -> MetadataStore:
-    """The store, without a session yet. Raises StoreUnavailable when the configuration or the directories forbid it."""
+    """The store, which has no session yet. Raises StoreUnavailable when the configuration or the directories forbid it."""
     if not config.standalone:
         return _zookeeper(config)
     from controller.store.embedded_store import EmbeddedStore
@@ -48,7 +49,7 @@ def open_metadata_store(config: BrokerConfig, clock: Clock, directories: Sequenc
 
 
 def metadata_file(config: BrokerConfig, directories: Sequence[LogDirectory]) -> str:
-    """Where the metadata is, or is to be on the very first start. Raises StoreUnavailable for directories that have lost it."""
+    """The path of the metadata file, which the first start creates. Raises StoreUnavailable for directories that have lost the file."""
     shared = config[OTTLA_METADATA_FILE]
     candidates = [f"{directory.path}/{METADATA_FILE}" for directory in directories] if shared is None else [os.path.abspath(shared)]
     for path in candidates:
@@ -84,7 +85,7 @@ def _zookeeper(config: BrokerConfig) -> MetadataStore:
     if config[ZOOKEEPER_SET_ACL] and credentials is None and (tls is None or tls.key_store is None):
         raise StoreUnavailable(
             "zookeeper.set.acl=true",
-            f"znodes can only be protected by a broker that says who it is: set {OTTLA_ZOOKEEPER_AUTH.name} to user:password, or "
+            f"znodes can only be protected by a broker that authenticates itself: set {OTTLA_ZOOKEEPER_AUTH.name} to user:password, or "
             f"{ZOOKEEPER_SSL_CLIENT_ENABLE.name} and {ZOOKEEPER_SSL_KEYSTORE_LOCATION.name}",
         )
     return ZooKeeperStore(
@@ -101,7 +102,7 @@ def _zookeeper(config: BrokerConfig) -> MetadataStore:
 
 
 def _pem_file(config: BrokerConfig, location: Key[str | None], kind: Key[str | None]) -> str | None:
-    """The file, if there is one. Raises StoreUnavailable for Java's own formats."""
+    """The path of the file, if one is configured. Raises StoreUnavailable for Java's own formats."""
     path = config[location]
     given = config[kind]
     if path is not None and (given or "PEM").upper() != "PEM":
@@ -112,7 +113,7 @@ def _pem_file(config: BrokerConfig, location: Key[str | None], kind: Key[str | N
 
 
 async def is_listening(host: str, port: int) -> bool:
-    """Whether a process has this address: how a registration of a live broker is told from one whose broker died a moment ago."""
+    """Whether a process listens at this address. A registration without one belongs to a broker that died a moment ago."""
     try:
         async with asyncio.timeout(PROBE_SECONDS):
             _, writer = await asyncio.open_connection(host, port)

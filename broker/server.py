@@ -1,9 +1,12 @@
-"""One broker, wired: the only place that knows all floors.
+"""Wires one broker from the parts of all floors; no other module knows all floors.
 
-A `Broker` starts and stops inside any event loop, on port 0 if asked, and leaves nothing behind: the command line runs one, a test runs
-several in its own process. The order of the start is what makes it safe: the directories are locked and known to be ours before anything
-is read, the metadata store is there before logs are loaded (their configuration stands in it), ports are bound before the broker
-registers with them, and requests are served once this broker knows what it leads.
+A `Broker` starts and stops inside any event loop, on port 0 if asked, and leaves nothing behind. The command line runs one; a test runs
+several in its own process. The start is safe because of its order:
+
+1. The directories are locked, and checked to belong to this broker, before anything is read.
+2. The metadata store is opened before logs are loaded, since it holds the configuration of the logs.
+3. Ports are bound before the broker registers, since the registration names them.
+4. Requests are served once this broker knows which partitions it leads.
 """
 
 from __future__ import annotations
@@ -84,21 +87,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 30.0
+"""Time for unanswered requests when the only broker of a cluster stops, seconds."""
 DRAIN_AMONG_OTHERS_SECONDS = 2.0
-"""What is still unanswered then waits for followers, whose fetches this broker no longer serves: the next leader decides."""
+"""The same for a broker among others, seconds. Requests that remain wait for followers, whose fetches this broker no longer serves; the
+next leader decides their outcome."""
 
 COLLECTOR_THRESHOLDS = (2_000, 5, 10_000)
-"""Of the garbage collector while the broker runs. A pass stops the loop for as long as there are new objects, so it looks at few of them
-and often; all passes together may then take longer. What lives on is looked through as a whole, which takes longest, as seldom as with the
-thresholds of the start."""
+"""Thresholds of the garbage collector's generations while the broker runs. A pass stops the loop for a time that grows with the number of
+new objects, so passes are frequent and short, although all passes together may take longer. A pass over all older objects takes longest;
+it is as rare as with the thresholds of the start."""
 
 
 class CannotStart(Exception):
-    """Why the broker does not start: one line for the operator."""
+    """The broker does not start; the text is one line for the operator."""
 
 
 class Broker:
-    """See the module. `config` is read at `start`; `addresses` are known afterwards."""
+    """See the module. `start` reads `config` and sets `addresses`."""
 
     def __init__(self, config: BrokerConfig, surroundings: Surroundings | None = None) -> None:
         self.config = config
@@ -110,14 +115,14 @@ class Broker:
         self._clock = self._surroundings.clock
         self._random = self._surroundings.random
         self.on_fatal: Callable[[], None] = lambda: None
-        """Called when the broker cannot go on: its last log directory failed. Whoever runs it replaces this."""
+        """Called when the broker cannot go on because its last log directory failed. The owner of the broker replaces this."""
         self._held = AsyncExitStack()
-        """What was taken so far, and how to give it back."""
+        """Releases what the start has acquired so far."""
 
     # -- start -------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> list[str]:
-        """Come up and listen; the addresses, as `LISTENER://host:port`. Raises CannotStart, and leaves nothing behind then."""
+        """Start and listen. Returns the addresses as `LISTENER://host:port`. Raises CannotStart, and leaves nothing behind then."""
         began = time.monotonic()
         try:
             await self._start()
@@ -142,9 +147,9 @@ class Broker:
         services.clock = self._clock
         services.authorizer = AllowAll()
         services.cluster.broker_epoch = -1
-        _refuse_what_is_not_there(config)
+        _refuse_unsupported(config)
         if self._surroundings.is_process:
-            # Before thousands of logs are opened: to look through what has come since the last time would cost a sixth of the start.
+            # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(50_000, 20, 100)
         await self._open_metrics()
         loop = asyncio.get_running_loop()
@@ -162,7 +167,8 @@ class Broker:
         if self.metrics is not None:
             self.metrics.on_ready()
         if self._surroundings.is_process:
-            # What lives until the end is not looked at again. Nor now: there is next to no garbage, and to find that out delays a start.
+            # Later passes skip the objects that live until the end. No collection comes first: a start leaves next to no garbage, and
+            # a pass would delay it.
             gc.freeze()
             gc.set_threshold(*COLLECTOR_THRESHOLDS)
 
@@ -185,7 +191,7 @@ class Broker:
         self._held.callback(self.log_manager.directories.unlock)
 
     async def _open_store(self) -> None:
-        """The metadata store, who we are in it, and the configuration that it holds."""
+        """Open the metadata store, find this broker's identity in it, and prepare to read configuration from it."""
         services = self.services
         administration = services.administration
         self.store = administration.store = self._surroundings.metadata_store(
@@ -290,11 +296,11 @@ class Broker:
         hosts = await known_hosts(self.config)
         self.socket_server = server = self._surroundings.socket_server(limits_of(self.config, hosts))
         measured = None if self.metrics is None else self.metrics.attach(self.services, self.socket_server)
-        self.dispatcher = door = Dispatcher(self.services, measured)
-        self.services.administration.metadata_waits.on_wait = door.messages.on_wait
-        self._held.push_async_callback(door.close)
+        self.dispatcher = dispatcher = Dispatcher(self.services, measured)
+        self.services.administration.metadata_waits.on_wait = dispatcher.messages.on_wait
+        self._held.push_async_callback(dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
-        await server.start(endpoints, door, protected, self.services.authorizer, accepting=False)
+        await server.start(endpoints, dispatcher, protected, self.services.authorizer, accepting=False)
         self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
         ip_quotas = IpQuotas(self.services.administration.config_admin, self.services.administration.dynamic_config, server.quotas)
@@ -305,11 +311,11 @@ class Broker:
         self._held.push_async_callback(reconfiguration.close)
 
     async def _join_cluster(self) -> None:
-        """Register, elect, and lead what is ours, before the first request is served."""
+        """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
         services = self.services
         self._held.push_async_callback(self.controller.shutdown)
         self._cluster.begin(self._background, self._send_clients_away)
-        services.coordinators.groups.start()  # before the broker registers, or it would miss what it leads
+        services.coordinators.groups.start()  # before the broker registers: from then on it may become a coordinator
         self._held.push_async_callback(services.coordinators.groups.stop)
         self._held.push_async_callback(services.data.producer_ids.stop)
         services.cluster.broker_epoch = await self.controller.startup()
@@ -321,12 +327,12 @@ class Broker:
         )
 
     def _send_clients_away(self) -> None:
-        """Close all connections: whoever comes back may have found on the way that another broker leads."""
+        """Close all connections, so that clients look for the present leaders before they come back."""
         for connection in self.socket_server.connections():
             connection.close()
 
     async def _broker_id(self) -> int:
-        """`broker.id`, or what the directories remember, or a new one from the store (reserved.broker.max.id + n)."""
+        """`broker.id`, or the id stored in the directories, or a new one from the store (reserved.broker.max.id + n)."""
         stored = self.log_manager.stored_broker_id
         configured = self.config[BROKER_ID]
         if configured >= 0:
@@ -339,7 +345,7 @@ class Broker:
         return self.services.administration.dynamic_config.topic_config_of(topic)
 
     def _advertised(self) -> list[EndPoint]:
-        """The advertised listeners; a port 0 is the port that the listener of that name was given."""
+        """The advertised listeners; port 0 is replaced by the port to which the listener of that name is bound."""
         bound = self.socket_server.bound
         found = []
         for endpoint in self.config.listeners.advertised:
@@ -362,14 +368,14 @@ class Broker:
     # -- the end -----------------------------------------------------------------------------------------------------------
 
     def _fail(self) -> None:
-        """The broker cannot go on."""
+        """Report that the broker cannot go on."""
         self.failed = True
         self.on_fatal()
 
     async def stop(self, hurry: asyncio.Event | None = None) -> None:
-        """Hand over what it leads, stop accepting, finish what is in flight, flush, write checkpoints and the clean-shutdown marker.
+        """Hand over leadership, stop accepting, finish requests in flight, flush, write checkpoints and the clean-shutdown marker.
 
-        Setting `hurry` skips the waiting; nothing that was acknowledged is lost by that.
+        Setting `hurry` skips the waiting; no acknowledged record is lost by that.
         """
         logger.info("broker %d stops", self.services.broker_id)
         if self.metrics is not None:
@@ -389,13 +395,13 @@ class Broker:
         await self.socket_server.drain(DRAIN_SECONDS if len(self.services.metadata.brokers) <= 1 else DRAIN_AMONG_OTHERS_SECONDS)
 
 
-def _refuse_what_is_not_there(config: BrokerConfig) -> None:
-    """A broker that ignored these would be open where its operator wants it closed, or alone where it should be one of many."""
+def _refuse_unsupported(config: BrokerConfig) -> None:
+    """Raises CannotStart for security settings that are not implemented. Ignoring them would leave the broker open to everyone."""
     if config[AUTHORIZER_CLASS_NAME]:
-        raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]} is set, but authorization is not there yet; unset it")
+        raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: authorization is not implemented yet; unset it")
     for endpoint in config.listeners.listeners:
         if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
             raise CannotStart(
                 f"listeners: {endpoint.connection_string} has security protocol {endpoint.security_protocol.name}, "
-                "but only PLAINTEXT is there yet; change it, or its entry in listener.security.protocol.map"
+                "but only PLAINTEXT is implemented yet; change it, or its entry in listener.security.protocol.map"
             )

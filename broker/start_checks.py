@@ -1,7 +1,8 @@
-"""What a broker looks at before it writes into its log directories: that they and the metadata belong together, and its id is free.
+"""Checks that the log directories and the metadata store belong together, and that the broker id is free.
 
-Called by `broker.server` once directories are locked and the store has a session. An operator's slip (another cluster's ZooKeeper or path,
-an id that is taken, a directory that was moved) ends the start with one line then, and leaves no trace to be cleaned up.
+`broker.server` calls this once directories are locked and the store has a session, before anything is written into the directories. An
+operator's slip then ends the start with one line, and leaves no trace to be cleaned up: another cluster's ZooKeeper or path, an id that is
+in use, a directory that was moved.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from storage.disk.meta_properties import META_PROPERTIES, check_meta_properties
 from storage.disk.start_errors import InconsistentClusterId
 from storage.manager.log_directories import LogDirectory
 
-_NO_CLUSTER = "not there, for nothing has been kept in that place yet"
+_NO_CLUSTER = "missing: no cluster has used this metadata store yet"
 _LOCAL = "127.0.0.1"
 
 
 async def check_belongings(config: BrokerConfig, store: MetadataStore, directories: Sequence[LogDirectory]) -> None:
-    """Whether the directories are of the store's cluster and, where both are known, of this broker.
+    """Check that the directories belong to the store's cluster and, where both ids are known, to this broker.
 
     Raises InconsistentClusterId, InconsistentBrokerId.
     """
@@ -44,10 +45,10 @@ async def check_belongings(config: BrokerConfig, store: MetadataStore, directori
 async def check_broker_id(
     broker_id: int, config: BrokerConfig, store: MetadataStore, directories: Sequence[LogDirectory], is_listening: IsListening
 ) -> None:
-    """Whether another broker lives under this id. Raises BrokerIdInUse.
+    """Check that no other broker uses this id. Raises BrokerIdInUse.
 
-    With directories that no broker has used, whoever is registered is waited for: marking them could be wrong. A broker that comes back to
-    its own reads its logs meanwhile.
+    With unused directories, this waits until a registration of the id expires: marking the directories with it could be wrong. A broker
+    with directories of its own goes on at once, and reads its logs meanwhile.
     """
     is_new = all(directory.meta_properties is None for directory in directories)
     patience_s = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE if is_new else 0.0
@@ -56,5 +57,5 @@ async def check_broker_id(
 
 
 def _addresses(endpoints: Sequence[EndPoint]) -> list[tuple[str, int]]:
-    """Those that are known: the kernel has yet to choose other ports, where nobody can listen before."""
+    """The addresses with a known port. The kernel has yet to choose the others, so no process can listen there."""
     return [(endpoint.host or _LOCAL, endpoint.port) for endpoint in endpoints if endpoint.port]

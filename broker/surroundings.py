@@ -1,6 +1,7 @@
-"""What a broker touches outside of itself: clock, chance, disk, threads, sockets, metadata store. `broker.server` reaches them here only.
+"""Provides what a broker uses outside of its own code: clock, random numbers, disk, threads, sockets, metadata store.
 
-The simulation puts others in their place, and runs the same broker on a virtual clock without a socket or a thread.
+`broker.server` reaches them only here. The simulation replaces them, and runs the same broker on a virtual clock without a socket or a
+thread.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from storage.disk.filesystem import FileSystem, RealFileSystem
 
 
 class Surroundings:
-    """The machine, as it is. Whoever simulates it overrides all of this."""
+    """The real machine. A simulation overrides all of this."""
 
     clock: Clock
     clock_ns: Callable[[], int]
-    """Nanoseconds, for work that is cut into slices: looked at with every step of it."""
+    """Nanoseconds since an arbitrary point, for work that is cut into slices; read after every step."""
     random: Random
     random_bytes: RandomBytes
     file_system: FileSystem
     is_process = True
-    """Whether the broker has the process for itself, so that it may set up its garbage collector."""
+    """Whether the broker has the process to itself, and may therefore configure the garbage collector."""
 
     def __init__(self) -> None:
         self.clock = SystemClock()
@@ -45,21 +46,21 @@ class Surroundings:
         self.file_system = RealFileSystem()
 
     def workers(self, config: BrokerConfig) -> Executor:
-        """Threads for what blocks or computes long."""
+        """Threads for work that blocks or computes long."""
         return WorkerThreads(config)
 
     def socket_server(self, limits: NetworkLimits) -> SocketServer:
-        """What clients and brokers connect to."""
+        """The server to which clients and other brokers connect."""
         return SocketServer(limits)
 
     def connect(self, max_response_bytes: int) -> Connect:
-        """The way to other brokers."""
+        """Opens connections to other brokers."""
         return PeerConnections(max_response_bytes)
 
     def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
-        """`open_store` makes the one that the configuration names."""
+        """The metadata store; `open_store` opens the one that the configuration names."""
         return open_store()
 
     async def is_listening(self, host: str, port: int) -> bool:
-        """Whether a process has this address."""
+        """Whether a process listens at this address."""
         return await is_listening(host, port)

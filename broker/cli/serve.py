@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from broker.logs import set_up_logging
-from broker.process import ending_signals, fill_standard_streams, raise_file_limit, say
+from broker.process import ending_signals, fill_standard_streams, keep_freed_memory, raise_file_limit, say
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.loader import load_properties, remarks
@@ -38,6 +38,7 @@ def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
     except ConfigError as error:
         raise SystemExit(f"ottla: {error}") from None
     raise_file_limit()
+    keep_freed_memory()
     for remark in remarks(config):
         logger.warning(remark)
     sys.exit(run(config))

@@ -1,7 +1,7 @@
-"""ApiVersions (api 18), versions 0-4.
+"""Handles ApiVersions (api 18), versions 0-4.
 
-KIP-511: the client's software name and version from 3; an unknown version is answered in version 0. KIP-584: features from 3.
-ZooKeeper mode finalizes no features, so the list is empty; its epoch is the version of the znode /feature, which nothing changes.
+KIP-511: the client's software name and version from 3; an unknown version is answered in version 0. KIP-584: features from 3. In ZooKeeper
+mode no feature is finalized, so the list is empty. Its epoch is the version of the znode /feature, which never changes.
 """
 
 import re
@@ -36,7 +36,7 @@ def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) ->
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """What a client that speaks a newer ApiVersions is told, in version 0: which versions of this one API it may try."""
+    """The answer, in version 0, to a client with a newer ApiVersions: the versions of ApiVersions that it may use."""
     versions = api(ApiKey.API_VERSIONS).versions
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

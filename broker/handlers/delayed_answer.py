@@ -1,6 +1,6 @@
-"""An answer that comes now or later, from a service that calls back: what the handlers of the coordinators return.
+"""Turns the callback of a coordinator into the answer of a handler, at once or later.
 
-A service may call back while it is called, and often does; then the response goes out with no further ado.
+A coordinator often calls back before its method returns; the handler then returns the response itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from protocol.schema.message import Message
 
 
 class DelayedAnswer:
-    """Hand `complete` to the service, then return `answer()` to the dispatcher."""
+    """A handler passes `complete` to the coordinator, then returns `answer()` to the dispatcher."""
 
     __slots__ = ("_context", "_pending", "_response")
 
@@ -22,14 +22,14 @@ class DelayedAnswer:
         self._pending: Pending | None = None
 
     def complete(self, response: Message) -> None:
-        """The response is known."""
+        """Complete with a response."""
         if self._pending is None:
             self._response = response
         else:
             self._pending.complete(self._context.encode(response))
 
     def complete_steps(self, steps: Steps[Message]) -> None:
-        """The response is known; it is made in steps, at once if there are few."""
+        """Complete with a response that is made in steps. A few steps are done at once."""
         if self._pending is None:
             self._response = steps
             return
@@ -44,14 +44,14 @@ class DelayedAnswer:
         pending.complete((yield from self._context.encode_steps((yield from steps))))
 
     def complete_encoded(self, answer: Completion) -> None:
-        """The response is known as it goes to the network."""
+        """Complete with a response that is encoded already."""
         if self._pending is None:
             self._response = answer
         else:
             self._pending.complete(answer)
 
     def answer(self) -> Message | Steps[Message] | Answer:
-        """The response if it is known by now, or the promise of it."""
+        """The response if it is complete by now, otherwise a Pending for it."""
         if self._response is not None:
             return self._response
         self._pending = Pending()

@@ -1,4 +1,4 @@
-"""Writes docs/protocol-support.md from the handler table: `python -m broker.handlers.docs [FILE]`. A test holds the two together."""
+"""Writes docs/protocol-support.md from the handler table: `python -m broker.handlers.docs [FILE]`. A test compares page and table."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ _HEAD = """\
 This page is written by `python -m broker.handlers.docs` from `broker/handlers/table.py`, `unread_fields.py` beside it, and the first
 paragraphs of the handlers; change those, not the page.
 
-A broker lists in ApiVersions exactly what stands in the first two tables, with the version ranges of Apache Kafka 3.9 in ZooKeeper mode.
+In ApiVersions a broker lists exactly the APIs of the first two tables, with the version ranges of Apache Kafka 3.9 in ZooKeeper mode.
 A request of any other API or version closes the connection, as with Apache Kafka; ApiVersions in an unknown version is answered in
 version 0.
 """
@@ -31,25 +31,26 @@ version 0.
 _INTER_BROKER = """\
 ## Between brokers
 
-These come from the controller and from other brokers; clients have no use for them.
+The controller and other brokers send these requests; clients have no use for them.
 """
 
 _UNLISTED = """\
 ## Served, but not listed
 
-Apache Kafka 3.9 lists these only outside ZooKeeper mode. Clients go by the list and do not use them here; one that asks is answered.
+Apache Kafka 3.9 lists these APIs only outside ZooKeeper mode. Clients rely on the list and do not use them; a request is answered all the
+same.
 """
 
 _UNREAD = """\
 ## Fields that have no effect
 
-All other fields of requests are looked at; a test holds the handlers to it.
+Handlers read all other fields of requests; a test checks this.
 """
 
 _MISSING = """\
 ## Not implemented
 
-What Apache Kafka 3.9 in ZooKeeper mode lists and this server does not.
+APIs that Apache Kafka 3.9 in ZooKeeper mode lists, and this server does not.
 """
 
 
@@ -102,16 +103,16 @@ def _versions(key: ApiKey) -> str:
 
 
 def _purpose(key: ApiKey) -> str:
-    """What the messages' module says of the API: the first sentence behind its name; else the name says enough."""
+    """The first sentence behind the API's name in the docstring of its messages; otherwise the name in words."""
     paragraph = _paragraphs(_MESSAGES / f"{key.name.lower()}.py")[0]
     sentence = _SENTENCE_END.split(paragraph.partition(": ")[2])[0].rstrip(".") or key.name.lower().replace("_", " ")
     return sentence[:1].upper() + sentence[1:]
 
 
 def _notes(key: ApiKey) -> str:
-    """What the handler's module says of itself, without the API's name and versions, which stand in other columns."""
+    """The first paragraph of the handler's module, without the API's name and versions, which are in other columns."""
     title, *rest = _paragraphs(_ROOT / f"{module_of(key).replace('.', '/')}.py")
-    head = re.compile(rf"{_name(key)} \(api {int(key)}\), versions? {_versions(key)}[ :;,.]*")
+    head = re.compile(rf"(?:Handles )?{_name(key)} \(api {int(key)}\), versions? {_versions(key)}[ :;,.]*")
     text = head.sub("", title)
     if not text and rest:
         text = rest[0]
@@ -119,14 +120,14 @@ def _notes(key: ApiKey) -> str:
 
 
 def _paragraphs(path: Path) -> list[str]:
-    # Read, not imported: what a page says does not depend on what can be loaded.
+    # Read, not imported: the page must not depend on modules that cannot be imported.
     source = path.read_text(encoding="utf-8")
     docstring = (ast.get_docstring(ast.parse(source)) or "").replace("|", "\\|")
     return [" ".join(paragraph.split()) for paragraph in docstring.split("\n\n")]
 
 
 def main(arguments: list[str]) -> None:
-    """Writes the page to the given file, or to its place in the repository."""
+    """Writes the page to the given file, or to `PAGE`."""
     path = Path(arguments[0]) if arguments else PAGE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(), encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Which APIs this broker implements: the source of ApiVersions, of what the dispatcher lets in, and of docs/protocol-support.md.
+"""Lists the APIs that this broker implements: for ApiVersions, the dispatcher, and docs/protocol-support.md.
 
-Each has its module `broker/handlers/<room>/<api>.py` with `handle_<api>`, which is given a decoded message, or with `handle_<api>_frame`,
-which reads the frame itself. Modules are imported when the first request of their API comes: the broker is ready early and pays only
-for what its clients use.
+Each API has a module `broker/handlers/<folder>/<api>.py` with `handle_<api>`, which gets a decoded message, or `handle_<api>_frame`, which
+reads the frame itself. A module is imported for the first request of its API. So the broker is ready early, and loads only the handlers
+that its clients use.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from broker.request.services import Services
 
 Handler = Callable[[Any, "RequestContext"], Any]
-"""(request, context) -> the response message, a coroutine of it, or an Answer of the network floor."""
+"""Called with request and context. Returns the response message, a generator (`Steps`) or coroutine of it, or an Answer of the network."""
 
 FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "Answer"]
-"""(frame, where the body begins, version, correlation id, connection, services) -> Answer. Raises ProtocolError for a frame that is no such
-request."""
+"""Called with frame, offset of the body, version, correlation id, connection and services. Returns an Answer. Raises ProtocolError for a
+frame that is no valid request of the API."""
 
 ROOMS: dict[str, frozenset[ApiKey]] = {
     "": frozenset(
@@ -115,11 +115,11 @@ ROOMS: dict[str, frozenset[ApiKey]] = {
         }
     ),
 }
-"""The folder below `broker/handlers` in which the handler of an API stands."""
+"""The folder below `broker/handlers` that contains the handler of an API."""
 
 UNLISTED: frozenset[ApiKey] = frozenset({ApiKey.DESCRIBE_TOPIC_PARTITIONS})
-"""Served to a client that asks, but not in ApiVersions, because Apache Kafka 3.9 in ZooKeeper mode does not list it and clients choose by
-that list."""
+"""APIs that are served, but not listed in ApiVersions: Apache Kafka 3.9 in ZooKeeper mode does not list them, and clients rely on the list.
+"""
 
 _ROOM_OF = {key: room for room, keys in ROOMS.items() for key in keys}
 
@@ -130,12 +130,12 @@ IMPLEMENTED = SERVED - UNLISTED
 
 
 def module_of(key: ApiKey) -> str:
-    """The dotted name of the module in which the handler of an implemented API stands."""
+    """The dotted name of the module that contains the handler of an implemented API."""
     return ".".join(filter(None, ("broker.handlers", _ROOM_OF[key], key.name.lower())))
 
 
 def handlers_of(key: ApiKey) -> tuple[Handler | None, FrameHandler | None]:
-    """The handler of messages of an implemented API, or the one that reads a frame itself; the other of the two is None."""
+    """The handler of messages and the handler of frames of an implemented API; exactly one of the two is None."""
     name = key.name.lower()
     module = import_module(module_of(key))
     return getattr(module, f"handle_{name}", None), getattr(module, f"handle_{name}_frame", None)

@@ -1,4 +1,4 @@
-"""Which fields of requests have no effect here, and why: for docs/protocol-support.md. A test holds this against the handlers."""
+"""Lists the request fields that have no effect here, with reasons, for docs/protocol-support.md. A test compares list and handlers."""
 
 from typing import Final, NamedTuple
 
@@ -6,36 +6,36 @@ from protocol.api_keys import ApiKey
 
 
 class Unread(NamedTuple):
-    """Fields that a handler does not look at. No names: all fields."""
+    """Fields that a handler does not read. No names: all fields."""
 
     names: tuple[str, ...]
     why: str
 
 
-_KRAFT_ONLY: Final = "only KRaft looks at it, as in Apache Kafka"
+_KRAFT_ONLY: Final = "only read in KRaft mode, as in Apache Kafka"
 _MIGRATION: Final = "set while a cluster moves to KRaft, which is not supported here"
-_REFUSED: Final = "refused, whatever it asks for"
+_REFUSED: Final = "the request is always refused"
 _NO_TRANSACTIONS: Final = "there is no transaction coordinator yet"
-_ANSWERED_AT_ONCE: Final = "answered as soon as the controller knows, as by Apache Kafka in ZooKeeper mode"
+_ANSWERED_AT_ONCE: Final = "the controller answers as soon as it can, as in Apache Kafka in ZooKeeper mode"
 
 UNREAD_FIELDS: Final[dict[ApiKey, tuple[Unread, ...]]] = {
     ApiKey.FETCH: (Unread(("cluster_id", "replica_directory_id", "replica_epoch"), _KRAFT_ONLY),),
     ApiKey.LEADER_AND_ISR: (
         Unread(("is_kraft_controller", "type"), _MIGRATION),
-        Unread(("live_leaders", "host_name", "port", "broker_id"), "where brokers listen is known from UpdateMetadata"),
+        Unread(("live_leaders", "host_name", "port", "broker_id"), "the addresses of brokers come from UpdateMetadata"),
         Unread(
             ("leader_recovery_state",),
-            "after an unclean election a leader has nothing to recover, as in Apache Kafka: it says so with its next ISR",
+            "after an unclean election a leader has nothing to recover, as in Apache Kafka; its next AlterPartition says so",
         ),
     ),
     ApiKey.STOP_REPLICA: (Unread(("is_kraft_controller",), _MIGRATION),),
     ApiKey.UPDATE_METADATA: (
         Unread(("is_kraft_controller", "type"), _MIGRATION),
-        Unread(("zk_version",), "nobody asks for it"),
+        Unread(("zk_version",), "no request reads the value back"),
     ),
-    ApiKey.OFFSET_FETCH: (Unread(("member_id", "member_epoch"), "of groups of the consumer protocol (KIP-848)"),),
+    ApiKey.OFFSET_FETCH: (Unread(("member_id", "member_epoch"), "only for groups of the consumer protocol (KIP-848)"),),
     ApiKey.SASL_HANDSHAKE: (Unread((), _REFUSED),),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: (Unread(("replica_id",), "all are told the same"),),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (Unread(("replica_id",), "clients and followers get the same answer"),),
     ApiKey.ADD_PARTITIONS_TO_TXN: (
         Unread(
             ("producer_id", "producer_epoch", "verify_only", "v3_and_below_producer_id", "v3_and_below_producer_epoch"), _NO_TRANSACTIONS

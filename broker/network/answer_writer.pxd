@@ -1,6 +1,8 @@
 from broker.network cimport gather
 from broker.network.sendfile cimport FileSender
 
+cdef long long UNCOPIED_BYTES
+
 cdef class AnswerWriter:
     cdef public object sock, transport
     cdef public tuple timings
@@ -8,7 +10,7 @@ cdef class AnswerWriter:
     cdef public bint is_sending
     cdef object _loop, _owner
     cdef FileSender _sender
-    cdef bint _has_regions
+    cdef bint _has_regions, _is_large
 
     cpdef Py_ssize_t gather(self, list parts, list out) except -1
     cpdef void send_unsent(self) except *

@@ -23,6 +23,7 @@ from typing import Final, cast
 from broker.network import gather
 from broker.network.request_channel import Parts
 from broker.network.sendfile import FileSender, Owner
+from broker.network.sizes import UNCOPIED_BYTES
 from broker.network.timings import NO_TIMINGS, Timing, on_sent, on_write
 
 _join: Final[Callable[[Parts], bytes]] = b"".join  # type: ignore[assignment]  # there are no file regions where it is called
@@ -32,7 +33,7 @@ _NO_TRANSPORT: Final = asyncio.Transport()
 class AnswerWriter:
     """The writer of one connection. `timings` belong to measured requests whose answers are in the next write, or are being sent."""
 
-    __slots__ = ("_has_regions", "_loop", "_owner", "_sender", "is_sending", "sock", "timings", "transport", "unsent")
+    __slots__ = ("_has_regions", "_is_large", "_loop", "_owner", "_sender", "is_sending", "sock", "timings", "transport", "unsent")
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, sock: socket.socket | None) -> None:
         """`sock` is the transport's socket when file regions may be sent beside the transport; None with TLS."""
@@ -45,6 +46,7 @@ class AnswerWriter:
         self.is_sending = False
         """Whether the sender is sending. Afterwards it calls `on_sent` of the connection."""
         self._has_regions = False  # whether file regions are among the parts gathered for the next write
+        self._is_large = False  # whether an answer is among them that is not copied once more
         self._sender: FileSender | None = None
 
     def begin(self, transport: asyncio.BaseTransport) -> None:
@@ -75,6 +77,8 @@ class AnswerWriter:
         size, has_regions = gather.put(parts, out)
         if has_regions:
             self._has_regions = True
+        if size >= UNCOPIED_BYTES:
+            self._is_large = True
         return size
 
     def send_unsent(self) -> None:
@@ -98,8 +102,11 @@ class AnswerWriter:
             if sender is not None and not sender.send(out):
                 self.is_sending = True
                 return
+        elif self._is_large:
+            self.transport.writelines(out)  # type: ignore[arg-type]  # there are no file regions
         else:
             self.transport.write(_join(out))
+        self._is_large = False
         if self.timings:
             on_sent(self)
 

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
 from broker.network.request_channel import Parts
 from broker.network.sizes import ALIGNED_BYTES, INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
+from protocol.cursors import fields
 from storage.segment.file_region import FileRegion
 
 _length: Final = Struct(">i").pack
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
+_join: Final[Callable[[Parts], bytes]] = b"".join  # type: ignore[assignment]  # there are no file regions where it is called
 
 
 def put(parts: Parts, out: Parts) -> tuple[int, bool]:
-    """Append a response, with its length, to `out`. Returns its size, and whether file regions are among its parts.
-
-    Small regions become bytes, unless reading them would wait for the disk.
-    """
+    """Append a response, with its length, to `out`. Returns its size, and whether file regions are among its parts."""
     size = 0
     has_regions = False
     length_at = len(out)
     out.append(b"")
     for part in parts:
         if isinstance(part, FileRegion):
-            length = part.length
-            size += length
-            small = read_cached(part) if length <= INLINE_BYTES else None
-            if small is not None:
-                out.append(small)
-                continue
+            size += part.length
             has_regions = True
         else:
             size += len(part)
@@ -40,27 +35,85 @@ def put(parts: Parts, out: Parts) -> tuple[int, bool]:
     return size, has_regions
 
 
-def read_cached(region: FileRegion) -> bytes | bytearray | memoryview | None:
-    """The bytes of a small region. None when reading them would wait for the disk, or fails; then `FileSender` handles that."""
+def join(parts: Parts, has_socket: bool) -> Parts:
+    """Return the parts as they are sent: small regions and memory between two large regions become one part.
+
+    A small region stays a region if reading it would wait for the disk, or fails; then `FileSender` handles that.
+    """
+    joined: Parts = []
+    run: Parts = []
+    size = 0
+    has_regions = False
+    for part in parts:
+        if isinstance(part, FileRegion):
+            length = part.length
+            if length > INLINE_BYTES:
+                rest = from_next_page(part, run) if has_socket else unproven(part)
+                size += length - rest.length
+                if run:
+                    _join_run(run, size, has_regions, joined)
+                    run = []
+                    size = 0
+                    has_regions = False
+                joined.append(rest)
+                continue
+            has_regions = True
+        else:
+            length = len(part)
+        if length:
+            size += length
+            run.append(part)
+    if run:
+        _join_run(run, size, has_regions, joined)
+    return joined
+
+
+def _join_run(run: Parts, size: int, has_regions: bool, joined: Parts) -> None:
+    """Append `size` bytes of memory and small regions to `joined`, as one part unless a region is not in the page cache.
+
+    Regions are read right into that part. With a buffer for each region and a copy, ten regions of 16 KiB cost 180 µs instead of 53:
+    malloc returns such large buffers to the system each time, and page faults take most of the time.
+    """
+    if not has_regions:
+        joined.append(_join(run) if len(run) > 1 else run[0])
+        return
+    room = fields.room_for(size)
+    view = memoryview(room)
+    start = at = 0
+    for part in run:
+        end = at + len(part)
+        if not isinstance(part, FileRegion):
+            view[at:end] = part
+        elif not _read_cached(part, view[at:end]):
+            if at > start:
+                joined.append(view[start:at])
+            joined.append(unproven(part))
+            start = end
+        at = end
+    if at > start:
+        joined.append(room if start == 0 else view[start:at])
+
+
+def _read_cached(region: FileRegion, room: memoryview) -> bool:
+    """Read a small region. Returns False when reading would wait for the disk, or fails."""
     begun = region.begun
     if begun is not None and len(begun) == region.length:
-        return begun
-    begun = region.begun
-    if begun is not None and len(begun) == region.length:
-        return begun
-    if _NOWAIT is None:
-        return region.read()
+        room[:] = begun
+        return True
     # One call that reads or refuses. A check of both ends and a read would be three calls.
-    data = bytearray(region.length)
-    try:
-        count = os.preadv(region.file.fileno(), [data], region.position, _NOWAIT)
-    except BlockingIOError:
-        return None
-    except OSError as error:
-        if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
-            return region.read()
-        return None
-    return data if count == region.length else None
+    if _NOWAIT is not None:
+        try:
+            return os.preadv(region.file.fileno(), [room], region.position, _NOWAIT) == region.length
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                return False
+    data = region.read()
+    if len(data) != region.length:
+        return False
+    room[:] = data
+    return True
 
 
 def unproven(region: FileRegion) -> FileRegion:
@@ -68,7 +121,7 @@ def unproven(region: FileRegion) -> FileRegion:
     return FileRegion(region.file, region.position, region.length) if region.end_is_cached else region
 
 
-def from_next_page(region: FileRegion, memory: list[bytes | bytearray | memoryview]) -> FileRegion:
+def from_next_page(region: FileRegion, memory: Parts) -> FileRegion:
     """Put the bytes up to the next page of the file into `memory`, if that saves time. Returns the rest of the region.
 
     The kernel splices 16 pages at once. 64 KiB from the middle of a page on are 17 pages. They need a second pass through TCP, with another
@@ -86,8 +139,9 @@ def from_next_page(region: FileRegion, memory: list[bytes | bytearray | memoryvi
     first = region.begun
     if first is not None and len(first) >= size:
         memory.append(first[:size])
-    elif (read := read_cached(FileRegion(region.file, position, size))) is not None:
-        memory.append(read)
     else:
-        return unproven(region)
+        page = bytearray(size)
+        if not _read_cached(FileRegion(region.file, position, size), memoryview(page)):
+            return unproven(region)
+        memory.append(page)
     return FileRegion(region.file, position + size, length - size, region.end_is_cached and length - size <= PACKET_BYTES)

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Makes the system calls that send answers, compiled: without objects for what they are given and give."""
+"""Makes the calls of the C library that send answers and keep memory for them, compiled: without objects for what they take and give."""
 
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t
@@ -7,6 +7,25 @@ from posix.types cimport off_t
 
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t sendfile(int out, int file, off_t *offset, size_t count)
+
+cdef extern from *:
+    """
+    #include <stdlib.h>
+    #ifdef __GLIBC__
+    #include <malloc.h>
+    static int keep_freed(int mapped_from, int kept) {
+        return mallopt(M_MMAP_THRESHOLD, mapped_from) && mallopt(M_TRIM_THRESHOLD, kept);
+    }
+    #else
+    static int keep_freed(int mapped_from, int kept) { return 0; }
+    #endif
+    """
+    int keep_freed(int mapped_from, int kept) nogil
+
+
+def keep_freed_memory(int mapped_from, int kept):
+    """Have malloc map blocks from `mapped_from` bytes on, and keep up to `kept` bytes that were freed; whether this C library can."""
+    return keep_freed(mapped_from, kept) != 0
 
 
 def send_pieces(int out, int source, int64_t position, int64_t length, int64_t piece, int64_t packet):

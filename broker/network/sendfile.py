@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from broker.network import gather
-from broker.network.request_channel import Parts
+from broker.network.request_channel import Part, Parts
 from broker.network.sizes import CHUNK_BYTES, PACED_BYTES, PACKET_BYTES, SENDER_TURN_BYTES
 from broker.security.client import Client
 from protocol.compiled import compiled
@@ -104,7 +104,7 @@ class FileSender:
         self._transport = transport
         self._sock = sock
         self._piece = piece_of(sock)
-        self._parts: deque[bytes | FileRegion] = deque()
+        self._parts: deque[Part] = deque()
         self._position = 0  # bytes of the first part that were sent
         self._warm = 0  # bytes of the first part that are in the page cache for certain
         self._pulling: asyncio.Future[None] | None = None
@@ -114,25 +114,8 @@ class FileSender:
     def send(self, parts: Parts) -> bool:
         """Send `parts` after the queued ones. Returns whether everything was sent. If not, `on_sent` of the connection is called later."""
         was_idle = not self._parts
-        self._queue(parts)
+        self._parts += gather.join(parts, self._sock is not None)
         return was_idle and self._send_queued()
-
-    def _queue(self, parts: Parts) -> None:
-        """Queue parts. Adjacent memory parts become one."""
-        memory: list[bytes | bytearray | memoryview] = []
-        for part in parts:
-            if isinstance(part, FileRegion):
-                if not part.length:
-                    continue
-                region = gather.unproven(part) if self._sock is None else gather.from_next_page(part, memory)
-                if memory:
-                    self._parts.append(b"".join(memory))
-                    memory = []
-                self._parts.append(region)
-            else:
-                memory.append(part)
-        if memory:
-            self._parts.append(b"".join(memory))
 
     def pump(self) -> None:
         """Continue when there is room, or bytes were read from the disk."""
@@ -180,7 +163,7 @@ class FileSender:
         # The writer stays: the next answer may have to wait at once, and an unneeded writer is called once and removed.
         return True
 
-    def _fail(self, error: OSError, part: bytes | FileRegion | None) -> None:
+    def _fail(self, error: OSError, part: Part | None) -> None:
         connection_id = self._connection.client.connection_id
         if error.errno == errno.EIO and isinstance(part, FileRegion):  # sockets do not raise this
             logger.error("%s cannot be read: %s; closing connection %s, which waits for it", part.file.path, error.strerror, connection_id)
@@ -213,7 +196,7 @@ class FileSender:
         self._transport.write(data)
         return len(data)
 
-    def _send_memory(self, part: bytes, length: int, more: bool) -> int:
+    def _send_memory(self, part: bytes | bytearray | memoryview, length: int, more: bool) -> int:
         data = part if length == len(part) else memoryview(part)[self._position : self._position + length]
         if self._sock is not None:
             # Without MSG_MORE a header would be a separate packet (TCP_NODELAY).

@@ -1,4 +1,4 @@
-"""Tells a handler who asks what: the header of a request, the connection it came by, and the services a handler may delegate to."""
+"""Gives a handler the context of its request: the header, the connection, and the services to which it may delegate."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class Asker(Protocol):
-    """What handlers may know of the connection by which a request came."""
+    """The part of a connection that handlers may use."""
 
     @property
     def client(self) -> Client:
-        """The client."""
+        """The client of the connection."""
 
     @property
     def access(self) -> Access:
-        """What the client may do."""
+        """Decides which operations the client may perform."""
 
     @property
     def throttle(self) -> Callable[[QuotaType, int], int]:
@@ -35,11 +35,11 @@ class Asker(Protocol):
 
     @property
     def offend(self) -> Callable[[str], None]:
-        """Says in the log, but not too often, why the connection is closed that a handler answers with CLOSE."""
+        """Logs, at a limited rate, the reason why a handler closes the connection with CLOSE."""
 
 
 class RequestContext:
-    """Given to every handler."""
+    """The context of one request; every handler gets one."""
 
     __slots__ = (
         "_encode",
@@ -71,7 +71,7 @@ class RequestContext:
         *,
         is_throttled: bool = False,
     ) -> None:
-        """`is_throttled`: the response has a `throttle_time_ms`."""
+        """`is_throttled`: whether the response has a `throttle_time_ms`."""
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
@@ -82,20 +82,20 @@ class RequestContext:
         self.broker = broker
         self._encode = encode
         self.is_large = False
-        """Whether the request is so large that it is better handled in steps."""
+        """Whether the request is large enough to be handled in steps."""
         self._encode_steps = encode_steps
         self.throttle = connection.throttle
         self._is_throttled = is_throttled
         self.work_ns = 0
-        """How long the handler worked, as far as that is counted."""
+        """The handler's processing time, ns; 0 unless a quota of the client counts it."""
 
     def encode(self, response: Message) -> Completion:
-        """The response as it goes to the network: what a handler that answered with a Pending completes it with."""
+        """The response in the form that the network sends; a handler completes its Pending with it."""
         self._say_throttle_time(response)
         return self._encode(self.correlation_id, response)
 
     def encode_steps(self, response: Message) -> Steps[Completion]:
-        """The same in steps, for a response that takes long."""
+        """Like `encode`, in steps, for a large response."""
         if self._encode_steps is None:
             return self.encode(response)
         self._say_throttle_time(response)
@@ -106,5 +106,5 @@ class RequestContext:
             response.throttle_time_ms = self.throttle(QuotaType.REQUEST, self.work_ns)
 
     def is_authorized(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client may do `operation` on the named resource; the name of the cluster is always the same."""
+        """Whether the client may do `operation` on the named resource. `name` is optional for the cluster, which has only one name."""
         return self.access.may(operation, resource, name)

@@ -1,4 +1,4 @@
-"""Exceptions of the floors below, as Kafka's error codes. The only place that knows both; a test walks every subclass."""
+"""Maps exceptions of the lower floors to Kafka's error codes. No other module knows both; a test visits every subclass."""
 
 from config import errors as config_errors
 from controller import errors as controller_errors
@@ -77,7 +77,7 @@ FLOORS = (config_errors, controller_errors, replication_errors, storage_errors)
 
 
 def error_code(error: BaseException) -> ErrorCode:
-    """The code of an exception: its own, or its nearest base's; UNKNOWN_SERVER_ERROR for what no floor raises on purpose."""
+    """The code of an exception's class or nearest base class; UNKNOWN_SERVER_ERROR if no floor raises the exception on purpose."""
     for base in type(error).__mro__:
         code = ERROR_CODES.get(base)
         if code is not None:
@@ -86,23 +86,23 @@ def error_code(error: BaseException) -> ErrorCode:
 
 
 def is_expected(error: BaseException) -> bool:
-    """Whether it is an ordinary event that the metadata store went away, so that a stack trace would tell an operator nothing."""
+    """Whether the error only says that the metadata store is out of reach; a stack trace would not help an operator then."""
     return isinstance(error, controller_errors.SessionExpired | controller_errors.StoreUnavailable)
 
 
 MAX_TEXT = 8000
-"""Characters of a text for a client: at most four bytes each, where a string has at most 32767."""
+"""Longest error text for a client, characters; a character has at most four bytes, and a string at most 32767."""
 
 
 def api_error(error: BaseException) -> tuple[ErrorCode, str | None]:
-    """Code and text of an exception, for a response that has room for both. Kafka's ApiError.fromThrowable.
+    """Code and text of an exception, for a response that has fields for both. Kafka's ApiError.fromThrowable.
 
-    The text is left out when it says no more than the code does, and for UNKNOWN_SERVER_ERROR, where it might say too much.
+    The text is None when it adds nothing to the code, and for UNKNOWN_SERVER_ERROR, where it might reveal internals.
     """
     code = error_code(error)
     text = error.client_message if isinstance(error, config_errors.ConfigError) else str(error)
     if code == ErrorCode.UNKNOWN_SERVER_ERROR or text in ("", code.message):
         return code, None
     if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT]}..."  # what a client asked for stands in it, and may be longer than a string may be
+        text = f"{text[:MAX_TEXT]}..."  # it quotes the request, and may exceed the longest string
     return code, text

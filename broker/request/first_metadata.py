@@ -28,7 +28,7 @@ _Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")
 
 WAIT_MS = 3_000
-"""The longest wait of a request. After some seconds clients give up a request, and all requests behind it."""
+"""The longest wait of a request, ms. After some seconds clients give up a request, and all requests behind it."""
 
 
 class FirstMetadata:

@@ -1,4 +1,4 @@
-"""The topics that the broker itself writes."""
+"""Names the internal topics, which the broker itself writes."""
 
 from typing import Final
 

@@ -91,7 +91,7 @@ class ClusterServices:
     control_requests: ControlRequests
     first_metadata: FirstMetadata
     fetcher_pool: FetcherPool | None
-    """None where no other broker can be followed."""
+    """None where there can be no other broker to follow."""
 
 
 class Services:
@@ -120,11 +120,11 @@ class Services:
     metadata: MetadataCache
     authorizer: Authorizer
     error_counts: dict[int, int]
-    """How often answers had an error code, by API key << 16 | code & 0xFFFF: those of the hot path, and all while metrics are served."""
+    """Answers with an error code, by API key << 16 | code & 0xFFFF. The hot path always counts, others while metrics are served."""
     turns: Turns
-    """Where long work is done a little at a time."""
+    """Runs long work in slices."""
     workers: Executor
-    """Threads for what blocks or computes long: recompression, cold reads."""
+    """Threads for work that blocks or computes long: recompression, cold reads."""
 
     def __init__(self) -> None:
         self.data = DataServices()

@@ -1,14 +1,14 @@
-"""Long work in the event loop, a little of it in every turn, so that whoever else asks is served in between.
+"""Runs long work in slices, one slice in each turn of the event loop, so that other requests are served in between.
 
-Work that may be long is a generator (`Steps`): it yields wherever others may have their turn, as often as it likes, and returns its result.
-It holds whatever it relies on itself: between two steps the world may change. A handler in steps keeps nothing of a request, nor anything
-of its response: what was large is taken to pieces when it is answered. Everything that is made in steps runs here, one slice of
+Long work is a generator (`Steps`): it yields, as often as it likes, wherever other work may run, and returns its result. Between two steps
+shared state may change, so a generator keeps its own copies of anything it relies on. A handler in steps must not keep references to parts
+of its request or response: once the request is answered, `let_go` empties the arrays of both. All work in steps runs here, one slice of
 SLICE_NS in each turn of the loop.
 
-A request that is large itself (LARGE_BYTES) waits for its place before it is even decoded, the smallest first, and there is only one place:
-that bounds what decoded requests hold, since an element of one byte may take a hundred. Who merely waits for an event gives the place up.
-Requests that are small begin where they come and go on here if that was not enough; those take turns among themselves and with the large
-one. Nothing here is thread safe: the loop owns it.
+A large request (LARGE_BYTES) waits before it is even decoded, and only one large request is in work at a time; the smallest goes first.
+This bounds the memory of decoded requests, where an element of one byte may take a hundred. A large request that merely waits for an event
+lets the next one begin. Small requests begin at once, and continue here if their first slice was not enough; they take turns with each
+other and with the large request. The event loop owns this state; nothing here is thread safe.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _Key = TypeVar("_Key", bound=Hashable)
 Steps: TypeAlias = Generator[None, None, _T]
 
 LARGE_BYTES: Final = 16 * 1024
-"""A request of this size is read and answered in steps. Smaller ones have no more elements than can be read in some milliseconds."""
+"""Smallest request that is read and answered in steps, bytes; the elements of smaller ones can be read within some milliseconds."""
 SLICE_NS: Final = 2_000_000
-"""How long a turn works on what is in steps: a turn itself costs 1 % of that."""
+"""Length of a slice, ns; a turn of the loop costs 1 % of it."""
 
 
 class Unfinished:
-    """What `Turns.first_slice` returns when time was up."""
+    """The result of `Turns.first_slice` when the slice was not enough."""
 
 
 UNFINISHED: Final = Unfinished()
@@ -57,7 +57,7 @@ def each(items: Iterable[_T], make: Callable[[_T], _Made]) -> Steps[list[_Made]]
 
 
 def how_often(items: Iterable[_Key]) -> Steps[dict[_Key, int]]:
-    """How often each comes, in steps."""
+    """The number of occurrences of each item, in steps."""
     times: dict[_Key, int] = {}
     for item in items:
         times[item] = times.get(item, 0) + 1
@@ -66,7 +66,7 @@ def how_often(items: Iterable[_Key]) -> Steps[dict[_Key, int]]:
 
 
 def let_go(message: Struct) -> Steps[None]:
-    """Empties the arrays of a message that nobody needs any more: to free all of a large one at once takes long."""
+    """Empties the arrays of a message that is no longer needed. Freeing a large message at once would hold the loop for long."""
     for field in message.SCHEMA.fields:
         if isinstance(field.type, ArrayOf) and not isinstance(field.type.element, Fixed):
             items = getattr(message, field.name)
@@ -78,7 +78,7 @@ def let_go(message: Struct) -> Steps[None]:
 
 
 class Turns:
-    """See the module. `work` completes its `pending` itself; it returns a task when it goes on as one, and keeps its place meanwhile."""
+    """See the module. `work` completes its `pending` itself. If `work` returns a task, it is in work until the task ends."""
 
     __slots__ = (
         "_armed",
@@ -101,13 +101,13 @@ class Turns:
         slice_ns: int = SLICE_NS,
         while_large: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`while_large` is entered for as long as a large request has its place."""
+        """The context `while_large` is entered while a large request is in work."""
         self._call_soon = call_soon
         self._clock_ns = clock_ns
         self._slice_ns = slice_ns
         self._begun: deque[tuple[Steps[asyncio.Task[None] | None], Pending]] = deque()
         self._waiting: list[tuple[int, int, Steps[asyncio.Task[None] | None], Pending]] = []
-        """A heap: size, number, work, and the answer it will have. That of a client that left is closed, and over as soon as it begins."""
+        """A heap of large requests: size, number, work, and answer. The work of a client that left is closed, and ends when it begins."""
         self._place: Pending | None = None
         self._while_large = while_large
         self._held: AbstractContextManager[None] = nullcontext()
@@ -116,7 +116,7 @@ class Turns:
         self._armed = False
 
     def first_slice(self, steps: Steps[_T]) -> _T | Unfinished:
-        """Work until it is done or time is up."""
+        """Work for one slice; the result, or UNFINISHED."""
         until_ns = self._clock_ns() + self._slice_ns
         try:
             while True:
@@ -127,12 +127,12 @@ class Turns:
             return end.value  # type: ignore[no-any-return]  # what the generator returned
 
     def go_on(self, work: Steps[asyncio.Task[None] | None], pending: Pending) -> None:
-        """Work on what has begun in later turns."""
+        """Continue `work` in later turns."""
         self._begun.append((work, pending))
         self._arm()
 
     def wait(self, work: Steps[asyncio.Task[None] | None], pending: Pending) -> None:
-        """Work on a large request when it is its turn; never if its client leaves before."""
+        """Begin a large request when its turn comes; never if its client leaves before."""
         self._count += 1
         heappush(self._waiting, (pending.waiting_bytes, self._count, work, pending))
 
@@ -144,14 +144,14 @@ class Turns:
         self._arm()
 
     def leave(self, pending: Pending) -> None:
-        """The request is done, or merely waits from now on: another large one may begin."""
+        """A request is done, or merely waits for an event from now on: another large one may begin."""
         if self._place is pending:
             self._place = None
             self._held.__exit__(None, None, None)
             self._arm()
 
     async def spread(self, steps: Steps[_T]) -> _T:
-        """The result of `steps`, taken by a coroutine: others have their turns meanwhile."""
+        """The result of `steps`, for a coroutine; other work runs between the slices."""
         while True:
             result = self.first_slice(steps)
             if not isinstance(result, Unfinished):
@@ -159,7 +159,7 @@ class Turns:
             await asyncio.sleep(0)
 
     async def pause(self) -> None:
-        """Between two steps of coroutines that do not wait for anything: if they had their time, others have their turn."""
+        """Let other work run if a slice has passed since the last pause; for coroutines that would not otherwise wait."""
         if self._clock_ns() >= self._pause_ns:
             await asyncio.sleep(0)
             self._pause_ns = self._clock_ns() + self._slice_ns
@@ -184,7 +184,7 @@ class Turns:
             try:
                 result = self.first_slice(work)
             except Exception:
-                logger.exception("a request failed in an unforeseen way; closing its connection")
+                logger.exception("unexpected error in a request; closing its connection")
                 pending.complete(CLOSE)
                 result = None
             if isinstance(result, Unfinished):
@@ -196,7 +196,7 @@ class Turns:
         self._arm()
 
     def close(self) -> None:
-        """Give up what is left."""
+        """Drop all work that is left."""
         for *_, work, _ in self._waiting:
             work.close()
         for work, _ in self._begun:

@@ -1,1 +1,1 @@
-"""Defines principals, and decides what they may do."""
+"""Defines principals, and decides which operations they may perform."""

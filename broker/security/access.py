@@ -1,8 +1,8 @@
-"""Answers what the client of one connection may do, and remembers what it may read and write, so that asking again costs a look-up.
+"""Decides what the client of one connection may do, and caches decisions about reading and writing.
 
-Every connection owns an `Access`; handlers ask it about each resource that a request names. A decision holds until the authorizer's
-generation moves, or `forget` is called because the client has another principal. Decisions about other operations are not remembered: a
-client that lists all topics of a large cluster may describe each of them, and needs to know only once.
+Every connection owns an `Access`; handlers ask it about each resource that a request names. A cached decision costs one look-up. It holds
+until the authorizer's generation changes, or until `forget` is called because the client has another principal. Decisions about other
+operations are not cached: a client that lists all topics of a large cluster asks about each topic only once.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from broker.security.client import Client
 
 MAX_DECISIONS: Final = 1024
-"""Decisions that one connection remembers; beyond, all are dropped. Names come from clients, so something must bound them."""
+"""Decisions that one connection caches; when there are more, all are dropped. The names in them come from clients, so a bound is needed."""
 LAST_REMEMBERED: Final = int(Operation.WRITE)
-"""Only READ and WRITE come before it: what Produce, Fetch and OffsetCommit ask in every request."""
+"""The last operation whose decisions are cached: READ and WRITE, which Produce, Fetch and OffsetCommit ask in every request."""
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 
@@ -37,7 +37,7 @@ class Access:
 
     @property
     def generation(self) -> int:
-        """Moves whenever a decision made before may be different now."""
+        """A number that changes whenever an earlier decision may be different now."""
         return self._authorizer.generation
 
     def may(self, operation: int, resource_type: int, name: str = CLUSTER_NAME) -> bool:

@@ -1,7 +1,7 @@
-"""Defines the port through which requests are authorised, and Kafka's operations and resource types.
+"""Defines the port through which requests are authorized, and Kafka's operations and resource types.
 
-Without `authorizer.class.name` the authorizer is `AllowAll`. Connections remember decisions (`broker.security.access`) and watch
-`generation` to learn when they are out of date.
+Without `authorizer.class.name` the authorizer is `AllowAll`. Connections cache decisions (`broker.security.access`), and drop them when
+`generation` changes.
 """
 
 from enum import IntEnum
@@ -11,9 +11,9 @@ from broker.security.principals import Principal
 
 
 class Operation(IntEnum):
-    """AclOperation: what a principal wants to do, with the bit positions of the authorized-operations fields (KIP-430).
+    """Kafka's AclOperation: an operation of a principal. Values are bit positions in authorized-operations fields (KIP-430).
 
-    Of a request only READ and the following are asked; the first three stand in ACLs and in filters of ACLs.
+    Requests need READ and the operations after it; the first three occur only in ACLs and in filters of ACLs.
     """
 
     UNKNOWN = 0
@@ -34,7 +34,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """ResourceType: what is protected."""
+    """Kafka's ResourceType: the kind of a protected resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -71,15 +71,15 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""What Kafka reports as authorized operations, by resource type."""
+"""The operations that Kafka reports in authorized-operations fields, by resource type."""
 
 
 class Authorizer(Protocol):
-    """Decides which principal may do what, from which host. Must not block: it is asked in the event loop."""
+    """Decides which operations a principal may perform, and from which host. Must not block: the event loop calls it."""
 
     @property
     def generation(self) -> int:
-        """Moves whenever a decision made before may be different now."""
+        """A number that changes whenever an earlier decision may be different now."""
 
     def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether `principal`, connected from `host`, may do `operation` on the named resource."""
@@ -94,9 +94,9 @@ class AllowAll:
     generation: int = 0
 
     def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def is_authorized_on_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
-        """Always."""
+        """Always true."""
         return True

@@ -1,4 +1,4 @@
-"""Describes the client at the other end of a connection: its address, its principal, and what it says of itself.
+"""Describes the client of a connection: its address, its principal, and the names that it gives itself.
 
 `broker.network` makes one per connection. Handlers read it; authentication sets `principal`, ApiVersions the client's software.
 """
@@ -48,20 +48,20 @@ class Client:
         self.is_lost = False
         """Whether the connection is gone."""
         self.on_lost: Callable[[], None] | None = None
-        """Called when the connection goes; releases what is kept for the client between two requests."""
+        """Called when the connection is closed; releases the state that is kept for the client between requests."""
         self.client_id_bytes: bytes | None = None
         self._client_id: str | None = None
 
     @property
     def client_id(self) -> str | None:
-        """The client id in the header of the latest request, decoded when it is first asked for; None for a null one."""
+        """The client id in the header of the latest request, decoded on first use; None for a null one."""
         client_id = self._client_id
         if client_id is None and self.client_id_bytes is not None:
             client_id = self._client_id = self.client_id_bytes.decode("utf-8", "replace")
         return client_id
 
     def identify(self, client_id: bytes | None) -> None:
-        """Takes the client id from the header of a request. Clients repeat theirs, so its text is kept while the bytes are the same."""
+        """Sets the client id from the header of a request. Clients repeat their id, so its text is kept while the bytes are equal."""
         if client_id != self.client_id_bytes:
             self.client_id_bytes = client_id
             self._client_id = None

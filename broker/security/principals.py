@@ -1,4 +1,4 @@
-"""Names the sender of requests. Every connection has a principal; nothing proves one yet, so that all are ANONYMOUS.
+"""Names the sender of requests. Every connection has a principal; without authentication all principals are ANONYMOUS.
 
 Apache Kafka writes a principal as `Type:name`; ACLs and logs show that text.
 """

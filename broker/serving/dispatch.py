@@ -1,10 +1,11 @@
 """Turns a frame into an answer: reads the header, finds the route, calls the handler of frames or of messages.
 
 The network floor calls it with every complete frame. Rules, as Apache Kafka has them:
-* a header that cannot be read, an api that is not advertised, a version out of its range, or a body that cannot be decoded closes the
-  connection, with one line in the log; ApiVersions in a version we do not know is answered in version 0 with UNSUPPORTED_VERSION, so that
-  the client learns what it may say (KIP-511);
-* bytes after the body are ignored.
+* A header that cannot be read, an API that is not advertised, a version out of range, or a body that cannot be decoded closes the
+  connection, with one line in the log.
+* ApiVersions in an unknown version is answered in version 0 with UNSUPPORTED_VERSION, so that the client learns the supported versions
+  (KIP-511).
+* Bytes after the body are ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Dispatcher(RequestHandler):
     def __init__(self, services: Services, metrics: RequestMetrics | None = None) -> None:
         self._services = services
         self._metrics = metrics
-        # (api key << 16 | version) -> Route, made when the first such request comes: start-up imports and compiles nothing in vain.
+        # (api key << 16 | version) -> Route, made for the first such request: start-up imports and compiles nothing unused.
         self._routes: dict[int, Route] = {}
         self.messages = MessageRequests(services)
 
@@ -50,7 +51,7 @@ class Dispatcher(RequestHandler):
             kind, correlation_id, client_id_length = fields.read_request_header(data, 0)
             route = self._routes.get(kind)
             if route is None:
-                route = self._route(kind >> 16, kind & 0xFFFF)  # a version below 0 is a high one, then: there is neither
+                route = self._route(kind >> 16, kind & 0xFFFF)  # a negative version becomes a high one; neither exists
                 if route is None:
                     return self._unsupported(frame, kind >> 16, correlation_id, connection)
             offset = 10
@@ -79,19 +80,19 @@ class Dispatcher(RequestHandler):
         except ProtocolError as malformed:
             return refuse(frame, connection, malformed)
         except Exception as error:
-            # It may have done its work already, in part.
+            # The handler may have done part of its work already.
             return self.messages.on_unexpected(route, correlation_id, connection, error)
 
     def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
-        """What brokers and the controller ask of each other."""
+        """Whether the frame is a request between brokers or from the controller."""
         return end - begin >= 2 and fields.int16(view, begin) in BETWEEN_BROKERS
 
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
-        """Another Produce."""
+        """Whether the frame is another Produce."""
         return end - begin >= 2 and fields.int16(view, begin) == PRODUCE
 
     def _route(self, api_key: int, version: int) -> Route | None:
-        """The route of a request seen for the first time; None when it is not advertised."""
+        """The route of an API and version seen for the first time; None when it is not advertised."""
         if api_key not in SERVED:
             return None
         types = api(ApiKey(api_key))

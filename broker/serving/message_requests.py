@@ -1,9 +1,9 @@
 """Serves requests that are decoded to messages: at once, in steps, or by a task.
 
-The dispatcher hands over the requests of every API that has no handler of frames. A request of LARGE_BYTES is read, handled as far as its
-handler is a generator, and answered in steps (`broker.request.turns`), and so is whatever a generator has not done in its first slice; one
-between brokers waits for no other. An error that was not expected becomes UNKNOWN_SERVER_ERROR in the answer where that has a field for it,
-and a stack trace in the log.
+The dispatcher hands over the requests of every API that has no handler of frames. A request of LARGE_BYTES is read, handled and answered in
+steps (`broker.request.turns`); it is handled in steps if its handler is a generator. A generator that is not done in its first slice also
+continues in steps. A request between brokers never waits for others. An unexpected error becomes UNKNOWN_SERVER_ERROR in the answer, if the
+answer has a field for it, and a stack trace in the log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MALFORMED: Final = (ProtocolError, IndexError, struct.error)
-"""What decoders raise about bytes that are no such request."""
+"""Exceptions of decoders for bytes that are no valid request."""
 
 
 class MessageRequests:
@@ -48,11 +48,11 @@ class MessageRequests:
         self._tasks: dict[asyncio.Task[None], Pending] = {}
         self._loop = asyncio.get_running_loop()
         self.large_bytes = LARGE_BYTES
-        """From this size on a request waits for its turn."""
+        """Smallest request that waits for its turn, bytes."""
         self.turns = services.turns
 
     def handle(self, frame: memoryview, offset: int, correlation_id: int, route: Route, connection: Connection) -> Answer:
-        """Answer one request, whose body begins at `offset`."""
+        """Answers one request, whose body begins at `offset`."""
         if len(frame) >= self.large_bytes:
             return self._wait(frame, offset, correlation_id, route, connection)
         try:
@@ -79,7 +79,7 @@ class MessageRequests:
         return cast("Answer", response)
 
     def _call(self, route: Route, request: Any, context: RequestContext, connection: Connection) -> Any:
-        """What the handler returns; the time it takes is counted for the client where there is a quota for it."""
+        """Calls the handler, and counts its time where the client has a quota for it."""
         if not connection.counts_time:
             return route.handler(request, context)
         began_ns = self._clock_ns()
@@ -88,8 +88,8 @@ class MessageRequests:
         return response
 
     def _wait(self, frame: memoryview, offset: int, correlation_id: int, route: Route, connection: Connection) -> Pending:
-        """A large request waits for its turn."""
-        # The receive buffer is used again meanwhile, and so is the client's place for its id.
+        """Lets a large request wait for its turn."""
+        # Copies, since later requests overwrite the receive buffer and the client's id.
         copy, client_id = bytes(frame), connection.client.client_id
         if route.is_between_brokers:
             pending = Pending(in_turns=True)
@@ -109,7 +109,7 @@ class MessageRequests:
         connection: Connection,
         pending: Pending,
     ) -> Steps[asyncio.Task[None] | None]:
-        """A large request, from its first byte to its answer."""
+        """Decodes, handles and answers a large request in steps."""
         try:
             request, _ = yield from route.request_class.decode_steps(frame, route.version, offset)
         except MALFORMED as malformed:
@@ -130,7 +130,7 @@ class MessageRequests:
         return task
 
     def _answer(self, response: Any, route: Route, context: RequestContext, pending: Pending) -> Steps[asyncio.Task[None] | None]:
-        """Whatever a handler returned, made the answer to a request that is done in steps; the task that does it, if it needs one."""
+        """Completes `pending` from a handler's return value of any kind. Returns the task that does so, if the value is a coroutine."""
         is_in_steps = type(response) is GeneratorType
         try:
             if is_in_steps:
@@ -164,16 +164,16 @@ class MessageRequests:
         )
 
     def _run(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext, pending: Pending) -> asyncio.Task[None]:
-        """Admin work, which waits for the store or a thread: a task that holds a handler slot, or the place of large requests."""
+        """Runs a coroutine, which waits for the store or a thread, as a task. It holds a handler slot, or the turn of a large request."""
         task = self._loop.create_task(self._complete(coroutine, route, context, pending))
         self._tasks[task] = pending
         task.add_done_callback(self._tasks.pop)
         return task
 
     def on_wait(self) -> None:
-        """The handler whose task this is merely waits from now on: it leaves its slot, and ends when its client does.
+        """Releases the slot of the handler in the current task, which merely waits from now on, and ends it when its client leaves.
 
-        Otherwise a few requests for what never comes, each with a timeout of weeks, would stand in everybody's way.
+        Otherwise a few requests for events that never happen, each with a timeout of weeks, would block all others.
         """
         task = asyncio.current_task()
         pending = None if task is None else self._tasks.get(task)
@@ -203,7 +203,7 @@ class MessageRequests:
         pending.complete(response)
 
     def _unexpected(self, route: Route, context: RequestContext, error: Exception) -> Completion:
-        """The answer to a request whose handler raised."""
+        """Answers a request whose handler raised."""
         code = error_code(error)
         if code == ErrorCode.UNKNOWN_SERVER_ERROR:
             expected = is_expected(error)
@@ -223,7 +223,7 @@ class MessageRequests:
             await asyncio.wait(self._tasks)
 
     def on_unexpected(self, route: Route, correlation_id: int, connection: Connection, error: Exception) -> Completion:
-        """The answer to a request whose handler of frames raised."""
+        """Answers a request whose handler of frames raised."""
         return self._unexpected(route, self._context(route, correlation_id, connection.client.client_id, connection), error)
 
     async def close(self) -> None:
@@ -235,7 +235,7 @@ class MessageRequests:
 
 
 class _Relay:
-    """Hands the answer of one Pending on to the one that stands for it."""
+    """Passes the answer of an inner Pending on to the outer one."""
 
     __slots__ = ("_inner", "_outer")
 
@@ -249,7 +249,7 @@ class _Relay:
 
 
 def _follow(inner: Pending, outer: Pending) -> None:
-    """What a handler waits for is what the request waits for that was begun in steps."""
+    """Lets the Pending of a request in steps complete together with the Pending that its handler returned."""
     if inner.completed:
         outer.complete(inner.answer)
         return
@@ -269,13 +269,13 @@ def _follow(inner: Pending, outer: Pending) -> None:
 
 
 def refuse(frame: memoryview, connection: Connection, malformed: Exception) -> Completion:
-    """The answer to a frame that is no request: the connection is closed."""
+    """Answers a frame that is no valid request: the connection is closed."""
     connection.offend(f"a request that cannot be read ({name_of(frame)}): {malformed}")
     return CLOSE
 
 
 def name_of(frame: memoryview) -> str:
-    """What the first bytes say a request is, for the log."""
+    """API and version in the first bytes of a frame, for the log."""
     if len(frame) < 4:
         return f"{len(frame)} bytes"
     api_key, version = struct.unpack_from(">hh", frame)

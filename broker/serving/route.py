@@ -35,15 +35,15 @@ BETWEEN_BROKERS: Final = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
     }
 )
-"""What brokers and the controller ask of each other: it must not wait behind requests of clients, some of which wait for just that."""
+"""Requests between brokers and from the controller. They must not wait behind clients' requests, some of which wait for their effect."""
 
 
 EXEMPT: Final = frozenset({ApiKey.ALTER_PARTITION})
-"""Has a place for a throttle time, and is never throttled."""
+"""APIs that are never throttled, although their answers have a field for a throttle time."""
 
 
 class Route:
-    """How one (api, version) is served."""
+    """Handler and codec of one API version."""
 
     __slots__ = (
         "api_key",
@@ -75,7 +75,7 @@ class Route:
         self.handler = handler or _handle_no_message
         self.frame_handler = frame_handler
         self.has_client_id = types.request_header_version(version) >= 1
-        """Not the header of ControlledShutdown 0, which ends with the correlation id."""
+        """False only for ControlledShutdown 0, whose header ends with the correlation id."""
         self.request_class = types.request
         self.response_class: Callable[..., Message] = types.response
         self.has_error_code = any(field.name == "error_code" for field in types.response.SCHEMA.fields)
@@ -84,9 +84,9 @@ class Route:
         self.encode = encoder(version, header_is_flexible=header_is_flexible)
         self.encode_steps = step_encoder(version, header_is_flexible=header_is_flexible)
         self.is_between_brokers = types.key in BETWEEN_BROKERS
-        """What brokers and the controller tell each other must not wait; when it is large it takes turns with others all the same."""
+        """Whether the request never waits behind others; a large one takes turns with others all the same."""
         self.is_throttled = types.key not in EXEMPT and any(field.name == "throttle_time_ms" for field in types.response.SCHEMA.fields)
-        """Whether answers say for how long a client has to wait because of its quotas."""
+        """Whether answers tell a client how long its quotas make it wait."""
         self.requests = 0
         self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none
 
@@ -96,10 +96,10 @@ def _handle_no_message(request: Any, context: RequestContext) -> Any:
 
 
 def encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Completion]:
-    """A function (correlation id, response) -> what the network sends: header and body.
+    """A function of correlation id and response that returns header and body for the network.
 
-    A response that cannot be written is a fault of its handler; it closes the connection and disturbs nobody else, least of all the
-    request whose progress completed it.
+    A response that cannot be written is a fault of its handler. It closes the connection, and disturbs no other request, such as the one
+    whose progress completed the response.
     """
     header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else CORRELATION_ID.pack
     no_tagged_fields = (0,) if header_is_flexible else ()
@@ -115,7 +115,7 @@ def encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message
 
 
 def step_encoder(version: int, *, header_is_flexible: bool) -> Callable[[int, Message], Steps[Completion]]:
-    """The same in steps, for responses that take long."""
+    """Like `encoder`, in steps, for large responses."""
     header = _FLEXIBLE_RESPONSE_HEADER.pack if header_is_flexible else CORRELATION_ID.pack
     no_tagged_fields = (0,) if header_is_flexible else ()
 

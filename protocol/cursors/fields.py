@@ -177,6 +177,10 @@ def put_bytes(room: bytearray, at: int, value: bytes) -> int:
     return end
 
 
+room_for = bytearray
+"""Room for so many bytes, which are all to be written: what they are before is not said."""
+
+
 def cut(room: bytearray, start: int, end: int) -> bytes:
     """A copy of the bytes written from `start` up to `end`."""
     return bytes(memoryview(room)[start:end])

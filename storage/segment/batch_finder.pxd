@@ -11,8 +11,8 @@ cdef class BatchFinder:
     cdef readonly object segment
     cdef object _file
     cdef OffsetIndex _index
-    cdef bytes _data
-    cdef int64_t _base_offset, _data_at, _size
+    cdef bytes _data, _first
+    cdef int64_t _base_offset, _data_at, _first_at, _size
     cdef readonly int64_t base_offset, end, last_offset, next_offset, position
 
     cpdef bint stand_at(self, int64_t position, int64_t length) except -1

@@ -37,6 +37,8 @@ class BatchFinder:
         "_data",
         "_data_at",
         "_file",
+        "_first",
+        "_first_at",
         "_index",
         "_size",
         "base_offset",
@@ -56,6 +58,8 @@ class BatchFinder:
         self._size = size
         self._data = b""
         self._data_at = 0
+        self._first = b""  # what was read before the last `fit`
+        self._first_at = 0
         self.position = 0
         """First byte of the batch."""
         self.end = 0
@@ -148,6 +152,7 @@ class BatchFinder:
         `next_offset` becomes the offset after them. The index gives an end near the limit. More headers are read only if more than a
         quarter of `max_bytes` would remain unused.
         """
+        self._first, self._first_at = self._data, self._data_at
         start, end = self.position, self.end
         cut = start + max_bytes
         if end > cut:
@@ -174,8 +179,10 @@ class BatchFinder:
 
         They are sent together with the bytes before the region. The rest leaves as one packet of whole pages. None if too few were read.
         """
-        at = position - self._data_at
+        data, at = self._data, position - self._data_at
+        if at < 0:
+            data, at = self._first, position - self._first_at
         wanted = length if length <= INLINE_BYTES else PAGE_BYTES - position % PAGE_BYTES
-        if at < 0 or at + wanted > len(self._data) or (length > INLINE_BYTES and (wanted == PAGE_BYTES or length - wanted > PACKET_BYTES)):
+        if at < 0 or at + wanted > len(data) or (length > INLINE_BYTES and (wanted == PAGE_BYTES or length - wanted > PACKET_BYTES)):
             return None
-        return memoryview(self._data)[at : at + wanted] if wanted > PAGE_BYTES else self._data[at : at + wanted]
+        return memoryview(data)[at : at + wanted] if wanted > PAGE_BYTES else data[at : at + wanted]

@@ -241,7 +241,7 @@ def test_an_authorizer_is_refused_and_not_called_a_key_without_effect(tmp_path: 
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=90, check=False)
 
     assert ended.returncode == 1
-    assert ended.stderr == "ottla: authorizer.class.name=some.Class is set, but authorization is not there yet; unset it\n"
+    assert ended.stderr == "ottla: authorizer.class.name=some.Class: authorization is not implemented yet; unset it\n"
     assert not list(tmp_path.iterdir())
 
 

@@ -14,14 +14,23 @@ ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
 
 DONE = {
+    "broker",
     "broker/cli",
     "broker/cli/dump",
     "broker/client",
     "broker/cluster",
     "broker/configuration",
+    "broker/handlers",
+    "broker/handlers/configs",
+    "broker/handlers/control",
+    "broker/handlers/security",
+    "broker/handlers/topics",
     "broker/loop",
     "broker/metrics",
     "broker/network",
+    "broker/request",
+    "broker/security",
+    "broker/serving",
     "broker/supervisor",
     "config",
     "config/keys",
@@ -56,21 +65,12 @@ DONE = {
 """Folders whose modules keep the rules; a new folder belongs here."""
 
 TO_DO = {
-    "broker",
     "broker/coordination",
     "broker/fetching",
     "broker/groups",
-    "broker/handlers",
-    "broker/handlers/configs",
-    "broker/handlers/control",
     "broker/handlers/data",
     "broker/handlers/groups",
-    "broker/handlers/security",
-    "broker/handlers/topics",
     "broker/handlers/transactions",
-    "broker/request",
-    "broker/security",
-    "broker/serving",
     "broker/transactions",
 }
 """Folders that are older than the rules; the list only shrinks."""

@@ -1,6 +1,6 @@
-"""AlterClientQuotas (api 49), versions 0-1 (KIP-546): quotas of users, client ids and addresses (KIP-612).
+"""Handles AlterClientQuotas (api 49), versions 0-1. KIP-546: sets quotas of users, client ids and addresses (KIP-612).
 
-They are stored. Those of addresses (`connection_creation_rate`) are in force at once; those of users and client ids not yet.
+All quotas are stored. Those of addresses (`connection_creation_rate`) take effect at once; those of users and client ids have none yet.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from protocol.messages.alter_client_quotas import (
 
 
 async def handle_alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
-    """Change one entity after the other. One that is named twice is changed twice and answered once, with what became of the last."""
+    """Change one entity after the other. An entity that is named twice is changed twice, and answered once, with the second result."""
     if not context.is_authorized(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         refused = AlterClientQuotasResponse()
@@ -61,7 +61,7 @@ def _entry(entity: Mapping[str, str | None], code: ErrorCode, message: str | Non
 
 
 async def can_resolve(host: str) -> bool:
-    """Whether the host is an address or a name that has one."""
+    """Whether the host is an address, or a name that resolves to one."""
     if address_of(host) is not None:
         return True
     try:

@@ -1,6 +1,6 @@
-"""AlterConfigs (api 33), versions 0-2 (KIP-133): a resource has these and no other overrides from now on.
+"""Handles AlterConfigs (api 33), versions 0-2. KIP-133: replaces all overrides of a resource.
 
-Deprecated for IncrementalAlterConfigs, and still what old tools send. Topics, this broker, and with an empty name all brokers.
+Deprecated in favour of IncrementalAlterConfigs; old tools still send it. Resources: topics, this broker, and all brokers (an empty name).
 """
 
 from broker.handlers.configs.config_resources import (
@@ -23,7 +23,7 @@ KINDS = frozenset({ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigRe
 
 
 async def handle_alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    """Replace the overrides of each resource, or only check whether that could be done."""
+    """Replace the overrides of each resource, or only check whether that is possible."""
     changes = _Changes(context.broker.administration.config_admin, validate_only=request.validate_only)
     return AlterConfigsResponse(responses=await change_each(request.resources, changes, AlterConfigsResourceResponse, context))
 

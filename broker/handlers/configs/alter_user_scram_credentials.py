@@ -1,6 +1,6 @@
-"""AlterUserScramCredentials (api 51), version 0 (KIP-554): store or delete what SCRAM needs to know of users.
+"""Handles AlterUserScramCredentials (api 51), version 0. KIP-554: stores or deletes SCRAM credentials of users.
 
-Only the active controller's broker does it; any other answers NOT_CONTROLLER.
+Only the active controller's broker does so; any other broker answers NOT_CONTROLLER.
 """
 
 from broker.request.context import RequestContext
@@ -18,7 +18,7 @@ from protocol.messages.alter_user_scram_credentials import (
 async def handle_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    """All changes of a user are made, or none."""
+    """Make all changes of a user, or none."""
     if not context.broker.cluster.controller.is_active:
         return _refused(request, ErrorCode.NOT_CONTROLLER)
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):

@@ -1,6 +1,6 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: kinds of resources, and the rules that hold before anything is changed.
+"""Defines the types of resources with configurations, and the checks before AlterConfigs and IncrementalAlterConfigs change one.
 
-Kafka's ConfigAdminManager.preprocess. For the two handlers, and DescribeConfigs.
+Kafka's ConfigAdminManager.preprocess. The two handlers use it, and DescribeConfigs uses the types.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode
 
 
 class ConfigResourceType(IntEnum):
-    """What has a configuration, as the wire numbers it."""
+    """A type of resource that has a configuration; values as in requests."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -41,7 +41,7 @@ class Resource(Protocol):
 
     @property
     def configs(self) -> Sequence[AlterableConfig]:
-        """What shall be changed."""
+        """The changes that the request asks for."""
 
 
 R = TypeVar("R", bound=Resource)
@@ -53,19 +53,19 @@ ONCE = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
 class Changes(Protocol[R_contra]):
-    """What one of the two requests does to a resource. Both raise ControllerError, ConfigError or StoreError."""
+    """Checks and makes the changes of one of the two requests. Both methods raise ControllerError, ConfigError or StoreError."""
 
     validate_only: bool
 
     def check(self, resource: R_contra) -> None:
-        """Looks at the request alone, before the client's rights are looked at."""
+        """Checks the request itself, before the client's rights are checked."""
 
     async def change(self, resource: R_contra, *, validate_only: bool) -> None:
-        """Changes the resource, or only checks whether that could be done."""
+        """Changes the resource, or only checks whether that is possible."""
 
 
 async def change_each(resources: Sequence[R], changes: Changes[R], response: Callable[..., T], context: RequestContext) -> list[T]:
-    """Change one resource after the other; for each a `response` with the error, or NONE. One that is named twice is not changed at all."""
+    """Change one resource after the other; returns a `response` for each, with its error or NONE. A resource named twice is refused."""
 
     def answer(changed: tuple[R, Outcome]) -> T:
         resource, (code, message) = changed
@@ -89,13 +89,13 @@ async def _outcomes(resources: Sequence[R], changes: Changes[R], context: Reques
             if denied is None:
                 await changes.change(resource, validate_only=changes.validate_only)
             elif resource.resource_type == ConfigResourceType.BROKER:
-                # Apache Kafka looks at what is to become of a broker before it looks at the rights.
+                # Apache Kafka validates the new configuration of a broker before it checks the rights.
                 await changes.change(resource, validate_only=True)
             outcomes.append(denied or (ErrorCode.NONE, None))
         except (ControllerError, ConfigError, StoreError) as error:
             outcomes.append(api_error(error))
     if any(resource.resource_type in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER) for resource in resources):
-        # The next request of this client finds this broker as it asked it to be.
+        # So that the client's next request sees the change.
         await context.broker.administration.dynamic_config.catch_up()
     return outcomes
 
@@ -120,11 +120,11 @@ def check_entries(resource: Resource, *, may_be_null: Callable[[Any], bool] = la
 
 
 def check_kind(resource: Resource, known: Collection[ConfigResourceType]) -> None:
-    """Raises InvalidAdminRequest unless the resource is of a kind that is known to the request."""
+    """Raises InvalidAdminRequest unless the request supports the resource's type."""
     if resource.resource_type not in known:
         raise InvalidAdminRequest(f"Unknown resource type {resource.resource_type}")
 
 
 def refuse_client_metrics() -> None:
-    """Raises InvalidAdminRequest: client metrics are known, and cannot be changed."""
+    """Raises InvalidAdminRequest: client metrics are a known type, and cannot be changed."""
     raise InvalidAdminRequest("AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS")

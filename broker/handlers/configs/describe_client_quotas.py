@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (api 48), versions 0-1 (KIP-546): the quotas that are stored for users, client ids and addresses (KIP-612)."""
+"""Handles DescribeClientQuotas (api 48), versions 0-1. KIP-546: lists the stored quotas of users, client ids and addresses (KIP-612)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -29,7 +29,7 @@ Entity = dict[str, str | None]
 
 
 async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
-    """The entities that match every component; with `strict`, those that have no other part."""
+    """List the entities that match every component; with `strict`, only entities without further parts."""
     if not context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
     if not all(_is_meaningful(component) for component in request.components):
@@ -56,7 +56,7 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
 
 
 def _is_meaningful(component: ComponentData) -> bool:
-    """Whether it says what to match. Apache Kafka stumbles over what does not, before it looks at anything else."""
+    """Whether the match type and the match fit together. Otherwise Apache Kafka fails, before any other check."""
     return component.match is not None if component.match_type == EXACT else component.match_type in (DEFAULT, ANY)
 
 

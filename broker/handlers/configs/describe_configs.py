@@ -1,7 +1,7 @@
-"""DescribeConfigs (api 32), versions 0-4: KIP-133; sources and synonyms from 1 (KIP-226), types and documentation from 3 (KIP-569).
+"""Handles DescribeConfigs (api 32), versions 0-4: KIP-133; sources and synonyms from 1 (KIP-226), types and documentation from 3 (KIP-569).
 
-Topics, this broker, with an empty name what all brokers were given, the loggers of this broker (KIP-412); client metrics are
-KRaft's. Entries stand in the order of their names. In version 0 is_default is false for every entry, as Apache Kafka 3.9 leaves it.
+Resources: topics, this broker, the dynamic defaults of all brokers (an empty name), the loggers of this broker (KIP-412). Client metrics
+exist only in KRaft mode. Entries are sorted by name. In version 0 is_default is false for every entry, as in Apache Kafka 3.9.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ KNOWN = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 
 
 async def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """Describe each resource. A kind that nobody knows spoils the whole request."""
+    """Describe each resource. If any resource has an unknown type, the whole request is refused."""
     if any(resource.resource_type not in KNOWN for resource in request.resources):
         code = ErrorCode.INVALID_REQUEST
         results = each(request.resources, lambda resource: _result(resource, code, code.message))
@@ -64,7 +64,7 @@ async def _describe(resource: DescribeConfigsResource, request: DescribeConfigsR
 
 
 async def _entries(resource: DescribeConfigsResource, keys: Sequence[str] | None, context: RequestContext) -> list[ConfigEntry] | None:
-    """The entries, or None for a topic that is not known here. Raises InvalidTopicName, InvalidAdminRequest, StoreError."""
+    """The entries, or None for a topic that this broker does not know. Raises InvalidTopicName, InvalidAdminRequest, StoreError."""
     broker, name = context.broker, resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         validate_topic_name(name)

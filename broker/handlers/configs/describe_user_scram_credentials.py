@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (api 50), version 0 (KIP-554): mechanisms and iterations of users, as they stand in the metadata store."""
+"""Handles DescribeUserScramCredentials (api 50), version 0. KIP-554: lists mechanisms and iterations of users in the metadata store."""
 
 from collections.abc import Mapping
 
@@ -20,10 +20,10 @@ MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 async def handle_describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    """Describe the named users, or all that have credentials, sorted."""
+    """Describe the named users, or all users with credentials, sorted by name."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        # One result for each user, without the name: so does Apache Kafka.
+        # One result for each user, without the name, as from Apache Kafka.
         results = await context.broker.turns.spread(each(request.users or (), lambda _: _refused("", code, None)))
         return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
     admin = context.broker.administration.config_admin
@@ -59,13 +59,13 @@ def _described(user: str, config: Mapping[str, str]) -> DescribeUserScramCredent
             CredentialInfo(mechanism=number, iterations=_iterations(config[name])) for name, number in MECHANISMS.items() if name in config
         ]
     except (KeyError, ValueError):
-        # The value is a secret, so it is not logged: the user's name in the answer says which one to set again.
+        # Not logged, since the value is a secret. The user's name in the answer tells an operator which credential to set again.
         return _refused(user, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
     return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
 
 
 def _iterations(credential: str) -> int:
-    """Of `salt=...,stored_key=...,server_key=...,iterations=4096`."""
+    """The number at the end of `salt=...,stored_key=...,server_key=...,iterations=4096`."""
     return int(dict(part.split("=", 1) for part in credential.split(","))["iterations"])
 
 

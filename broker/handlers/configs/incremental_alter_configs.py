@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs (api 44), versions 0-1 (KIP-339): set, delete, append to and subtract from single overrides.
+"""Handles IncrementalAlterConfigs (api 44), versions 0-1. KIP-339: sets, deletes, appends to and subtracts from single overrides.
 
-Topics, this broker, with an empty name all brokers, and the loggers of this broker (KIP-412).
+Resources: topics, this broker, all brokers (an empty name), and the loggers of this broker (KIP-412).
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ KINDS = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 async def handle_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Change each resource, or only check whether that could be done."""
+    """Change each resource, or only check whether that is possible."""
     changes = _Changes(context.broker.administration.config_admin, context.broker.broker_id, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(responses=await change_each(request.resources, changes, AlterConfigsResourceResponse, context))
 
@@ -75,7 +75,7 @@ def _is_deletion(config: AlterableConfig) -> bool:
 
 
 def _ops(resource: AlterConfigsResource, known: Mapping[str, Key[Any]]) -> list[ConfigOp]:
-    """The changes. Raises InvalidTopicConfig, or ControllerError for what Apache Kafka answers with UNKNOWN_SERVER_ERROR."""
+    """The changes. Raises InvalidTopicConfig; ControllerError where Apache Kafka answers UNKNOWN_SERVER_ERROR."""
     ops = []
     for config in resource.configs:
         try:

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (api 67), version 0 (KIP-730): a broker takes a block of producer ids from the controller."""
+"""Handles AllocateProducerIds (api 67), version 0. KIP-730: the controller gives a block of producer ids to a broker."""
 
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code
@@ -9,7 +9,7 @@ from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, 
 
 
 async def handle_allocate_producer_ids(request: AllocateProducerIdsRequest, context: RequestContext) -> AllocateProducerIdsResponse:
-    """Give a block that nobody has had."""
+    """Give a block that was never given before."""
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return AllocateProducerIdsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:

@@ -1,7 +1,7 @@
-"""AlterPartition (api 56), versions 0-3 (KIP-497): a partition's leader asks the controller to change its ISR.
+"""Handles AlterPartition (api 56), versions 0-3. KIP-497: the controller changes the ISR of a partition for its leader.
 
-Topic ids from 2 (KIP-841), and INELIGIBLE_REPLICA, which is OPERATION_NOT_ATTEMPTED below; broker epochs of the members from 3 (KIP-903),
-which in ZooKeeper mode nobody looks at.
+Topic ids from 2 (KIP-841), and INELIGIBLE_REPLICA, which is OPERATION_NOT_ATTEMPTED in older versions. Broker epochs of the members from 3
+(KIP-903); they have no effect in ZooKeeper mode.
 """
 
 from broker.request.context import RequestContext
@@ -25,7 +25,7 @@ FIRST_VERSION_WITH_BROKER_EPOCHS = 3
 
 
 async def handle_alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
-    """Let the controller judge the proposals; for each the state of the partition afterwards, or why not."""
+    """Pass the proposals to the controller. The result for each is the new state of the partition, or an error."""
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     controller = context.broker.cluster.controller
@@ -33,7 +33,8 @@ async def handle_alter_partition(request: AlterPartitionRequest, context: Reques
     by_id = version >= FIRST_VERSION_BY_TOPIC_ID
     try:
         if by_id and not {topic.topic_id for topic in request.topics} <= set(controller.context.topic_ids.values()):
-            # It may be taking over and know no topics yet. Leaders take UNKNOWN_TOPIC_ID for the last word, and wait for the next one.
+            # A controller that is taking over may not know all topics yet, and this call raises then. UNKNOWN_TOPIC_ID would be wrong: a
+            # leader takes it as final, and proposes nothing until the next LeaderAndIsr.
             await controller.alter_isr(request.broker_id, request.broker_epoch, {})
         return await _alter(request, controller, version, by_id=by_id)
     except BrokerIdNotRegistered:

@@ -1,6 +1,6 @@
-"""ControlledShutdown (api 7), versions 0-3: a broker that is about to stop asks the controller to move its leaderships away.
+"""Handles ControlledShutdown (api 7), versions 0-3. The controller moves leaderships away from a broker that is about to stop.
 
-A broker that is not the controller answers STALE_CONTROLLER_EPOCH, as Apache Kafka does here and nowhere else.
+A broker that is not the controller answers STALE_CONTROLLER_EPOCH, as Apache Kafka does for this API alone.
 """
 
 from broker.request.context import RequestContext
@@ -14,7 +14,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 async def handle_controlled_shutdown(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
-    """Move them, and name those that could not be moved."""
+    """Move the leaderships, and list the partitions for which that was not possible."""
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
@@ -22,7 +22,7 @@ async def handle_controlled_shutdown(request: ControlledShutdownRequest, context
     except NotController:
         return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     except BrokerNotAvailable:
-        # Apache Kafka stumbles here over a broker that it compares the epoch of.
+        # Apache Kafka fails when it compares the epoch of an unknown broker.
         is_compared = request.broker_epoch != UNKNOWN_BROKER_EPOCH
         code = ErrorCode.UNKNOWN_SERVER_ERROR if is_compared else ErrorCode.BROKER_NOT_AVAILABLE
         return ControlledShutdownResponse(error_code=code)

@@ -1,4 +1,4 @@
-"""DescribeCluster (api 60), versions 0-1 (KIP-700); the kind of end point that is asked for from 1 (KIP-919), here only brokers."""
+"""Handles DescribeCluster (api 60), versions 0-1. KIP-700; the type of endpoint from 1 (KIP-919), of which only brokers are supported."""
 
 from broker.request.context import RequestContext
 from broker.request.first_metadata import after_first_metadata
@@ -12,7 +12,7 @@ CONTROLLERS = 2
 
 @after_first_metadata
 def handle_describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """Cluster id, controller, brokers that have the listener on which the client came."""
+    """Describe the cluster: its id, its controller, and the brokers that have the client's listener."""
     if request.endpoint_type != BROKERS:
         return _refuse(request.endpoint_type, context)
     broker = context.broker

@@ -1,6 +1,6 @@
-"""LeaderAndIsr (api 4), versions 0-7, from the controller: which partitions this broker leads and follows.
+"""Handles LeaderAndIsr (api 4), versions 0-7. The controller assigns the partitions that this broker leads and follows.
 
-A request to an earlier life of this broker is refused (KIP-380). Topic ids from 5 (KIP-516).
+A request for an earlier incarnation of this broker is refused (KIP-380). Topic ids from 5 (KIP-516).
 """
 
 from collections.abc import Coroutine
@@ -23,7 +23,7 @@ FIRST_VERSION_BY_TOPIC = 5
 def handle_leader_and_isr(
     request: LeaderAndIsrRequest, context: RequestContext
 ) -> LeaderAndIsrResponse | Coroutine[Any, Any, LeaderAndIsrResponse]:
-    """Let the replica manager do it."""
+    """Pass the request to the replica manager."""
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return _worded(_refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), context)
     if is_broker_epoch_stale(request.broker_epoch, context):
@@ -39,7 +39,7 @@ async def _carry_out(request: LeaderAndIsrRequest, context: RequestContext) -> L
 
 
 def _worded(response: LeaderAndIsrResponse, context: RequestContext) -> LeaderAndIsrResponse:
-    """The errors by topic, or in a row, as the version has them."""
+    """The response with its errors grouped by topic or in one list, as the version requires."""
     if context.api_version >= FIRST_VERSION_BY_TOPIC:
         response.partition_errors = []
     else:
@@ -48,7 +48,7 @@ def _worded(response: LeaderAndIsrResponse, context: RequestContext) -> LeaderAn
 
 
 def _refused(request: LeaderAndIsrRequest, code: ErrorCode) -> LeaderAndIsrResponse:
-    """The same error for the request and for each partition, in the form of every version."""
+    """A response with the same error for the request and each partition, in the forms of all versions."""
     response = LeaderAndIsrResponse(error_code=code)
     for topic in request.topic_states:
         errors = [

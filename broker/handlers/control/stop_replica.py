@@ -1,6 +1,6 @@
-"""StopReplica (api 5), versions 0-4, from the controller: stop serving replicas, and delete those it says.
+"""Handles StopReplica (api 5), versions 0-4. The controller stops replicas of this broker, and deletes some of them.
 
-A request to an earlier life of this broker is refused (KIP-380).
+A request for an earlier incarnation of this broker is refused (KIP-380).
 """
 
 from collections.abc import Coroutine
@@ -17,7 +17,7 @@ from replication.control.controller_requests import stopped_partitions
 def handle_stop_replica(
     request: StopReplicaRequest, context: RequestContext
 ) -> StopReplicaResponse | Coroutine[Any, Any, StopReplicaResponse]:
-    """Let the replica manager do it."""
+    """Pass the request to the replica manager."""
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return _refused(request)
     if is_broker_epoch_stale(request.broker_epoch, context):

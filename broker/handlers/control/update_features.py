@@ -1,4 +1,4 @@
-"""UpdateFeatures (api 57), versions 0-1 (KIP-584). In ZooKeeper mode a broker supports no feature, so none can be finalized."""
+"""Handles UpdateFeatures (api 57), versions 0-1. In ZooKeeper mode a broker supports no feature, so none can be finalized. KIP-584."""
 
 from broker.request.context import RequestContext
 from broker.request.turns import Steps
@@ -12,7 +12,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def handle_update_features(request: UpdateFeaturesRequest, context: RequestContext) -> Steps[UpdateFeaturesResponse]:
-    """Refuse each."""
+    """Refuse each update."""
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not context.broker.cluster.controller.is_active:
@@ -20,7 +20,7 @@ def handle_update_features(request: UpdateFeaturesRequest, context: RequestConte
     results = {}
     for update in request.feature_updates:
         yield
-        if update.feature not in results:  # what a feature that is named twice is to become is what was said first
+        if update.feature not in results:  # the first update of a feature that is named twice counts
             message = _objection(update, context.api_version)
             results[update.feature] = UpdatableFeatureResult(
                 feature=update.feature, error_code=ErrorCode.INVALID_REQUEST, error_message=message

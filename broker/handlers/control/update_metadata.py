@@ -1,6 +1,6 @@
-"""UpdateMetadata (api 6), versions 0-8, from the controller: what is known of the cluster.
+"""Handles UpdateMetadata (api 6), versions 0-8. The controller sends the metadata of the cluster.
 
-A request to an earlier life of this broker is refused (KIP-380).
+A request for an earlier incarnation of this broker is refused (KIP-380).
 """
 
 from collections.abc import Coroutine
@@ -16,7 +16,7 @@ from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetad
 def handle_update_metadata(
     request: UpdateMetadataRequest, context: RequestContext
 ) -> UpdateMetadataResponse | Coroutine[Any, Any, UpdateMetadataResponse]:
-    """Let the metadata cache take it in."""
+    """Pass the request to the metadata cache."""
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if is_broker_epoch_stale(request.broker_epoch, context):

@@ -296,7 +296,8 @@ class Fetch:
             fetches = self._replicas.topic_stats.follower_fetches
             fetches[version] = fetches.get(version, 0) + 1
         if not self.is_incremental:
-            services.data.fetch_sessions.remove(reader.session_id)
+            if reader.session_id != NO_SESSION:
+                services.data.fetch_sessions.remove(reader.session_id)
             self.session.begin_fetch(self)
         elif not self.session.size:
             self._end_session()

@@ -1,4 +1,4 @@
-"""The codes of ACL requests. Apache Kafka cannot read a request that has the code for what is unknown, and closes the connection."""
+"""Checks the codes in ACL requests. Apache Kafka cannot read a request with the code UNKNOWN, and closes the connection."""
 
 from collections.abc import Container
 
@@ -9,7 +9,7 @@ UNKNOWN = 0
 
 
 def refuse_unknown(codes: Container[int], context: RequestContext) -> Completion | None:
-    """CLOSE when one of the codes (types of resource, pattern and permission, operations) is that for what is unknown."""
+    """CLOSE when one of the codes (types of resource, pattern and permission, operations) is UNKNOWN."""
     if UNKNOWN not in codes:
         return None
     context.offend("an ACL request with unknown elements")

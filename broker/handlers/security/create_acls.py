@@ -1,4 +1,4 @@
-"""CreateAcls (api 30), versions 0-3 (KIP-140, KIP-290). Without an authorizer there are no ACLs: SECURITY_DISABLED for each."""
+"""Handles CreateAcls (api 30), versions 0-3. Without an authorizer the result for each ACL is SECURITY_DISABLED. KIP-140, KIP-290."""
 
 from broker.handlers.security.acl_codes import refuse_unknown
 from broker.network.request_channel import Completion
@@ -10,7 +10,7 @@ from protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, 
 
 
 def handle_create_acls(request: CreateAclsRequest, context: RequestContext) -> Steps[CreateAclsResponse | Completion]:
-    """Refuse all."""
+    """Refuse each ACL."""
     code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         code, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message

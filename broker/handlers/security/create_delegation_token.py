@@ -1,4 +1,4 @@
-"""CreateDelegationToken (api 38), versions 0-3 (KIP-48). An unauthenticated client gets none: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
+"""Handles CreateDelegationToken (api 38), versions 0-3. Refuses unauthenticated clients: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. KIP-48."""
 
 from broker.request.context import RequestContext
 from protocol.errors import ErrorCode
@@ -8,7 +8,7 @@ FIRST_VERSION_WITH_REQUESTER = 3
 
 
 def handle_create_delegation_token(request: CreateDelegationTokenRequest, context: RequestContext) -> CreateDelegationTokenResponse:
-    """Refuse it."""
+    """Refuse the request."""
     principal = context.client.principal
     response = CreateDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,

@@ -1,4 +1,4 @@
-"""DeleteAcls (api 31), versions 0-3 (KIP-140, KIP-290). Without an authorizer there are no ACLs: SECURITY_DISABLED for each filter."""
+"""Handles DeleteAcls (api 31), versions 0-3. Without an authorizer the result for each filter is SECURITY_DISABLED. KIP-140, KIP-290."""
 
 from broker.handlers.security.acl_codes import refuse_unknown
 from broker.network.request_channel import Completion
@@ -10,7 +10,7 @@ from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequ
 
 
 def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext) -> Steps[DeleteAclsResponse | Completion]:
-    """Refuse all."""
+    """Refuse each filter."""
     code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         code, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message

@@ -1,4 +1,4 @@
-"""DescribeAcls (api 29), versions 0-3 (KIP-140, KIP-290). Without an authorizer there are no ACLs: SECURITY_DISABLED."""
+"""Handles DescribeAcls (api 29), versions 0-3. Without an authorizer the result is SECURITY_DISABLED. KIP-140, KIP-290."""
 
 from broker.handlers.security.acl_codes import refuse_unknown
 from broker.network.request_channel import Completion
@@ -9,7 +9,7 @@ from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsRes
 
 
 def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse | Completion:
-    """Say that there are none."""
+    """Refuse the request."""
     codes = (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     refused = refuse_unknown(codes, context)
     if refused is not None:

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (api 41), versions 0-3 (KIP-48). An unauthenticated client may not: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
+"""Handles DescribeDelegationToken (api 41), versions 0-3. Refuses unauthenticated clients: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. KIP-48."""
 
 from broker.request.context import RequestContext
 from protocol.errors import ErrorCode
@@ -6,5 +6,5 @@ from protocol.messages.describe_delegation_token import DescribeDelegationTokenR
 
 
 def handle_describe_delegation_token(request: DescribeDelegationTokenRequest, context: RequestContext) -> DescribeDelegationTokenResponse:
-    """Refuse it."""
+    """Refuse the request."""
     return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (api 39), versions 0-2 (KIP-48). An unauthenticated client may not: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
+"""Handles RenewDelegationToken (api 39), versions 0-2. Refuses unauthenticated clients: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. KIP-48."""
 
 from broker.request.context import RequestContext
 from protocol.errors import ErrorCode
@@ -6,5 +6,5 @@ from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 
 
 def handle_renew_delegation_token(request: RenewDelegationTokenRequest, context: RequestContext) -> RenewDelegationTokenResponse:
-    """Refuse it."""
+    """Refuse the request."""
     return RenewDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1)

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (api 36), versions 0-2 (KIP-152). It belongs to authentication; a connection that comes this far is past it."""
+"""Handles SaslAuthenticate (api 36), versions 0-2. Refuses it: requests reach this handler only after authentication. KIP-152."""
 
 from broker.request.context import RequestContext
 from protocol.errors import ErrorCode
@@ -6,7 +6,7 @@ from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAut
 
 
 def handle_sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
-    """Refuse it: this listener has no SASL, or the client is authenticated."""
+    """Refuse the request: the listener has no SASL, or the client is authenticated."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslAuthenticate request received after successful authentication"
     )

@@ -1,4 +1,4 @@
-"""SaslHandshake (api 17), versions 0-1 (KIP-43). It belongs before authentication; a connection that comes this far is past it."""
+"""Handles SaslHandshake (api 17), versions 0-1. Refuses it: requests reach this handler only after authentication. KIP-43."""
 
 from broker.request.context import RequestContext
 from protocol.errors import ErrorCode
@@ -6,5 +6,5 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshake
 
 
 def handle_sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Refuse it: this listener has no SASL, or the client is authenticated."""
+    """Refuse the request: the listener has no SASL, or the client is authenticated."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments (api 45), version 0 (KIP-455): move partitions to other brokers, or give such moves up.
+"""Handles AlterPartitionReassignments (api 45), version 0. KIP-455: moves partitions to other brokers, or cancels such moves.
 
-Only the active controller does so. It answers when the moves have begun, not when they are done. Null replicas give a move up; the
-replicas then stand in the order in which they stood before it, which Apache Kafka loses.
+Only the active controller does so. It answers when the moves have begun, not when they are done. Null replicas cancel a move. The replicas
+then have the same order as before the move; Apache Kafka loses that order.
 """
 
 from broker.request.context import RequestContext
@@ -22,7 +22,7 @@ from storage.disk.topic_partition import TopicPartition
 async def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin or give up, and say of each partition whether that was possible."""
+    """Begin or cancel the move of each partition, and report whether that was possible."""
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         return await context.broker.turns.spread(_denied(request))
     targets: dict[TopicPartition, tuple[int, ...] | None] = {}

@@ -1,7 +1,7 @@
-"""AlterReplicaLogDirs (api 34), versions 0-2 (KIP-113): move replicas between the log directories of this broker.
+"""Handles AlterReplicaLogDirs (api 34), versions 0-2. KIP-113: moves replicas between the log directories of this broker.
 
-The answer does not wait for the move; DescribeLogDirs shows how far it is. A replica that this broker does not host is created in the
-directory asked for when it comes, and answered with REPLICA_NOT_AVAILABLE meanwhile, as Apache Kafka does.
+The answer does not wait for the move; DescribeLogDirs shows its progress. For a replica that this broker does not host yet, the answer is
+REPLICA_NOT_AVAILABLE, and the replica is later created in the requested directory, as by Apache Kafka.
 """
 
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 async def handle_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
-    """Begin each move by itself. A partition that is named twice goes where it was named last."""
+    """Begin each move independently of the others. If a partition is named twice, its last directory counts."""
     wanted: dict[TopicPartition, str] = {}
     for directory in request.dirs:
         for topic in directory.topics:

@@ -1,6 +1,6 @@
-"""CreatePartitions (api 37), versions 0-3 (KIP-195).
+"""Handles CreatePartitions (api 37), versions 0-3. KIP-195: adds partitions to topics.
 
-Only the active controller's broker lets topics grow. The answer comes when the new partitions have leaders, or after the timeout.
+Only the active controller's broker does so. The answer comes when the new partitions have leaders, or after the timeout.
 """
 
 from broker.request.context import RequestContext
@@ -19,7 +19,7 @@ from protocol.messages.create_partitions import (
 
 
 async def handle_create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-    """Let the topics grow that can; one answer for each name, also for one that was asked for twice."""
+    """Add partitions where that is possible. A topic that is named twice is answered once."""
     results: dict[str, CreatePartitionsTopicResult] = {}
     for topic in request.topics:
         await context.broker.turns.pause()

@@ -1,7 +1,8 @@
-"""CreateTopics (api 19), versions 0-7: KIP-4; KIP-464 (defaults for -1), KIP-525 (configuration in the answer) from 5, topic ids from 7.
+"""Handles CreateTopics (api 19), versions 0-7: KIP-4; from 5 defaults for -1 (KIP-464) and configuration in the answer (KIP-525), topic ids
+from 7.
 
-Only the active controller's broker creates topics; any other answers NOT_CONTROLLER. The answer comes when every partition of the new
-topics has a leader that this broker knows of, or after the timeout.
+Only the active controller's broker creates topics; any other broker answers NOT_CONTROLLER. The answer comes when this broker knows a
+leader of every partition of the new topics, or after the timeout.
 """
 
 from broker.request.context import RequestContext
@@ -23,7 +24,7 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Create the topics that can be, and say of each what became of it."""
+    """Create each topic if possible, and report its result."""
     spread = context.broker.turns.spread
     results = await spread(each(request.topics, _unknown))
     if not context.broker.cluster.controller.is_active:

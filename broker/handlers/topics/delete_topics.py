@@ -1,7 +1,8 @@
-"""DeleteTopics (api 20), versions 0-6: KIP-4; TOPIC_DELETION_DISABLED from 3; by topic id from 6 (KIP-516).
-Who names a topic by its id never deletes another one that has its name by now.
+"""Handles DeleteTopics (api 20), versions 0-6: KIP-4; TOPIC_DELETION_DISABLED from 3; by topic id from 6 (KIP-516). Deletion by id never
+deletes another topic that has got the same name meanwhile.
 
-Only the active controller's broker deletes topics. The answer comes when this broker has forgotten the topics, or after the timeout.
+Only the active controller's broker deletes topics. The answer comes when this broker has dropped the topics from its metadata, or after the
+timeout.
 """
 
 from broker.request.context import RequestContext
@@ -19,7 +20,7 @@ FIRST_VERSION_WITH_DELETION_DISABLED = 3
 
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete the topics that can be, and say of each what became of it."""
+    """Delete each topic if possible, and report its result."""
     spread = context.broker.turns.spread
     topics = await spread(_topics_of(request, context.api_version))
     results = await spread(each(topics, lambda topic: DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)))
@@ -40,7 +41,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             result.name = names_by_id.get(result.topic_id)
         name = result.name
         if name is None:
-            # A topic without name and id is, to Apache Kafka, one that nobody may delete.
+            # Apache Kafka treats a topic without name and id as one that the client may not delete.
             result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif is_by_id and not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
             result.name = None
@@ -84,7 +85,7 @@ def _by_id(topics: list[DeleteTopicState]) -> Steps[bool]:
 
 
 def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> Steps[ErrorCode | None]:
-    """Why nothing is deleted at all."""
+    """The error because of which the whole request is refused, or None."""
     if not context.broker.cluster.controller.is_active:
         return ErrorCode.NOT_CONTROLLER
     if not context.broker.config[DELETE_TOPIC_ENABLE]:

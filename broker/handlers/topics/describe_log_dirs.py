@@ -1,8 +1,8 @@
-"""DescribeLogDirs (api 35), versions 0-4 (KIP-113); an error for the whole answer from 3, space from 4 (KIP-827).
+"""Handles DescribeLogDirs (api 35), versions 0-4: KIP-113; an error for the whole answer from 3, space from 4 (KIP-827).
 
-The lag of a log whose partition is not hosted, for the controller has not spoken of it yet, is -1.
+The lag is -1 for a log whose partition this broker does not host yet, because the controller has not assigned it.
 
-Deviation: directories stand in the order of log.dirs. What blocks (asking the file systems for their space) is microseconds.
+Deviation: directories are in the order of log.dirs. Queries for the space of file systems block for microseconds.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from replication.control.replica_manager import ReplicaManager
 from storage.manager.log_dirs_description import UNKNOWN_LAG, LogDirDescription
 
 REPLICAS_PER_TURN = 75
-"""Half a millisecond."""
+"""Replicas that are described without a pause; they take half a millisecond."""
 
 
 async def handle_describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    """Describe each log directory with the asked partitions in it, or with all."""
+    """Describe each log directory with the requested partitions in it, or with all."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None if request.topics is None else await context.broker.turns.spread(_asked_for(request.topics))

@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions (api 75), version 0 (KIP-966): the partitions of topics, some at a time.
+"""Handles DescribeTopicPartitions (api 75), version 0. KIP-966: lists the partitions of topics page by page.
 
-Topics come in the order of their names, all of them when none is named. An answer holds at most as many partitions as the client and
-`max.request.partition.size.limit` allow; `next_cursor` says where the next request goes on.
+Topics are sorted by name; without names, all topics are listed. The client and `max.request.partition.size.limit` limit the partitions of
+an answer. `next_cursor` is the beginning of the next page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from replication.ports.cluster import TopicImage
 def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> Steps[DescribeTopicPartitionsResponse]:
-    """List partitions from the cursor on."""
+    """List the partitions from the cursor on."""
     cluster = context.broker.metadata
     asks_for_all = not request.topics
     names = sorted(cluster.topics if asks_for_all else {topic.name for topic in request.topics})

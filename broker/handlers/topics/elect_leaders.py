@@ -1,7 +1,7 @@
-"""ElectLeaders (api 43), versions 0-2 (KIP-183 preferred, KIP-460 unclean from 1).
+"""Handles ElectLeaders (api 43), versions 0-2: preferred leaders (KIP-183), unclean elections from 1 (KIP-460).
 
 Only the active controller elects; any other broker answers NOT_CONTROLLER for each partition. The answer comes when this broker knows the
-new leaders, or after the timeout. Asked for all partitions, those that needed no election are left out.
+new leaders, or after the timeout. The answer to a request for all partitions leaves out partitions that needed no election.
 """
 
 from broker.request.context import RequestContext
@@ -18,7 +18,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    """Elect, and say of each partition how that ended."""
+    """Elect leaders, and report the result of each partition."""
     cluster = context.broker.metadata
     if request.topic_partitions is None:
         partitions = [TopicPartition(image.name, index) for image in cluster.topics.values() for index in image.partitions]
@@ -61,7 +61,7 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
 
 
 def _refused(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
-    """The error for everything that was named, as it was named."""
+    """The error for each partition of the request, in the order of the request."""
     results = [
         ReplicaElectionResult(
             topic=topic.topic,

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (api 46), version 0 (KIP-455): the partitions that are being moved, as the active controller knows them."""
+"""Handles ListPartitionReassignments (api 46), version 0. KIP-455: the active controller lists partitions that are being moved."""
 
 from broker.request.context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
@@ -14,7 +14,7 @@ from protocol.messages.list_partition_reassignments import (
 def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """Those of the asked partitions, or of all, that are being moved."""
+    """List the partitions that are being moved, of the requested ones or of all."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         return _denied(request)
     controller = context.broker.cluster.controller
@@ -39,7 +39,7 @@ def handle_list_partition_reassignments(
 
 
 def _denied(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    """The partitions that were asked for, with nothing said of them: so does Apache Kafka."""
+    """The requested partitions with empty lists, as from Apache Kafka."""
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     topics = [
         OngoingTopicReassignment(

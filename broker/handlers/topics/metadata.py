@@ -1,15 +1,15 @@
-"""Metadata (api 3), versions 0-12.
+"""Handles Metadata (api 3), versions 0-12.
 
-The controller from 1, cluster id from 2, auto creation as the client's choice from 4, leader epochs from 7, authorized operations
-8-10 (KIP-430; of topics beyond), topic ids from 10 (asking by id from 12, KIP-516).
+The controller from 1, cluster id from 2, auto creation as the client's choice from 4, leader epochs from 7, authorized operations 8-10
+(KIP-430; those of topics in later versions, too), topic ids from 10, requests by topic id from 12 (KIP-516).
 
-A topic that does not exist is created when the client allows it and `auto.create.topics.enable` is on; the answer is
-LEADER_NOT_AVAILABLE and the client asks again, as with Apache Kafka.
+A missing topic is created when the client allows it and `auto.create.topics.enable` is on. The answer is then LEADER_NOT_AVAILABLE, and the
+client asks again, as with Apache Kafka.
 
-A topic that the client may not describe is left out of an answer about all topics. Asked for by name or id it is refused, and nothing
-tells whether it exists.
+An answer about all topics leaves out topics that the client may not describe. A request for such a topic by name or id is refused in the
+same way, whether the topic exists or not.
 
-A broker that has just started waits with its answer until it was told of the cluster; if that takes too long the connection closes.
+A broker that has just started delays its answer until it has the cluster's metadata. If that takes too long, the connection closes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NOT_ASKED = -(2**31)
 
 @after_first_metadata
 def handle_metadata(request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse | Coroutine[Any, Any, MetadataResponse]]:
-    """Say where everything is. Waits for the controller when topics are to be created, or when it has not spoken yet."""
+    """List brokers and topics. Waits for the controller to create topics, or to send the first metadata."""
     cluster = context.broker.metadata
     topics = request.topics
     if topics is None or (not topics and context.api_version < FIRST_VERSION_WITH_NULL_FOR_ALL):
@@ -98,7 +98,7 @@ def _by_name(
 
 
 def _without_uncreatable(missing: list[str], refused: list[MetadataResponseTopic], context: RequestContext) -> Steps[list[str]]:
-    """Of the topics that do not exist, those that the client may create; the others are put into `refused`."""
+    """The missing topics that the client may create. The other missing topics are added to `refused`."""
     creatable = []
     for name in missing:
         yield
@@ -132,7 +132,7 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
 
 
 def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
-    """A request that has one topic id is answered by ids alone; its names are passed over."""
+    """The answer by topic ids. A request with at least one topic id is answered by ids alone; names in it are ignored."""
     cluster = context.broker.metadata
     images = []
     unknown = []
@@ -150,7 +150,7 @@ def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestCont
 
 
 def _topics(images: list[TopicImage], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
-    """Those that the client may describe."""
+    """The topics among `images` that the client may describe."""
     found = []
     for image in images:
         if _may_describe(image.name, context):
@@ -201,7 +201,7 @@ def _absent(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID, *, o
 
 
 def _operations(name: str, request: MetadataRequest, context: RequestContext) -> int:
-    """What the client may do with the topic of this name, whether there is one or not."""
+    """The authorized operations of the client on a topic name, whether the topic exists or not."""
     if not request.include_topic_authorized_operations:
         return NOT_ASKED
     return context.access.operations(ResourceType.TOPIC, name)
@@ -218,7 +218,7 @@ def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext)
 
 
 def visible_partition(state: UpdateMetadataPartitionState, context: RequestContext) -> MetadataResponsePartition:
-    """One partition as a client of this listener may see it. Version 0 leaves out replicas that cannot be reached there."""
+    """A partition as a client of this listener may see it. Version 0 leaves out replicas that the listener cannot reach."""
     brokers = context.broker.metadata.brokers
     listener = context.client.listener_name
     replicas = list(state.replicas)

@@ -87,7 +87,7 @@ def test_directories_of_another_cluster_are_refused() -> None:
 
 def test_a_path_in_zookeeper_where_no_cluster_is_refuses_directories_that_had_one() -> None:
     async def scenario(store: MemoryStore) -> None:
-        with pytest.raises(InconsistentClusterId, match="nothing has been kept in that place yet"):
+        with pytest.raises(InconsistentClusterId, match="no cluster has used this metadata store yet"):
             await check_belongings(a_config(), store, [a_directory(1, "other")])
         await check_belongings(a_config(), store, [a_directory()])
 

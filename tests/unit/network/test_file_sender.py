@@ -5,11 +5,12 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from broker.network.gather import from_next_page
-from broker.network.request_channel import Answer
+from broker.network.gather import from_next_page, join
+from broker.network.request_channel import Answer, Parts
 from broker.network.sizes import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES
 from storage.disk import real_file
 from storage.disk.filesystem import RealFileSystem
@@ -216,3 +217,34 @@ def test_a_region_whose_first_page_is_cold_is_left_as_it_is(path: Path, monkeypa
     memory: list[bytes | bytearray | memoryview] = []
     assert from_next_page(region, memory) is region
     assert not memory
+
+
+def test_small_regions_and_what_stands_between_them_leave_as_one_part(path: Path) -> None:
+    file = RealFileSystem().open(str(path), read_only=True)
+    small = [FileRegion(file, 7_000 * each, INLINE_BYTES - each) for each in range(5)]
+    large = FileRegion(file, PAGE_BYTES, INLINE_BYTES + 1)
+    parts: Parts = [b"<", small[0], b"", b"between", *small[1:4], large, FileRegion(file, 3, 0), memoryview(b"behind"), small[4], b">"]
+    before, rest, behind = join(parts, True)
+    whole = [DATA[each.position : each.position + each.length] for each in small]
+    assert before == b"<" + whole[0] + b"between" + b"".join(whole[1:4])
+    assert isinstance(rest, FileRegion)
+    assert (rest.position, rest.length) == (large.position, large.length)
+    assert behind == b"behind" + whole[4] + b">"
+
+
+def test_a_small_region_that_is_cold_leaves_between_what_is_warm(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, cold = (RealFileSystem().open(str(path), read_only=True) for _ in range(2))
+    preadv = os.preadv
+
+    def read(descriptor: int, *rest: Any) -> int:
+        if descriptor == cold.fileno():
+            raise BlockingIOError
+        return preadv(descriptor, *rest)
+
+    monkeypatch.setattr(os, "preadv", read)
+    warm = FileRegion(file, 50, 100)
+    waits = FileRegion(cold, 10, 200)
+    first, second, *third = join([b"<", warm, waits, waits, warm, b">"], True)
+    assert first == b"<" + DATA[50:150]
+    assert second is third[0] is waits
+    assert third[1:] == [DATA[50:150] + b">"]

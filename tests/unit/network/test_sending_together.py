@@ -7,7 +7,7 @@ import pytest
 
 from broker.network.limits import MAX_UNSENT
 from broker.network.request_channel import CLOSE, Answer, Pending
-from broker.network.sizes import INLINE_BYTES
+from broker.network.sizes import INLINE_BYTES, UNCOPIED_BYTES
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
 from tests.support.network import Bench, framed, other, produce
@@ -132,3 +132,17 @@ def test_a_connection_that_cannot_be_sent_to_costs_nobody_else_an_answer(caplog:
     assert bad.transport.aborted
     assert good.answers == [b"asked"]
     assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+@pytest.mark.parametrize("length", [UNCOPIED_BYTES - 1, UNCOPIED_BYTES, 3 * UNCOPIED_BYTES])
+@pytest.mark.parametrize("takes", [None, 1000])
+def test_large_answers_in_memory_arrive_whole_between_others(length: int, takes: int | None) -> None:
+    records = os.urandom(length)
+    bench = Bench(lambda frame, _: [b"<", memoryview(records), b">"] if frame[1] == 1 else bytes(frame))
+    client = bench.connect(takes=takes)
+    client.send(framed(other(b"first"), b"\x00\x01", b"\x00\x01", other(b"last")))
+    bench.turns.run()
+    while client.transport.buffered:
+        client.transport.take(50_000)
+        bench.turns.run()
+    assert client.answers == [other(b"first"), b"<" + records + b">", b"<" + records + b">", other(b"last")]

@@ -13,6 +13,7 @@ from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from storage.log.reads import MAX_HINTS, FetchSlice
 from storage.segment.file_region import FileRegion
+from storage.segment.limits import PACKET_BYTES, PAGE_BYTES
 from tests.support.batches import a_batch
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -310,3 +311,15 @@ def test_a_large_read_looks_at_both_ends() -> None:
         assert region.end_is_cached
         assert len(reads) <= 2
         assert sum(reads) <= 16 * 1024
+
+
+def test_of_a_region_of_one_packet_the_bytes_before_its_first_page_are_read_once() -> None:
+    log = a_log(index_interval_bytes=3000)
+    for _ in range(300):
+        append(log, a_batch(1, value_bytes=1000))
+    for offset in range(0, 150, 7):
+        log.read_hints.clear()
+        region = log.read(offset, PACKET_BYTES, log.log_end_offset, True).region
+        assert region is not None
+        before_page = -region.position % PAGE_BYTES
+        assert bytes(region.begun or b"") == log.active_segment.file.pread(before_page, region.position)
