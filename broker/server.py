@@ -17,7 +17,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -45,6 +45,7 @@ from broker.security.authorizer import AllowAll
 from broker.serving.dispatch import Dispatcher
 from broker.start_checks import check_belongings, check_broker_id
 from broker.surroundings import Surroundings
+from broker.transactions.coordinator import TransactionCoordinator
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
@@ -73,7 +74,7 @@ from controller.admin.topic_admin import TopicAdmin
 from controller.controller import Controller
 from controller.errors import ControllerError, StoreError
 from controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
-from controller.znodes.layout import BrokerRegistration, Endpoint
+from controller.znodes.layout import BrokerRegistration, Endpoint, topic_path
 from controller.znodes.znode_json import MalformedZNode
 from replication.control.replica_manager import ReplicaManager
 from replication.ports.cluster import MetadataCache
@@ -275,20 +276,36 @@ class Broker:
         data.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.error_counts = {}
         data.fetch_max_bytes = config[FETCH_MAX_BYTES]
-        services.coordinators.groups = GroupCoordinator(
-            config,
+        self._make_coordinators(paused)
+        data.producer_ids = ProducerIds(self._cluster.producer_id_block)
+        administration.dynamic_config.attach(self.log_manager, data.replica_manager, self.controller)
+
+    def _make_coordinators(self, while_loading: Callable[[], AbstractContextManager[None]]) -> None:
+        services = self.services
+        data = services.data
+        groups = services.coordinators.groups = GroupCoordinator(
+            self.config,
             self._clock,
-            wheel,
+            self._timing_wheel,
             data.replica_manager,
             data.produce_purgatory,
             services.workers,
             lambda: UUID(bytes=self._surroundings.random_bytes(16), version=4),
-            while_loading=paused,
+            while_loading=while_loading,
         )
-        data.replica_manager.leadership_listeners.append(services.coordinators.groups.on_leadership_change)
-        data.replica_manager.on_partitions_deleted = services.coordinators.groups.on_partitions_deleted
-        data.producer_ids = ProducerIds(self._cluster.producer_id_block)
-        administration.dynamic_config.attach(self.log_manager, data.replica_manager, self.controller)
+        transactions = services.coordinators.transactions = TransactionCoordinator(
+            self.config,
+            self._clock,
+            self._timing_wheel,
+            data.replica_manager,
+            data.produce_purgatory,
+            services.workers,
+            self._cluster.marker_requests(),
+            self._topic_exists,
+            while_loading=while_loading,
+        )
+        data.replica_manager.leadership_listeners += (groups.on_leadership_change, transactions.on_leadership_change)
+        data.replica_manager.on_partitions_deleted = groups.on_partitions_deleted
 
     async def _bind(self) -> None:
         listeners = self.config.listeners
@@ -317,6 +334,8 @@ class Broker:
         self._cluster.begin(self._background, self._send_clients_away)
         services.coordinators.groups.start()  # before the broker registers: from then on it may become a coordinator
         self._held.push_async_callback(services.coordinators.groups.stop)
+        services.coordinators.transactions.start()
+        self._held.push_async_callback(services.coordinators.transactions.stop)
         self._held.push_async_callback(services.data.producer_ids.stop)
         services.cluster.broker_epoch = await self.controller.startup()
         await self.controller.delivered()
@@ -343,6 +362,9 @@ class Broker:
 
     def _topic_config_of(self, topic: str) -> TopicConfig:
         return self.services.administration.dynamic_config.topic_config_of(topic)
+
+    async def _topic_exists(self, topic: str) -> bool:
+        return await self.store.exists(topic_path(topic)) is not None
 
     def _advertised(self) -> list[EndPoint]:
         """The advertised listeners; port 0 is replaced by the port to which the listener of that name is bound."""

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 
 from broker.cluster.broker_channels import BrokerChannels, control_versions
 from broker.cluster.controller_channel import ControllerChannel, address_in, asking_here
+from broker.cluster.marker_requests import MarkerRequests
 from broker.cluster.missed_deletions import MissedDeletions
 from broker.cluster.stray_replicas import StrayReplicas
 from broker.loop.background import LoopBackground
@@ -29,6 +30,7 @@ from config.keys.replication import (
     REPLICA_LAG_TIME_MAX_MS,
 )
 from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
+from config.schema.metadata_version import is_at_least
 from controller.state.channels import BrokerChannel
 from controller.state.context import LiveBroker
 from controller.znodes.changes import ProducerIdBlock
@@ -42,6 +44,7 @@ from storage.disk.clock import elapsed_ms
 
 logger = logging.getLogger(__name__)
 
+FIRST_WITH_WRITE_TXN_MARKERS_1 = "2.8-IV1"
 ISOLATION_PERIOD_MS = 500
 DELIVERY_SECONDS = 1.0
 """Time for a stopping controller to deliver its last decisions to the brokers, seconds."""
@@ -143,6 +146,12 @@ class ClusterWiring:
     def channel_to(self, broker: LiveBroker) -> BrokerChannel:
         """The controller's channel to a broker (`controller.state.channels.ChannelFactory`)."""
         return self._channels(broker)
+
+    def marker_requests(self) -> MarkerRequests:
+        """How the coordinator of transactions has markers written by the leaders of partitions."""
+        config = self._services.config
+        version = 1 if is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_WRITE_TXN_MARKERS_1) else 0
+        return MarkerRequests(self._services.broker_id, version, config[REQUEST_TIMEOUT_MS], self.connect, self._address_of, self._ask_here)
 
     def _controller_channel(self) -> ControllerChannel:
         """A channel to the active controller, whichever broker that is."""

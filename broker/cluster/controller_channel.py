@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias, cast
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, TypeAlias, cast
 
 from broker.handlers.table import handlers_of
-from broker.network.request_channel import CLOSE
+from broker.network.request_channel import NO_RESPONSE, Completion, Pending
 from broker.network.throttle import QuotaType
 from broker.request.context import RequestContext
 from broker.request.services import Services
@@ -127,15 +127,39 @@ class _Itself:
         """See `RequestContext`."""
 
 
+class _Arrival:
+    """Waits for an answer in the place of a connection (`network.request_channel.Waiter`)."""
+
+    def __init__(self) -> None:
+        self.answered = asyncio.Event()
+
+    def on_answer_ready(self) -> None:
+        """The answer is complete."""
+        self.answered.set()
+
+
 def asking_here(services: Services, listener: str) -> AskHere:
     """Calls the handlers of this broker like a request over the inter-broker listener."""
 
     async def ask(api_key: ApiKey, version: int, message: Message) -> Message:
         handler = handlers_of(api_key)[0]
         assert handler is not None  # only Produce and Fetch have none, which no broker asks of itself
+        later: list[Message] = []
+
+        def keep(_: int, response: Message) -> Completion:
+            later.append(response)
+            return NO_RESPONSE
+
         connection = _Itself(Client(f"broker-{services.broker_id}", "127.0.0.1", 0, listener))
-        context = RequestContext(api_key, version, 0, str(services.broker_id), connection, services, lambda _, __: CLOSE)
-        answer = handler(message, context)
-        return cast("Message", await answer if inspect.isawaitable(answer) else answer)
+        context = RequestContext(api_key, version, 0, str(services.broker_id), connection, services, keep)
+        answer: Any = handler(message, context)
+        if isinstance(answer, Generator):
+            answer = await services.turns.spread(answer)
+        elif inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, Pending) and not answer.completed:
+            arrival = answer.connection = _Arrival()
+            await arrival.answered.wait()
+        return later[0] if isinstance(answer, Pending) else cast("Message", answer)
 
     return ask

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 from controller.errors import ControllerError
@@ -29,14 +30,15 @@ PREFETCH_AT = 0.9
 class ProducerIds:
     """See the module. `allocate` gives the next block; PeerUnavailable and ControllerError mean that there is none now."""
 
-    __slots__ = ("_allocate", "_block", "_fetching", "_following", "_next")
+    __slots__ = ("_allocate", "_block", "_fetching", "_following", "_next", "_waiting")
 
     def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
         self._allocate = allocate
         self._block: ProducerIdBlock | None = None
         self._following: ProducerIdBlock | None = None
-        self._fetching: asyncio.Task[bool] | None = None
+        self._fetching: asyncio.Task[None] | None = None
         self._next = 0
+        self._waiting: deque[Callable[[], None]] = deque()
 
     def next_now(self) -> int | None:
         """A new id, or None when a block has to be fetched first; the fetch is then started."""
@@ -54,14 +56,17 @@ class ProducerIds:
             self._fetch()
         return producer_id
 
-    async def next(self) -> int | None:
-        """A new id; None when the controller gave no block."""
-        while (producer_id := self.next_now()) is None:
-            assert self._fetching is not None
-            # Shielded: a client that disconnects must not cancel the fetch for other waiting clients.
-            if not await asyncio.shield(self._fetching):
-                return None
-        return producer_id
+    def when_next(self, then: Callable[[], None]) -> None:
+        """Call `then` as soon as `next_now` gives an id, or the controller gave no block; at once when there is an id."""
+        if self._has_next():
+            then()
+        else:
+            self._waiting.append(then)
+            self._fetch()
+
+    def _has_next(self) -> bool:
+        block = self._block
+        return (block is not None and self._next <= block.last) or self._following is not None
 
     async def stop(self) -> None:
         """Stop fetching."""
@@ -71,7 +76,18 @@ class ProducerIds:
 
     def _fetch(self) -> None:
         if self._fetching is None or self._fetching.done():
-            self._fetching = asyncio.get_running_loop().create_task(self._fetch_block(), name="producer-id-block")
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch_blocks(), name="producer-id-block")
+
+    async def _fetch_blocks(self) -> None:
+        """Fetch a block, and more while requests wait."""
+        while await self._fetch_block():
+            while self._waiting and self._has_next():
+                _call(self._waiting.popleft())
+            if not self._waiting:
+                return
+        waiting, self._waiting = self._waiting, deque()
+        for then in waiting:
+            _call(then)
 
     async def _fetch_block(self) -> bool:
         try:
@@ -84,3 +100,10 @@ class ProducerIds:
             logger.exception("no block of producer ids, clients will ask again")
             return False
         return True
+
+
+def _call(then: Callable[[], None]) -> None:
+    try:
+        then()
+    except Exception:
+        logger.exception("a request for a producer id failed; the others go on")

@@ -1,7 +1,7 @@
 """Declares what any coordinator's state machines may want done; each adds effects of its own.
 
 A transition of a state machine returns effects in the order in which `runner` is to carry them out. Every waiter that was given to an event
-comes back in exactly one `Reply`. Errors are values here: most of them answer somebody who has been waiting, not the event's own sender.
+comes back in exactly one `Reply`. Errors are values here: most of them answer an earlier waiter, not the sender of the event.
 """
 
 from __future__ import annotations

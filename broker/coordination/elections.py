@@ -43,15 +43,15 @@ class Loader(Protocol[State]):
         """Put the states that were found into `into`, by key."""
 
     def found(self, states: int) -> str:
-        """What was found, for the log: "3 groups"."""
+        """The number of states, for the log: "3 groups"."""
 
 
 class StateKind(Protocol[State]):
-    """What a coordinator keeps in the partitions of its topic: how it is read, and what follows when it comes and goes."""
+    """The states that a coordinator keeps in the partitions of its topic: how they are read, and what follows when they come and go."""
 
     @property
     def noun(self) -> str:
-        """What the states are called, for the log: "groups"."""
+        """The name of the states, for the log: "groups"."""
 
     def loader(self, name: str) -> Loader[State]:
         """A reader for the log of a partition of this name."""
@@ -110,14 +110,14 @@ class Elections(Generic[State]):
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def unload_all(self) -> None:
-        """Whoever waits is told to look for another coordinator."""
+        """Let go of all partitions; clients that wait are sent to look for another coordinator."""
         for owned in list(self._owned.partitions.values()):
             self._unload(owned)
 
     def _elected(self, partition: Partition, index: int) -> None:
         owned = self._owned.partitions[index] = OwnedPartition(index, partition.leader_epoch)
         if partition.log.log_start_offset == partition.log.log_end_offset:
-            owned.is_loading = False
+            owned.end_loading()
             return
         task = asyncio.get_running_loop().create_task(self._load(partition, owned), name=f"load-{self._owned.topic}-{index}")
         self._tasks.add(task)
@@ -152,7 +152,7 @@ class Elections(Generic[State]):
                 owned.leader_epoch,
                 loader.skipped,
             )
-        owned.is_loading = False
+        owned.end_loading()
 
     async def _read(self, partition: Partition, owned: OwnedPartition[State], loader: Loader[State]) -> None:
         loop = asyncio.get_running_loop()

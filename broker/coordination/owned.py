@@ -1,12 +1,12 @@
 """Tracks the states that this broker coordinates: those whose partition of an internal topic it leads.
 
 A state is what the topic's records are about: a group, a transactional id. Its partition is Kafka's `abs(hashCode) % partitions` of its
-key, so any broker and client can tell the coordinator. `elections` adds and removes partitions; everybody else looks states up here.
+key, so any broker and client can tell the coordinator. `elections` adds and removes partitions; all others look states up here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -20,7 +20,7 @@ State = TypeVar("State")
 class OwnedPartition(Generic[State]):
     """A partition that this broker leads, and the states in it by key. While it loads, its states are not served."""
 
-    __slots__ = ("index", "is_loading", "leader_epoch", "loaded_end_offset", "states")
+    __slots__ = ("_once_loaded", "index", "is_loading", "leader_epoch", "loaded_end_offset", "states")
 
     def __init__(self, index: int, leader_epoch: int) -> None:
         self.index = index
@@ -30,6 +30,21 @@ class OwnedPartition(Generic[State]):
         self.loaded_end_offset = 0
         """The end of the log that was loaded, 0 once all replicas in sync have it. Above the high watermark records may yet be lost."""
         self.states: dict[str, State] = {}
+        self._once_loaded: list[Callable[[], None]] = []
+
+    def once_loaded(self, then: Callable[[], None]) -> None:
+        """Call `then` when the states are served: now, or at the end of loading. A partition that is lost before calls nothing."""
+        if self.is_loading:
+            self._once_loaded.append(then)
+        else:
+            then()
+
+    def end_loading(self) -> None:
+        """Serve the states from now on."""
+        self.is_loading = False
+        waiting, self._once_loaded = self._once_loaded, []
+        for then in waiting:
+            then()
 
 
 class OwnedStates(Generic[State]):

@@ -30,7 +30,9 @@ LARGE = 500
 class Timed(Protocol):
     """A state with timers, which belong to the runner."""
 
-    timers: dict[Hashable, Cancellable]
+    @property
+    def timers(self) -> dict[Hashable, Cancellable]:
+        """The armed timers by their keys."""
 
     @property
     def is_dead(self) -> bool:
@@ -52,7 +54,7 @@ class Machines(Protocol[Subject_contra, Other]):
         """Do an effect that the runner does not know."""
 
     def name_of(self, subject: Subject_contra) -> str:
-        """What the subject is called, for the log."""
+        """The name of the subject, for the log."""
 
 
 class Due(NamedTuple):
@@ -71,7 +73,7 @@ class EffectRunner(Generic[Subject, Other]):
         self._machines = machines
         self._timing_wheel = timing_wheel
         self._behind: dict[Subject, deque[Reply | Arm | Disarm | Many | Due | Other]] = {}
-        """What is left to do of subjects that are at it or have much to do; empty queues are not kept."""
+        """The effects left to carry out, by subject; empty queues are not kept."""
         self._scheduled = False
 
     def run(self, subject: Subject, effects: Sequence[Reply | Arm | Disarm | Many | Other]) -> None:

@@ -30,6 +30,8 @@ from storage.validation.run import BatchRun
 logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
+NOT_APPENDED = -1
+"""In place of a base offset, when nothing was written."""
 
 UNAVAILABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -38,7 +40,7 @@ UNAVAILABLE = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What a failed append means to any client of the coordinator."""
+"""The code for any client of the coordinator, by the error of an append."""
 
 Then: TypeAlias = Callable[[ErrorCode, int], None]
 
@@ -79,24 +81,30 @@ class TopicLog:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
-    ) -> None:
-        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are safe."""
+        timeout_ms: int | None = None,
+    ) -> int:
+        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are safe.
+
+        Returns the base offset of the batch, or NOT_APPENDED when the partition took nothing. With a producer id the batch is part of that
+        producer's transaction. Replicas have `timeout_ms` for it, by default the timeout of the coordinator's log.
+        """
         try:
             partition, base_offset, next_offset = self._append(
                 index, records, count, self._required_acks, producer_id, producer_epoch, base_sequence
             )
         except (StorageError, ReplicationError) as error:
-            then(self._failed(index, error), -1)
-            return
+            then(self._failed(index, error), NOT_APPENDED)
+            return NOT_APPENDED
         is_everywhere = self._required_acks != ACKS_ALL or (
             partition.log.high_watermark >= next_offset and len(partition.maximal_isr) >= partition.effective_min_isr
         )
         if is_everywhere and partition.is_flushed(next_offset):
             then(ErrorCode.NONE, base_offset)
-            return
+            return base_offset
         required_offset = next_offset if self._required_acks == ACKS_ALL else 0
         waiting = DelayedAppend(partition, next_offset, required_offset, lambda error: then(error, base_offset))
-        self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms)
+        self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms if timeout_ms is None else timeout_ms)
+        return base_offset
 
     def append_tombstones(self, index: int, keys: Sequence[bytes]) -> bool:
         """Mark keys as deleted, without waiting for replicas: if it is lost, it is done again. False when that failed."""

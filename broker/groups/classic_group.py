@@ -1,12 +1,12 @@
-"""A classic consumer group: its members, its generation, and the state it is in. Kafka's GroupMetadata.
+"""Holds a classic consumer group: its members, its generation and its state. Kafka's GroupMetadata.
 
-Plain data with the bookkeeping that keeps it consistent; the rules of the protocol stand in `joining`, `rebalance`, `syncing` and
-`membership`, which alone change a group. Knows no clock, no timer and no connection: a member that waits holds an opaque waiter, which an
-`effects.Reply` gives back.
+The class keeps plain data consistent. The rules of the protocol are in `joining`, `rebalance`, `syncing` and `membership`, which alone
+change a group. A group knows no clock, no timer and no connection: a member that waits holds an opaque waiter, which an `effects.Reply`
+gives back.
 
 Invariants: `protocol_votes[p]` is the number of members that support p, `preferences[p]` of those that support the protocols p in this
 order; `join_waiters` and `newcomers` name members only; a member id is a member or pending, never both; a group without
-members has no leader. What one member changes costs the same in a large group as in a small one; only a rebalance looks at all of them.
+members has no leader. A change of one member costs the same in a large group as in a small one; only a rebalance looks at all members.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) of the protocols a member supports, the one it likes best first."""
 
 MemberMetadata = tuple[str, str | None, bytes]
-"""(member id, group.instance.id, metadata in the chosen protocol). A plain tuple: a leader is told of thousands at once."""
+"""(member id, group.instance.id, metadata in the chosen protocol). A plain tuple: a leader gets thousands at once."""
 
 
 _PREVIOUS = {
@@ -52,7 +52,7 @@ _PREVIOUS = {
 
 
 class GroupSettings(NamedTuple):
-    """What `group.*` of the broker's configuration says."""
+    """The values of `group.*` in the broker's configuration."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -97,13 +97,13 @@ class Member:
         self.assignment = assignment
         self.sync_waiter: object | None = None
         self.record_part: tuple[str | None, bytes] | None = None
-        """What the group's record says of it, as `records.member_part` makes it; None when that is to be made anew.
+        """The member's part of the group's record, made by `records.member_part`; None when it has to be made anew.
 
-        It is made when a member joins, for soon after that the record is written for all of them in one go.
+        It is made when a member joins, for soon after that the record is written for all members at once.
         """
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said about itself in a protocol that it supports."""
+        """The metadata that the member sent for a protocol that it supports."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -266,7 +266,7 @@ class ClassicGroup:
     def update(
         self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int, waiter: object | None
     ) -> None:
-        """What a member that joins again says about itself. Whoever waited for it before must have been answered."""
+        """Take the data of a member that joins again. A waiter of its earlier JoinGroup must have been answered before."""
         if protocols != member.protocols:
             self._vote(member.protocols, -1)
             member.protocols = protocols
@@ -282,7 +282,7 @@ class ClassicGroup:
             self.join_waiters[member.member_id] = waiter
 
     def take_join_waiter(self, member: Member) -> object | None:
-        """Who waits for the member's JoinGroup, who then waits no more."""
+        """Remove and return the waiter for the member's JoinGroup, if there is one."""
         return self.join_waiters.pop(member.member_id, None)
 
     def _vote(self, protocols: Protocols, change: int) -> None:
@@ -293,7 +293,7 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether nobody is missing any more in a rebalance."""
+        """Whether no member is missing any more in a rebalance."""
         return len(self.members) == len(self.join_waiters) and not self.pending_members
 
     @property
@@ -350,7 +350,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_commit(self, member_id: str, group_instance_id: str | None, generation_id: int, *, is_transactional: bool) -> ErrorCode:
-        """Whether the sender may commit offsets: a member of this generation, or anybody while the group has none."""
+        """Whether the sender may commit offsets: a member of this generation, or any sender while the group has no members."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation_id < 0 and self.state is GroupState.EMPTY:
@@ -364,10 +364,15 @@ class ClassicGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE
 
-    def on_commit(self, member_id: str, group_instance_id: str | None, generation_id: int) -> tuple[ErrorCode, list[Arm]]:
-        """Whether the sender may commit offsets now, and that a member was heard of."""
-        error = self.check_commit(member_id, group_instance_id, generation_id, is_transactional=False)
-        if error:
+    def on_commit(
+        self, member_id: str, group_instance_id: str | None, generation_id: int, *, is_transactional: bool
+    ) -> tuple[ErrorCode, list[Arm]]:
+        """Whether the sender may commit offsets now, and the effect of hearing of a member.
+
+        A commit in a transaction comes from the producer. It is no sign of life of the member, and a rebalance does not hold it up.
+        """
+        error = self.check_commit(member_id, group_instance_id, generation_id, is_transactional=is_transactional)
+        if error or is_transactional:
             return error, []
         if self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS, []
@@ -379,7 +384,7 @@ class ClassicGroup:
         return ErrorCode.NONE if self.is_consumer_group or self.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def expiry(self) -> Expiry | None:
-        """What the age of the group's offsets goes by (KIP-211); None while none of them may expire."""
+        """The rule for the age of the group's offsets (KIP-211); None while none of them may expire."""
         if self.protocol_type is None:
             return Expiry(None)
         if self.state is GroupState.EMPTY:
@@ -388,7 +393,7 @@ class ClassicGroup:
         return None if topics is None else Expiry(None, topics)
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that members of a consumer group subscribe to; None when that cannot be told."""
+        """The topics that members of a consumer group subscribe to; None when they are unknown."""
         if self.state is GroupState.EMPTY:
             return frozenset()
         if not self.is_consumer_group or self.subscriptions is None:
@@ -399,7 +404,7 @@ class ClassicGroup:
         return topics
 
     def member_metadata(self) -> list[MemberMetadata]:
-        """What the leader is told of everybody in the chosen protocol."""
+        """The metadata of all members in the chosen protocol, for the leader."""
         return [
             (member_id, member.group_instance_id, metadata)
             for (member_id, member), metadata in zip(self.members.items(), self._metadata(), strict=True)

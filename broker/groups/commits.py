@@ -1,14 +1,23 @@
 """Holds the offsets that one request commits: by topic and partition, the value of the record that is to be written.
 
-Made by the handler, which reads the request; the coordinator writes the records, and keeps the values as they are. Nothing else is made of
+The handler makes a `Commit` of a request. The coordinator writes the records, and keeps the values as they are. No other object is made of
 an offset on its way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from storage.disk.topic_partition import TopicPartition
+
+
+class Transaction(NamedTuple):
+    """The transaction that a commit is part of."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
 
 
 class TopicCommit:
@@ -34,7 +43,7 @@ class Commit:
         self.topics = list(topics)
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, bytes]]:
-        """What is to be written."""
+        """The offsets that are to be written."""
         for topic in self.topics:
             name = topic.name
             for index, value in topic.values.items():

@@ -1,8 +1,8 @@
-"""What a group has committed, as compact as the records in the log: 1,000,000 offsets take 130 MB less than as objects.
+"""Keeps the committed offsets of a group as compactly as the log: 1,000,000 offsets take 130 MB less than as objects.
 
-By topic and partition stand the offset of the commit's batch in the log and the value of its record, in one `bytes` (`Stored`). So a commit
-keeps what was encoded for the log anyway, loading keeps slices of it, deleting a topic looks at one entry per group, and the garbage
-collector, which would walk over objects, sees nothing of all that. What is read often is read with one `unpack`.
+An entry by topic and partition is one `bytes` (`Stored`): the offset of the commit's batch in the log, and the value of its record. So a
+commit keeps the bytes that were encoded for the log anyway, and loading keeps slices of the log. Deleting a topic looks at one entry per
+group. The garbage collector does not walk over the entries. Fields that are read often are read with one `unpack`.
 
 Invariants: no topic is without offsets; every value can be read; of two commits the one further up in the log stays.
 """
@@ -43,7 +43,7 @@ class CommittedOffset(NamedTuple):
 
 
 def record_offset_of(record_offset: int) -> bytes:
-    """What a Stored begins with. Of two, the larger is further up in the log."""
+    """The first bytes of a Stored. Of two, the larger is further up in the log."""
     return _RECORD_OFFSET.pack(record_offset)
 
 
@@ -63,7 +63,7 @@ def is_plain(stored: Stored) -> bool:
 
 
 def checked(stored: Stored) -> Stored:
-    """The same, from a log that anybody may have written, in a version that is written here. Raises ProtocolError."""
+    """The same in a version that is written here; the log may have been written by any broker. Raises ProtocolError."""
     return stored[:RECORD_OFFSET_SIZE] + offset_value(read_offset_value(stored[RECORD_OFFSET_SIZE:]))
 
 
@@ -110,7 +110,7 @@ class CommittedOffsets:
             partitions[index] = record_offset + value
 
     def put_topic(self, topic: str, values: Mapping[int, bytes | None], record_offset: bytes) -> None:
-        """What `put` does for each value of a topic."""
+        """Put each value of a topic."""
         partitions = self.by_topic.get(topic, {})
         for index, value in values.items():
             if value is not None:
@@ -120,8 +120,18 @@ class CommittedOffsets:
         if partitions:
             self.by_topic[topic] = partitions
 
+    def merge(self, later: CommittedOffsets) -> None:
+        """Put each commit of `later`, which has no other owner."""
+        for topic, found in later.by_topic.items():
+            partitions = self.by_topic.setdefault(topic, found)
+            if partitions is not found:
+                for index, stored in found.items():
+                    known = partitions.get(index)
+                    if known is None or known[:RECORD_OFFSET_SIZE] < stored[:RECORD_OFFSET_SIZE]:
+                        partitions[index] = stored
+
     def adopt(self, topic: str, partitions: dict[int, Stored]) -> None:
-        """All offsets of a topic, as they were loaded; nobody else keeps the dict."""
+        """Take all offsets of a topic, as they were loaded; the dict has no other owner."""
         if partitions:
             self.by_topic[topic] = partitions
 

@@ -13,11 +13,13 @@ from replication.ports.cluster import MetadataCache
 class CoordinatedGroups(OwnedStates[Group]):
     """See the module. Keys are group ids; only some requests know the group with the empty id."""
 
-    __slots__ = ("settings",)
+    __slots__ = ("_in_transactions", "settings")
 
     def __init__(self, cluster: MetadataCache, settings: GroupSettings, configured_partitions: int) -> None:
         super().__init__(GROUP_METADATA_TOPIC, cluster, configured_partitions)
         self.settings = settings
+        self._in_transactions: dict[int, set[Group]] = {}
+        """By producer id, the groups with offsets in the producer's open transaction; no empty sets."""
 
     def check(self, key: str, *, may_be_empty: bool = False) -> ErrorCode:
         """Whether this broker answers for the group."""
@@ -34,3 +36,30 @@ class CoordinatedGroups(OwnedStates[Group]):
             group = ClassicGroup(group_id, self.settings, now_ms)
             self.add(group_id, group)
         return group
+
+    def enter_transaction(self, producer_id: int, group: Group) -> None:
+        """Remember that the group has offsets in the open transaction of a producer."""
+        self._in_transactions.setdefault(producer_id, set()).add(group)
+
+    def end_transaction(self, producer_id: int, index: int) -> list[Group]:
+        """Forget that groups of a partition have offsets in the producer's transaction, and return these groups."""
+        owned = self.partitions.get(index)
+        groups = self._in_transactions.get(producer_id)
+        if owned is None or groups is None:
+            return []
+        ended = [group for group in groups if owned.states.get(group.group_id) is group]
+        for group in ended:
+            self._leave(producer_id, group)
+        return ended
+
+    def leave_transactions(self, group: Group) -> None:
+        """Forget a group that is no longer coordinated here."""
+        for producer_id in group.offsets.transactional:
+            self._leave(producer_id, group)
+
+    def _leave(self, producer_id: int, group: Group) -> None:
+        groups = self._in_transactions.get(producer_id)
+        if groups is not None:
+            groups.discard(group)
+            if not groups:
+                del self._in_transactions[producer_id]

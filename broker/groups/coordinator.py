@@ -1,7 +1,7 @@
-"""The group coordinator of this broker: the shell around the state machines of its groups. Kafka's GroupCoordinator.
+"""Coordinates the groups of this broker: the shell around their state machines. Kafka's GroupCoordinator.
 
-Checks that this broker coordinates the group, hands the event to the group's state machine and carries out what comes of it. Members are
-here; their offsets are in `offsets`, an `OffsetCommits`. Handlers call both.
+A request takes three steps: check that this broker coordinates the group, hand the event to the group's state machine, carry out the
+effects. Requests about members are here. Requests about offsets are in `offsets`, an `OffsetCommits`. Handlers call both.
 
 Wiring, by the server:
 
@@ -118,7 +118,7 @@ class GroupCoordinator:
         self._expiry_timer = self._timing_wheel.add(self._check_interval_ms, self._expire)
 
     async def stop(self) -> None:
-        """Answer whoever waits, and take no more requests."""
+        """Answer all waiters, and take no more requests."""
         self.groups.is_active = False
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
@@ -136,6 +136,10 @@ class GroupCoordinator:
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """The cluster has deleted these partitions."""
         self.offsets.on_partitions_deleted(partitions)
+
+    def on_transaction_completed(self, producer_id: int, partition_index: int, is_commit: bool) -> None:
+        """All in-sync replicas of a partition of `__consumer_offsets` have the marker of a producer's transaction."""
+        self.offsets.on_transaction_completed(producer_id, partition_index, is_commit=is_commit)
 
     def _expire(self) -> None:
         if self._expiring is None or self._expiring.done():
@@ -180,7 +184,7 @@ class GroupCoordinator:
             return
         owned = self.groups.partitions[self.groups.partition_for(group_id)]
         if group.state is GroupState.STABLE and not self._log.has_what_was_loaded(owned):
-            # What was loaded may be lost with this broker yet, and another assignment be made for the same generation then.
+            # The loaded records may still be lost with this broker, and the next one would make another assignment for the same generation.
             early: SyncReply = sync.waiter  # type: ignore[assignment]  # as above
             early(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
             return

@@ -51,7 +51,7 @@ class AfterSync(NamedTuple):
 
 
 class AfterEmpty(NamedTuple):
-    """That the group is empty was being stored: nobody waits for it."""
+    """The record of the empty group was being stored; no member waits for it."""
 
 
 class AfterStaticRejoin(NamedTuple):

@@ -57,14 +57,16 @@ class Group(Protocol):
     def tombstones(self) -> list[bytes]:
         """The keys of the group's own records in the log; not those of its offsets."""
 
-    def on_commit(self, member_id: str, group_instance_id: str | None, generation_id: int) -> tuple[ErrorCode, list[Arm]]:
+    def on_commit(
+        self, member_id: str, group_instance_id: str | None, generation_id: int, *, is_transactional: bool
+    ) -> tuple[ErrorCode, list[Arm]]:
         """Whether the sender may commit offsets now, and the effects of hearing of a member."""
 
     def check_offset_deletion(self) -> ErrorCode:
         """Whether offsets may be deleted of topics that no member subscribes to."""
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that members subscribe to; None when that cannot be told."""
+        """The topics that members subscribe to; None when they are unknown."""
 
     def expiry(self) -> Expiry | None:
-        """What the age of the group's offsets goes by (KIP-211); None while none of them may expire."""
+        """The rule for the age of the group's offsets (KIP-211); None while none of them may expire."""

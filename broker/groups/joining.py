@@ -1,9 +1,9 @@
-"""JoinGroup: newcomers, members that come again, and static members that come back under a new member id.
+"""Decides on JoinGroup: newcomers, members that join again, and static members that return under a new member id.
 
-Part of the state machine of a group. From version 4 on a newcomer is given a member id and has to come again with it (KIP-394), so that a
-client whose answers get lost does not fill the group with ghosts. A static member (KIP-345) that joins without a member id takes the place
-of its former self without a rebalance, if the protocol of the group does not change by it; a static leader may then be told to skip the
-assignment (KIP-814).
+The module is a part of the state machine of a group. From version 4 on a newcomer gets a member id and has to join again with it (KIP-394).
+So a client whose answers get lost does not fill the group with members that do not exist. A static member (KIP-345) that joins without a
+member id takes its old place. The group does not rebalance then, unless its protocol changes. The answer may ask a static leader to skip
+the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Join(NamedTuple):
 
 
 def on_join(group: ClassicGroup, join: Join, now_ms: int) -> list[Effect]:
-    """Somebody wants to be a member, or a member joins a rebalance or begins one."""
+    """A client wants to be a member, or a member joins a rebalance or begins one."""
     out: list[Effect] = []
     if not _has_room_for(group, join.member_id):
         group.remove(join.member_id)
@@ -67,7 +67,7 @@ def _refuse(join: Join, error: ErrorCode, out: list[Effect], member_id: str | No
 
 
 def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
-    """group.max.size. In a rebalance those count who joined it, so that a group that is too large sheds whoever comes last."""
+    """Whether group.max.size admits the member. During a rebalance the joined members count: a group that is too large sheds the last."""
     state = group.state
     if state in (GroupState.EMPTY, GroupState.DEAD):
         return True
@@ -151,7 +151,7 @@ def _update(group: ClassicGroup, member: Member, join: Join, out: list[Effect]) 
 
 
 def _replace_static_member(group: ClassicGroup, join: Join, member: Member, new_member_id: str, now_ms: int, out: list[Effect]) -> None:
-    """A static member came back without its member id: it gets a new one, and whoever has the old one is fenced."""
+    """A static member came back without its member id: it gets a new one, and a client with the old one is fenced."""
     old_leader_id = group.leader_id
     old_member_id = member.member_id
     reply_to_join(group, member, JoinResult(old_member_id, ErrorCode.FENCED_INSTANCE_ID), out)
@@ -186,7 +186,7 @@ def on_static_rejoin_stored(group: ClassicGroup, before: AfterStaticRejoin, erro
     """The new id of a static member is known for good, or could not be stored and is taken back."""
     member = before.member
     if group.members.get(before.new_member_id) is not member:
-        return  # it left, or came back once more; whoever waited was answered then
+        return  # it left, or came back once more; its waiter was answered then
     if error:
         waiter = group.take_join_waiter(member)
         group.update(member, before.old_protocols, before.old_rebalance_timeout_ms, before.old_session_timeout_ms, None)
@@ -201,6 +201,6 @@ def on_static_rejoin_stored(group: ClassicGroup, before: AfterStaticRejoin, erro
     if before.supports_skipping_assignment:
         result = joined(group, member, skip_assignment=group.leader_id == member.member_id)
     else:
-        # Told the leader's former id, the client does not take itself for the leader and assigns nothing, which nobody would be told.
+        # The former leader id keeps the client from taking itself for the leader. Its assignment would reach no member.
         result = joined(group, member)._replace(leader_id=before.old_leader_id, members=None)
     reply_to_join(group, member, result, out)

@@ -1,12 +1,12 @@
-"""Reading groups and offsets back out of the records of `__consumer_offsets`.
+"""Reads groups and offsets back out of the records of `__consumer_offsets`.
 
-Pure: `GroupLoader` takes the bytes of the log in order, then makes the groups. Both halves are generators that pause every few records, so
-that the event loop can do other things.
+`GroupLoader` is pure: it takes the bytes of the log in order, then makes the groups. Both halves are generators that pause every few
+records, so that the event loop can do other things.
 
-A log has millions of offsets, so those are read by hand, in the form in which nearly all are written: 0.5 µs each. They go where they
-belong at once, as slices of the log (`committed`), found by the part of their key that names group and topic; values are looked at when
-all is read, for then only the latest is left of each. A batch that holds anything else is read again from its start by the functions that
-know every case, which takes nothing back: the last record of a key wins. Of groups only the latest record is decoded.
+A log has millions of offsets. Those are read by hand, in the form in which nearly all are written: 0.5 µs each. They are kept as slices of
+the log (`committed`), found by the part of their key that names group and topic. Values are decoded after the last record, for then only
+the latest value of each key is left. A batch that holds anything else is read again from its start by the functions for every case. That
+is safe: the last record of a key wins. Of groups only the latest record is decoded.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from sys import intern
 from typing import TypeAlias
 
 from broker.groups.classic_group import ClassicGroup, GroupSettings, Member
-from broker.groups.committed import RECORD_OFFSET_SIZE, CommittedOffset, Stored, checked, is_plain, record_offset_of
+from broker.groups.committed import RECORD_OFFSET_SIZE, CommittedOffsets, Stored, checked, is_plain, record_offset_of
 from broker.groups.group import Group, GroupState
-from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, read_offset_value
+from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key
 from broker.groups.records import GroupKey, read_group_value, read_key
 from broker.groups.repeated_commits import FEWEST_RECORDS, RepeatedCommits
 from protocol.records.batch import (
@@ -52,8 +52,8 @@ _OUT_OF_THE_ORDINARY = CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 _KEY_OVERHEAD = 10
 """Bytes of an offset's key beside its strings: the version, their lengths, the partition."""
 
-_Transaction: TypeAlias = dict[bytes, tuple[int, bytes]]
-"""Where the batch of a key's latest value begins, and the value, in a transaction that is still open."""
+_Transaction: TypeAlias = dict[bytes, Stored]
+"""The latest value of a key in a transaction that is still open."""
 
 
 class GroupLoader:
@@ -71,7 +71,7 @@ class GroupLoader:
         self._names: dict[tuple[str, str], dict[int, Stored]] = {}
         """The same by group and topic."""
         self._others: dict[bytes, Stored] = {}
-        """The latest values of groups, and of keys that nobody writes, behind the offset of their batch."""
+        """The latest values of groups, and of keys that no broker writes, behind the offset of their batch."""
         self._open: dict[int, _Transaction] = {}
         self._repeated = RepeatedCommits()
 
@@ -200,7 +200,7 @@ class GroupLoader:
                 if value is None:
                     transaction.pop(name, None)
                 else:
-                    transaction[name] = (header.base_offset, value)
+                    transaction[name] = place + value
             if number % RECORDS_PER_PAUSE == 0:
                 yield
         yield
@@ -221,12 +221,12 @@ class GroupLoader:
         transaction = self._open.pop(producer_id, {})
         if not is_commit:
             return
-        for key, (record_offset, value) in transaction.items():
-            place = record_offset_of(record_offset)
+        for key, stored in transaction.items():
+            place = stored[:RECORD_OFFSET_SIZE]
             offsets = self._offsets_of(key)
             known = None if offsets is None else offsets.get(_INDEX.unpack(key[-_INDEX.size :])[0])
-            if known is None or known[: len(place)] < place:
-                self._put(key, place, value)
+            if known is None or known[:RECORD_OFFSET_SIZE] < place:
+                self._put(key, place, stored[RECORD_OFFSET_SIZE:])
 
     # -- what was found ------------------------------------------------------------------------------------------------------
 
@@ -250,19 +250,20 @@ class GroupLoader:
                 self.offsets += len(offsets)
                 _group_in(into, group_id, settings, now_ms).offsets.committed.adopt(topic, offsets)
         for producer_id, transaction in self._open.items():
-            for key, (record_offset, value) in transaction.items():
+            for key, stored in transaction.items():
                 try:
                     found = read_key(key)
                     if isinstance(found, OffsetKey):
-                        commit = CommittedOffset(record_offset, read_offset_value(value))
+                        value = (stored if is_plain(stored) else checked(stored))[RECORD_OFFSET_SIZE:]
                         group = _group_in(into, found.group_id, settings, now_ms)
-                        group.offsets.transactional.setdefault(producer_id, {})[found.partition] = commit
+                        of_producer = group.offsets.transactional.setdefault(producer_id, CommittedOffsets())
+                        of_producer.put(found.partition, stored[:RECORD_OFFSET_SIZE], value)
                 except ProtocolError as error:
                     self._skip("an offset in a transaction", error)
                 yield
 
     def found(self, states: int) -> str:
-        """What was found, for the log."""
+        """The number of groups and offsets, for the log."""
         return f"{states} groups with {self.offsets} offsets"
 
     def _check(self, group_id: str, offsets: dict[int, Stored]) -> Iterator[None]:

@@ -27,7 +27,7 @@ STORE_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What a failed append of group metadata means to the members."""
+"""The code for the members, by the error of an append of group metadata."""
 
 WEIGHT_OF_A_GROUP = 50
 """Of a group without offsets, in units of one offset."""
@@ -54,21 +54,24 @@ class GroupMachines:
 
     def on_loaded(self, state: Group) -> None:
         """The group was read from the log."""
+        for producer_id in state.offsets.transactional:
+            self._groups.enter_transaction(producer_id, state)
         self.runner.run(state, on_loaded(_classic(state), self._clock.now_ms()))
 
     def on_unloaded(self, state: Group) -> None:
         """This broker coordinates the group no more."""
+        self._groups.leave_transactions(state)
         self.runner.cancel_timers(state)
         self.runner.run(state, on_unloaded(_classic(state), self._clock.now_ms()))
 
     def weight(self, state: Group) -> int:
         """How long it takes to free the group, in units of 0.1 µs."""
-        return WEIGHT_OF_A_GROUP + len(state.offsets.committed)
+        return WEIGHT_OF_A_GROUP + len(state.offsets.committed) + sum(map(len, state.offsets.transactional.values()))
 
     # -- effects -------------------------------------------------------------------------------------------------------------
 
     def name_of(self, subject: Group) -> str:
-        """What the group is called, for the log."""
+        """The name of the group, for the log."""
         return f"group {subject.group_id}"
 
     def on_timer(self, subject: Group, key: TimerKey) -> list[Effect]:

@@ -1,4 +1,4 @@
-"""Heartbeats, leaving, and groups that come and go with the partition they are stored in. Part of the state machine of a group."""
+"""Decides on heartbeats, on leaving, and on groups that come and go with their partition. Part of the state machine of a group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def on_heartbeat(group: ClassicGroup, member_id: str, group_instance_id: str | N
 
 
 class Leaving(NamedTuple):
-    """Who is to leave. A static member may be named by its group.instance.id alone."""
+    """The member that is to leave. A static member may be named by its group.instance.id alone."""
 
     member_id: str
     group_instance_id: str | None
@@ -73,7 +73,7 @@ def on_loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
 
 
 def on_unloaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
-    """This broker coordinates the group no more: whoever waits is sent to look for the coordinator."""
+    """This broker coordinates the group no more: members that wait are sent to look for the coordinator."""
     out: list[Effect] = []
     group.transition_to(GroupState.DEAD, now_ms)
     for member in group.members.values():

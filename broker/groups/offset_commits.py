@@ -1,6 +1,6 @@
-"""Committed offsets: commit, fetch, delete, and forget what was kept long enough.
+"""Commits, fetches, deletes and expires the offsets of groups.
 
-The other half of the coordinator beside `coordinator.GroupCoordinator`, which owns it; handlers call both. A simple consumer, with
+`coordinator.GroupCoordinator`, the other half of the coordinator, owns the one instance; handlers call both. A simple consumer, with
 generation -1 and no member id, may commit to any group without members, which then exists for its offsets only.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from broker.coordination.runner import EffectRunner
-from broker.coordination.topic_log import UNAVAILABLE, TopicLog
-from broker.groups.commits import Commit
+from broker.coordination.topic_log import NOT_APPENDED, UNAVAILABLE, TopicLog
+from broker.groups.commits import Commit, Transaction
 from broker.groups.committed import read_stored
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import Store
@@ -35,7 +36,7 @@ COMMIT_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""What a failed append of offsets means to the committer."""
+"""The code for the committer, by the error of an append of offsets."""
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
@@ -45,7 +46,7 @@ OFFSETS_PER_TURN = 2_000
 OFFSETS_PER_GROUP = 8
 
 NO_OFFSETS = GroupOffsets()
-"""Of a group that does not exist; nobody puts any in."""
+"""The offsets of a group that does not exist: always empty."""
 
 CommitReply: TypeAlias = Callable[[ErrorCode, ErrorCode], None]
 """Called once with the error of the offsets that can be committed, and that of those whose metadata is too large."""
@@ -75,31 +76,48 @@ class OffsetCommits:
     # -- commit ------------------------------------------------------------------------------------------------------------
 
     def commit(
-        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int, commit: Commit, reply: CommitReply
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        transaction: Transaction | None,
+        commit: Commit,
+        reply: CommitReply,
     ) -> None:
-        """OffsetCommit: append the offsets, and reply when they are safe."""
-        error, group = self._groups.find(group_id, may_be_empty=True)
+        """OffsetCommit and TxnOffsetCommit: append the offsets, and reply when they are safe.
+
+        Offsets in a transaction count from its marker on (`on_transaction_completed`).
+        """
+        is_transactional = transaction is not None
+        error, group = self._groups.find(group_id, may_be_empty=not is_transactional)
         if not error and group is None:
-            if generation_id >= 0:
-                error = ErrorCode.ILLEGAL_GENERATION  # the group is gone, and its members do not know yet
-            else:
+            if generation_id < 0:
                 group = self._groups.get_or_create(group_id, self._clock.now_ms())
+            elif is_transactional:
+                error = ErrorCode.UNKNOWN_MEMBER_ID
+            else:
+                error = ErrorCode.ILLEGAL_GENERATION  # the group is gone, and its members do not know yet
         if not error:
             assert group is not None
-            error, effects = group.on_commit(member_id, group_instance_id, generation_id)
+            error, effects = group.on_commit(member_id, group_instance_id, generation_id, is_transactional=is_transactional)
             self._runner.run(group, effects)
         if error:
             reply(error, error)
             return
         assert group is not None
-        self._store(group, commit, reply)
-
-    def _store(self, group: Group, commit: Commit, reply: CommitReply) -> None:
-        """Write the records; what is safe at once counts at once, anything else is pending until then."""
-        records, count = encode_commits(group.group_id, commit)
+        records, count = encode_commits(group_id, commit)
         if not count:
             reply(ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE)
-            return
+        elif transaction is None:
+            self._store(group, records, count, commit, reply)
+        else:
+            self._store_in_transaction(group, records, count, transaction, commit, reply)
+        if group.offsets.is_mixed:
+            logger.warning("group %s: both consumers and transactional producers commit offsets, and may undo each other's", group_id)
+
+    def _store(self, group: Group, records: bytes, count: int, commit: Commit, reply: CommitReply) -> None:
+        """Write the records. Offsets that are safe at once count at once, others are pending until then."""
         is_prepared = is_stored = False
 
         def stored(error: ErrorCode, base_offset: int) -> None:
@@ -119,8 +137,41 @@ class OffsetCommits:
         if not is_stored:
             group.offsets.prepare(commit)
             is_prepared = True
-        if group.offsets.is_mixed:
-            logger.warning("group %s: both consumers and transactional producers commit offsets, and may undo each other's", group.group_id)
+
+    def _store_in_transaction(
+        self, group: Group, records: bytes, count: int, transaction: Transaction, commit: Commit, reply: CommitReply
+    ) -> None:
+        """Write the records as part of the transaction, whose marker decides about them."""
+
+        def stored(error: ErrorCode, _: int) -> None:
+            reply(COMMIT_ERRORS.get(error, error), ErrorCode.OFFSET_METADATA_TOO_LARGE)
+
+        _, producer_id, producer_epoch = transaction
+        base_offset = self._log.append(
+            self._groups.partition_for(group.group_id),
+            records,
+            count,
+            stored,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=0,
+        )
+        if base_offset != NOT_APPENDED and not group.is_dead:
+            self._groups.enter_transaction(producer_id, group)
+            group.offsets.on_appended_in_transaction(producer_id, commit, base_offset)
+
+    def on_transaction_completed(self, producer_id: int, partition_index: int, *, is_commit: bool) -> None:
+        """The marker of a transaction is replicated in a partition of `__consumer_offsets`: its offsets count, or are dropped.
+
+        While the partition loads, the marker waits: reading may have ended in front of it.
+        """
+        owned = self._groups.partitions.get(partition_index)
+        if owned is not None:
+            owned.once_loaded(partial(self._complete_transaction, producer_id, partition_index, is_commit))
+
+    def _complete_transaction(self, producer_id: int, partition_index: int, is_commit: bool) -> None:
+        for group in self._groups.end_transaction(producer_id, partition_index):
+            group.offsets.complete_transaction(producer_id, is_commit=is_commit)
 
     def fits(self, metadata: bytes) -> bool:
         """Whether metadata in UTF-8 may be committed: offset.metadata.max.bytes, which Kafka counts in UTF-16 units; and what a string of
@@ -244,7 +295,7 @@ class OffsetCommits:
                     if expiry is not None and topic not in expiry.subscribed_topics:
                         looked_at += len(group.offsets.committed.by_topic.get(topic, ()))
                         removed += group.offsets.remove_expired(topic, expiry.since_ms, now_ms, self._retention_ms)
-                self._forget(group, removed)  # in the same turn, or somebody might commit one of them anew before it has its tombstone
+                self._forget(group, removed)  # in the same turn, or a client might commit one of them anew before its tombstone
                 count += len(removed)
                 looked_at += OFFSETS_PER_GROUP
                 if not topics:
@@ -262,6 +313,7 @@ class OffsetCommits:
             group.end(self._clock.now_ms())
         keys = offset_keys(group.group_id, removed)
         if group.is_dead and self._groups.forget(group.group_id, group):
+            self._groups.leave_transactions(group)
             self._runner.cancel_timers(group)
             keys += group.tombstones()
         if keys:

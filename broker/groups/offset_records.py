@@ -1,7 +1,8 @@
-"""Committed offsets as records of `__consumer_offsets`: keys of version 1, values of version 3, or 1 where a client gave a retention time.
+"""Encodes and decodes committed offsets as records of `__consumer_offsets`.
 
-Packed and read by hand, for one commit may name hundreds and a log holds millions; `OffsetCommitKey` and `OffsetCommitValue` are the
-authority, and a test holds both equal. What does not look as nearly all do is left to them.
+Keys have version 1. Values have version 3, or 1 where a client gave a retention time. They are packed and read by hand, for one commit may
+name hundreds and a log holds millions. `OffsetCommitKey` and `OffsetCommitValue` are the authority, and a test holds both equal. Records of
+a rare form are left to them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PLAIN_VALUE = Struct(">hqihq")  # the same without metadata, in one
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a client commits. `expire_timestamp` is -1 unless the client gave a retention time (OffsetCommit 2 to 4)."""
+    """An offset that a client commits. `expire_timestamp` is -1 unless the client gave a retention time (OffsetCommit 2 to 4)."""
 
     offset: int
     leader_epoch: int
@@ -67,7 +68,7 @@ def offset_keys(group_id: str, partitions: Iterable[TopicPartition]) -> list[byt
 
 
 def key_start(group_id: str, topic: str) -> bytes:
-    """What the keys of a group and a topic begin with; the partition follows, in four bytes."""
+    """The common start of the keys of a group and a topic; the partition follows, in four bytes."""
     group = group_id.encode()
     name = topic.encode()
     return _KEY_START.pack(KEY_VERSION, len(group)) + group + _LENGTH.pack(len(name)) + name

@@ -1,8 +1,8 @@
-"""The offsets of one group: what is in the log (`committed`), and what is on its way there.
+"""Keeps the offsets of one group: those in the log (`committed`), and those on their way there.
 
-Pure bookkeeping, called by the coordinator. An offset counts once its record is in the log and replicated; until then it is pending, and a
-reader that wants stable offsets has to come again (KIP-447). Of two commits the one further up in the log wins, whichever answer came
-first. Offsets committed in a transaction wait per producer id until its marker is written.
+The coordinator calls these pure functions. An offset counts once its record is in the log and replicated. Until then it is pending, and a
+reader that wants stable offsets has to ask again (KIP-447). Of two commits the one further up in the log wins, whichever answer came first.
+Offsets committed in a transaction wait per producer id until its marker is written.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from broker.groups.commits import Commit
-from broker.groups.committed import CommittedOffset, CommittedOffsets, record_offset_of
-from broker.groups.offset_records import OffsetAndMetadata, offset_value
+from broker.groups.committed import CommittedOffsets, record_offset_of
 from storage.disk.topic_partition import TopicPartition
-
-NO_RECORD_OFFSET = -1
 
 
 class GroupOffsets:
@@ -25,7 +22,8 @@ class GroupOffsets:
     def __init__(self) -> None:
         self.committed = CommittedOffsets()
         self.pending: dict[TopicPartition, bytes] = {}
-        self.transactional: dict[int, dict[TopicPartition, CommittedOffset]] = {}
+        self.transactional: dict[int, CommittedOffsets] = {}
+        """By producer id, the offsets of transactions that have no marker yet."""
         self.by_consumers = False
         self.by_transactions = False
 
@@ -50,7 +48,7 @@ class GroupOffsets:
         self.pending.update(commit)
 
     def on_appended(self, commit: Commit, record_offset: int) -> None:
-        """What was prepared is in the log, in the batch at `record_offset`."""
+        """Prepared offsets are in the log, in the batch at `record_offset`."""
         pending = self.pending
         put = self.committed.put
         place = record_offset_of(record_offset)
@@ -63,51 +61,36 @@ class GroupOffsets:
                 del pending[partition]
 
     def on_appended_at_once(self, commit: Commit, record_offset: int) -> None:
-        """What was not prepared, because nothing had to be waited for, is in the log."""
+        """Offsets are in the log and need not wait; they were not prepared."""
         self.by_consumers = True
         place = record_offset_of(record_offset)
         for topic in commit.topics:
             self.committed.put_topic(topic.name, topic.values, place)
 
     def on_append_failed(self, commit: Commit) -> None:
-        """What was prepared is not in the log."""
+        """Prepared offsets are not in the log."""
         for partition, value in commit:
             if self.pending.get(partition) == value:
                 del self.pending[partition]
 
     # -- commits in transactions -----------------------------------------------------------------------------------------------
 
-    def prepare_in_transaction(self, producer_id: int, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]]) -> None:
-        """These are about to be appended, as part of a transaction."""
+    def on_appended_in_transaction(self, producer_id: int, commit: Commit, record_offset: int) -> None:
+        """These offsets are in the log, in the batch at `record_offset` of a transaction; its marker decides about them.
+
+        The transaction keeps them even if replicas are too slow for the answer: the marker follows them in the log.
+        """
         self.by_transactions = True
-        of_producer = self.transactional.setdefault(producer_id, {})
-        for partition, value in offsets:
-            of_producer[partition] = CommittedOffset(NO_RECORD_OFFSET, value)
-
-    def on_appended_in_transaction(
-        self, producer_id: int, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]], record_offset: int
-    ) -> None:
-        """What was prepared is in the log; the marker decides."""
-        of_producer = self.transactional.get(producer_id, {})
-        for partition, value in offsets:
-            known = of_producer.get(partition)
-            if known is not None and known.value == value:
-                of_producer[partition] = CommittedOffset(record_offset, value)
-
-    def on_append_failed_in_transaction(self, producer_id: int, offsets: Iterable[tuple[TopicPartition, OffsetAndMetadata]]) -> None:
-        """What was prepared is not in the log."""
-        of_producer = self.transactional.get(producer_id)
-        if of_producer is not None:
-            for partition, _ in offsets:
-                of_producer.pop(partition, None)
-            if not of_producer:
-                del self.transactional[producer_id]
+        of_producer = self.transactional.setdefault(producer_id, CommittedOffsets())
+        place = record_offset_of(record_offset)
+        for topic in commit.topics:
+            of_producer.put_topic(topic.name, topic.values, place)
 
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The marker of the producer's transaction is written."""
-        for partition, commit in self.transactional.pop(producer_id, {}).items():
-            if is_commit and commit.record_offset != NO_RECORD_OFFSET:
-                self.committed.put(partition, record_offset_of(commit.record_offset), offset_value(commit.value))
+        of_producer = self.transactional.pop(producer_id, None)
+        if of_producer is not None and is_commit:
+            self.committed.merge(of_producer)
 
     # -- reading and forgetting --------------------------------------------------------------------------------------------------
 
@@ -118,7 +101,10 @@ class GroupOffsets:
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether a commit of this partition is on its way."""
-        return partition in self.pending or any(partition in of_producer for of_producer in self.transactional.values())
+        return partition in self.pending or self._is_in_transaction(partition)
+
+    def _is_in_transaction(self, partition: TopicPartition) -> bool:
+        return any(partition in of_producer for of_producer in self.transactional.values())
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Forget these; returns those that had been committed."""
@@ -126,7 +112,7 @@ class GroupOffsets:
         for partition in partitions:
             self.pending.pop(partition, None)
             for of_producer in self.transactional.values():
-                of_producer.pop(partition, None)
+                of_producer.discard(partition)
             if self.committed.discard(partition):
                 removed.append(partition)
         return removed
@@ -143,13 +129,17 @@ class GroupOffsets:
         known = {index for index in committed if index in gone}
         known |= {index for name, index in self.pending if name == topic and index in gone}
         for of_producer in self.transactional.values():
-            known |= {index for name, index in of_producer if name == topic and index in gone}
+            known |= {index for index in of_producer.by_topic.get(topic, ()) if index in gone}
         return self.remove([TopicPartition(topic, index) for index in known])
 
     def remove_expired(self, topic: str, since_ms: int | None, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Forget what was kept long enough of a topic (`CommittedOffsets.expired`), but not what is being committed."""
+        """Forget offsets of a topic that were kept long enough (`CommittedOffsets.expired`); returns their partitions.
+
+        A partition with a commit in progress keeps its offset. Its tombstone would follow the record of an open transaction in the log, and
+        compaction would then delete that record.
+        """
         expired = [
-            partition for partition in self.committed.expired(topic, since_ms, now_ms, retention_ms) if partition not in self.pending
+            partition for partition in self.committed.expired(topic, since_ms, now_ms, retention_ms) if not self.is_unstable(partition)
         ]
         for partition in expired:
             self.committed.discard(partition)

@@ -1,7 +1,7 @@
-"""How a rebalance goes: everybody is asked to join, those who came make up the next generation, its leader assigns.
+"""Runs a rebalance: all members are asked to join, those that joined are the next generation, its leader assigns.
 
-Part of the state machine of a group (`joining`, `syncing` and `membership` lead here): pure functions that change the group and put what
-is to be done into `out`. `on_timer` is the event of every timer.
+The module is a part of the state machine of a group; `joining`, `syncing` and `membership` call it. Pure functions change the group and
+put effects into `out`. `on_timer` is the event of every timer.
 
 Invariants: in PreparingRebalance the join timer is armed, so a rebalance ends; from then on the sync timer is armed until every member
 asked for its assignment, so a member that never does is put out.
@@ -60,7 +60,7 @@ def prepare_rebalance(group: ClassicGroup, reason: str, now_ms: int, out: list[E
 
 
 def maybe_complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-    """Complete the rebalance that is being prepared if nobody is missing any more, and it need not wait for newcomers."""
+    """Complete the rebalance that is being prepared if no member is missing any more, and it need not wait for newcomers."""
     if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay_ms is None and group.has_all_members_joined:
         complete_join(group, now_ms, out)
 
@@ -93,13 +93,13 @@ def complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
     _answer_joined(group, out)
     group.pending_syncs.update(group.members)
     if group.rebalance_timeout_ms == 0:
-        _on_sync_timeout(group, now_ms, out)  # nobody can ask in no time, and a timer would leave it to chance who does
+        _on_sync_timeout(group, now_ms, out)  # no member can ask in no time, and with a timer chance would decide
     else:
         out.append(Arm(Timer.SYNC, group.rebalance_timeout_ms))
 
 
 def _answer_joined(group: ClassicGroup, out: list[Effect]) -> None:
-    """What `joined`, `reply_to_join` and `arm_session` do, for all members: decided now, and carried out a part at a time."""
+    """Do for all members what `joined`, `reply_to_join` and `arm_session` do for one: decide now, carry out a part at a time."""
     leader_id = group.leader_id
     members = list(group.members.items())
     waiters, group.join_waiters = group.join_waiters, {}
@@ -120,7 +120,7 @@ def _answer_joined(group: ClassicGroup, out: list[Effect]) -> None:
 
 
 def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> JoinResult:
-    """The answer to a member of the present generation; its leader is told of all the others."""
+    """The answer to a member of the present generation; its leader gets the metadata of all the others."""
     member_id = member.member_id
     leader_id = group.leader_id
     return JoinResult(
@@ -136,7 +136,7 @@ def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """Make somebody leader who joined this rebalance; False when nobody did."""
+    """Make a member leader that joined this rebalance; False when none did."""
     if group.leader_id is None:
         return False
     if group.leader_id in group.join_waiters:
@@ -177,7 +177,7 @@ def remove_member(group: ClassicGroup, member: Member, reason: str, now_ms: int,
 
 
 def remove_pending_member(group: ClassicGroup, member_id: str, now_ms: int, out: list[Effect]) -> None:
-    """Somebody who was given a member id does not come again with it."""
+    """A client that got a member id does not join again with it."""
     group.remove(member_id)
     out.append(Disarm(member_id))
     maybe_complete_join(group, now_ms, out)
@@ -206,7 +206,7 @@ def _on_join_timeout(group: ClassicGroup, now_ms: int, out: list[Effect]) -> Non
         return
     delay_ms = group.initial_delay_ms
     if delay_ms is not None and group.new_member_added and group.initial_remaining_ms:
-        # Somebody came while the group waited, so others may follow; but no longer than a rebalance may take.
+        # A newcomer joined while the group waited, so others may follow, but for no longer than a rebalance may take.
         group.new_member_added = False
         remaining_ms = group.initial_remaining_ms
         group.initial_delay_ms = min(group.settings.initial_rebalance_delay_ms, remaining_ms)
@@ -234,7 +234,7 @@ def _on_session_timeout(group: ClassicGroup, member_id: str, now_ms: int, out: l
     member = group.members.get(member_id)
     if member is None:
         return
-    # Who waits for an answer sends no heartbeats. Newcomers are an exception: one that went away would hold up the first rebalance.
+    # A member that waits for an answer sends no heartbeats. Newcomers are an exception, for a lost one would hold up the first rebalance.
     if member_id not in group.newcomers and (member_id in group.join_waiters or member.sync_waiter is not None):
         return
     logger.info("group %s: nothing was heard of member %s for its session timeout; it is put out", group.group_id, member_id)

@@ -1,6 +1,6 @@
-"""The records of `__consumer_offsets`, in the versions that Apache Kafka 3.9 writes.
+"""Encodes and decodes the records of groups in `__consumer_offsets`, in the versions that Apache Kafka 3.9 writes.
 
-A key says by its version what it is of: 0 and 1 a committed offset (`offset_records`), 2 a group. The value of a group is its metadata in
+The version of a key tells its kind: 0 and 1 are committed offsets (`offset_records`), 2 is a group. The value of a group is its metadata in
 version 3. Newer keys are left by brokers with the new group protocol and are passed over.
 """
 
@@ -86,7 +86,7 @@ def _nullable_string(text: str | None) -> bytes:
 
 
 def read_key(key: bytes) -> OffsetKey | GroupKey | None:
-    """What a record is of; None for a key of a later version. Raises ProtocolError."""
+    """The group or the offset that a key names; None for a key of a later version. Raises ProtocolError."""
     version = version_of(key)
     if 0 <= version <= KEY_VERSION:
         return read_offset_key(key)

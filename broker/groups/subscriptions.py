@@ -1,4 +1,4 @@
-"""The topics in the subscriptions of the consumer protocol, which to the broker are bytes from anywhere."""
+"""Reads the topics out of subscriptions of the consumer protocol, which are unchecked bytes of clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""SyncGroup: the leader hands in the assignment of its generation, everybody gets a part. Part of the state machine of a group.
+"""Decides on SyncGroup: the leader hands in the assignment of its generation, each member gets its part.
 
-The assignment is stored before anybody is told, so that the next coordinator knows it as well.
+The module is a part of the state machine of a group. The assignment is stored before any member gets it, so the next coordinator knows it,
+too.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Sync(NamedTuple):
 
 
 def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
-    """A member asks for its assignment; the leader's request carries everybody's."""
+    """A member asks for its assignment; the leader's request carries the assignments of all members."""
     out: list[Effect] = []
     error = _check(group, sync)
     if error:
@@ -60,8 +61,8 @@ def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
     reply_to_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), out)
     member.sync_waiter = sync.waiter
     on_member_synced(group, member, out)
-    # What the leader says again while the first is being stored may be another assignment, and would be the one that the next coordinator
-    # finds, while members have the first.
+    # A second request of the leader, while the first assignment is being stored, may have another assignment. The next coordinator would
+    # find the second one, while members have the first.
     if group.leader_id == sync.member_id and group.assigned_generation_id != group.generation_id:
         group.assigned_generation_id = group.generation_id
         assignment = sync.assignments

@@ -112,7 +112,7 @@ def _purpose(key: ApiKey) -> str:
 def _notes(key: ApiKey) -> str:
     """The first paragraph of the handler's module, without the API's name and versions, which are in other columns."""
     title, *rest = _paragraphs(_ROOT / f"{module_of(key).replace('.', '/')}.py")
-    head = re.compile(rf"(?:Handles )?{_name(key)} \(api {int(key)}\), versions? {_versions(key)}[ :;,.]*")
+    head = re.compile(rf"(?:[A-Z][a-z]+s )?{_name(key)} \(api {int(key)}\), versions? {_versions(key)}[ :;,.]*")
     text = head.sub("", title)
     if not text and rest:
         text = rest[0]

@@ -65,6 +65,7 @@ ROOMS: dict[str, frozenset[ApiKey]] = {
     "groups": frozenset(
         {
             ApiKey.OFFSET_COMMIT,
+            ApiKey.TXN_OFFSET_COMMIT,
             ApiKey.OFFSET_FETCH,
             ApiKey.FIND_COORDINATOR,
             ApiKey.JOIN_GROUP,
@@ -110,8 +111,12 @@ ROOMS: dict[str, frozenset[ApiKey]] = {
         {
             ApiKey.INIT_PRODUCER_ID,
             ApiKey.ADD_PARTITIONS_TO_TXN,
+            ApiKey.ADD_OFFSETS_TO_TXN,
             ApiKey.END_TXN,
             ApiKey.DESCRIBE_PRODUCERS,
+            ApiKey.DESCRIBE_TRANSACTIONS,
+            ApiKey.LIST_TRANSACTIONS,
+            ApiKey.WRITE_TXN_MARKERS,
         }
     ),
 }

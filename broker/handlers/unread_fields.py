@@ -15,7 +15,6 @@ class Unread(NamedTuple):
 _KRAFT_ONLY: Final = "only read in KRaft mode, as in Apache Kafka"
 _MIGRATION: Final = "set while a cluster moves to KRaft, which is not supported here"
 _REFUSED: Final = "the request is always refused"
-_NO_TRANSACTIONS: Final = "there is no transaction coordinator yet"
 _ANSWERED_AT_ONCE: Final = "the controller answers as soon as it can, as in Apache Kafka in ZooKeeper mode"
 
 UNREAD_FIELDS: Final[dict[ApiKey, tuple[Unread, ...]]] = {
@@ -36,12 +35,6 @@ UNREAD_FIELDS: Final[dict[ApiKey, tuple[Unread, ...]]] = {
     ApiKey.OFFSET_FETCH: (Unread(("member_id", "member_epoch"), "only for groups of the consumer protocol (KIP-848)"),),
     ApiKey.SASL_HANDSHAKE: (Unread((), _REFUSED),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (Unread(("replica_id",), "clients and followers get the same answer"),),
-    ApiKey.ADD_PARTITIONS_TO_TXN: (
-        Unread(
-            ("producer_id", "producer_epoch", "verify_only", "v3_and_below_producer_id", "v3_and_below_producer_epoch"), _NO_TRANSACTIONS
-        ),
-    ),
-    ApiKey.END_TXN: (Unread(("producer_id", "producer_epoch", "committed"), _NO_TRANSACTIONS),),
     ApiKey.DESCRIBE_ACLS: (Unread(("resource_name_filter", "principal_filter", "host_filter"), _REFUSED),),
     ApiKey.CREATE_ACLS: (Unread(("resource_name", "principal", "host"), _REFUSED),),
     ApiKey.DELETE_ACLS: (Unread(("resource_name_filter", "principal_filter", "host_filter"), _REFUSED),),

@@ -46,7 +46,7 @@ class AnswerWriter:
         self.is_sending = False
         """Whether the sender is sending. Afterwards it calls `on_sent` of the connection."""
         self._has_regions = False  # whether file regions are among the parts gathered for the next write
-        self._is_large = False  # whether an answer is among them that is not copied once more
+        self._is_large = False  # whether they include a large answer, whose parts are not joined
         self._sender: FileSender | None = None
 
     def begin(self, transport: asyncio.BaseTransport) -> None:

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Makes the calls of the C library that send answers and keep memory for them, compiled: without objects for what they take and give."""
+"""Calls C functions that send answers and keep memory for them. Compiled, so no objects are made for arguments and results."""
 
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport int64_t
@@ -24,7 +24,7 @@ cdef extern from *:
 
 
 def keep_freed_memory(int mapped_from, int kept):
-    """Have malloc map blocks from `mapped_from` bytes on, and keep up to `kept` bytes that were freed; whether this C library can."""
+    """Have malloc map blocks from `mapped_from` bytes on, and keep up to `kept` freed bytes. Returns whether the C library can."""
     return keep_freed(mapped_from, kept) != 0
 
 

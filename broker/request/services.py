@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.request.first_metadata import FirstMetadata
     from broker.request.turns import Turns
     from broker.security.authorizer import Authorizer
+    from broker.transactions.coordinator import TransactionCoordinator
     from config.broker import BrokerConfig
     from controller.admin.config_admin import ConfigAdmin
     from controller.admin.metadata_waits import MetadataWaits
@@ -60,11 +61,12 @@ class DataServices:
 
 
 class CoordinatorServices:
-    """Coordinates clients: consumer groups."""
+    """Coordinates clients: consumer groups, and transactions of producers."""
 
-    __slots__ = ("groups",)
+    __slots__ = ("groups", "transactions")
 
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
 
 
 class AdministrationServices:

@@ -33,6 +33,7 @@ BETWEEN_BROKERS: Final = frozenset(
         ApiKey.CONTROLLED_SHUTDOWN,
         ApiKey.ALTER_PARTITION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.WRITE_TXN_MARKERS,
     }
 )
 """Requests between brokers and from the controller. They must not wait behind clients' requests, some of which wait for their effect."""

@@ -26,6 +26,7 @@ TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS = key(
     Int(1),
     default=10 * SECOND,
     importance=LOW,
+    effective=True,
     doc="How often the coordinator looks for transactions that ran past their timeout, and aborts them.",
 )
 TRANSACTION_MAX_TIMEOUT_MS = key(
@@ -49,6 +50,7 @@ TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS = key(
     Int(1),
     default=HOUR,
     importance=LOW,
+    effective=True,
     doc="How often the coordinator looks for transactional ids that it may forget.",
 )
 TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE = key(
@@ -56,6 +58,7 @@ TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE = key(
     Int(1),
     default=5 * MiB,
     importance=HIGH,
+    effective=True,
     doc="How many bytes of the transaction topic are read at a time when a coordinator loads it.",
 )
 TRANSACTION_STATE_LOG_MIN_ISR = key(
@@ -97,5 +100,6 @@ TRANSACTIONAL_ID_EXPIRATION_MS = key(
     Int(1),
     default=7 * DAY,
     importance=HIGH,
+    effective=True,
     doc="A transactional id that was not used for this long is forgotten.",
 )

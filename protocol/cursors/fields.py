@@ -178,7 +178,7 @@ def put_bytes(room: bytearray, at: int, value: bytes) -> int:
 
 
 room_for = bytearray
-"""Room for so many bytes, which are all to be written: what they are before is not said."""
+"""A buffer of that many bytes with arbitrary contents, all of which the caller overwrites."""
 
 
 def cut(room: bytearray, start: int, end: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Reads OffsetCommit requests and writes their responses: all versions, any number of partitions."""
+"""Reads OffsetCommit and TxnOffsetCommit requests and writes their responses, all versions, any number of partitions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ FIRST_WITH_INSTANCE_ID = 7
 FIRST_FLEXIBLE = 8
 
 UNSET = -1
-"""A generation, an epoch or a time that the request does not set."""
+"""A generation, an epoch, a producer or a time that the request does not name."""
+
+TXN_LAYOUTS = (5, 5, 6, 8, 9)
+"""By version of TxnOffsetCommit, the version of OffsetCommit with the same partitions and the same response."""
+
+FIRST_TXN_WITH_MEMBER = 3
 
 
 class OffsetCommitReader(RequestReader):
-    """An OffsetCommit request. Strings are in UTF-8."""
+    """An OffsetCommit request. Strings are in UTF-8. `layout` is the version of OffsetCommit that lays out partitions like this request."""
 
     __slots__ = (
         "commit_timestamp",
@@ -30,11 +35,19 @@ class OffsetCommitReader(RequestReader):
         "generation_id",
         "group_id",
         "group_instance_id",
+        "layout",
         "member_id",
+        "producer_epoch",
+        "producer_id",
         "retention_time_ms",
+        "transactional_id",
     )
 
-    def __init__(self, frame: memoryview, offset: int, version: int) -> None:
+    def __init__(self, frame: memoryview, offset: int, version: int, layout: int) -> None:
+        self.layout = layout
+        self.transactional_id: bytes | None = None
+        self.producer_id = UNSET
+        self.producer_epoch = UNSET
         self.generation_id = UNSET
         self.member_id = b""
         self.group_instance_id: bytes | None = None
@@ -43,7 +56,7 @@ class OffsetCommitReader(RequestReader):
         self.committed_leader_epoch = UNSET
         self.commit_timestamp = UNSET
         self.committed_metadata: bytes | None = None
-        RequestReader.__init__(self, frame, offset, version, version >= FIRST_FLEXIBLE)
+        RequestReader.__init__(self, frame, offset, version, layout >= FIRST_FLEXIBLE)
 
     def _read_head(self) -> None:
         version = self.version
@@ -60,10 +73,10 @@ class OffsetCommitReader(RequestReader):
 
     def _read_partition(self) -> int:
         at = self.at
-        if self.version >= FIRST_WITH_LEADER_EPOCH:
+        if self.layout >= FIRST_WITH_LEADER_EPOCH:
             self.index, self.committed_offset, self.committed_leader_epoch = fields.read_commit_in_epoch(self.data, at)
             self.at = at + 16
-        elif self.version == FIRST_WITH_MEMBER:
+        elif self.layout == FIRST_WITH_MEMBER:
             self.index, self.committed_offset, self.commit_timestamp = fields.read_commit_with_time(self.data, at)
             self.at = at + 20
         else:
@@ -75,8 +88,26 @@ class OffsetCommitReader(RequestReader):
         return PARTITION
 
 
+class TxnOffsetCommitReader(OffsetCommitReader):
+    """A TxnOffsetCommit request."""
+
+    __slots__ = ()
+
+    def _read_head(self) -> None:
+        self.transactional_id = self._string()
+        self.group_id = self._string()
+        self.producer_id = fields.int64(self.data, self.at)
+        self.producer_epoch = fields.int16(self.data, self.at + 8)
+        self.at += 10
+        if self.version >= FIRST_TXN_WITH_MEMBER:
+            self.generation_id = fields.int32(self.data, self.at)
+            self.at += 4
+            self.member_id = self._string()
+            self.group_instance_id = self._nullable_string()
+
+
 class OffsetCommitAnswer(ResponseWriter):
-    """The response header and the response to an OffsetCommit."""
+    """The response header and the response to an OffsetCommit of this version, or to a TxnOffsetCommit of this layout."""
 
     __slots__ = ("_partition_bytes", "_throttle_at")
 

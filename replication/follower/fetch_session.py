@@ -137,7 +137,7 @@ class FetchSession:
         return self._version if self.uses_topic_ids or self._version < FIRST_FETCH_WITH_TOPIC_IDS else LAST_FETCH_WITH_TOPIC_NAMES
 
     @property
-    def has_nothing_to_say(self) -> bool:
+    def has_no_request(self) -> bool:
         """Whether there is nothing to fetch and nothing to forget."""
         return not self._order and (self.is_full or not self._forgotten)
 

@@ -195,12 +195,12 @@ class Fetcher:
         if settings.quota.is_limited or self.throttled:
             self._obey_quota()
         session = self.session
-        if session.has_nothing_to_say:
+        if session.has_no_request:
             await self._idle()
             return
         request = session.prepare()
         version = session.version
-        self._say_who_asks(request, version)
+        self._set_replica(request, version)
         request.max_wait_ms = self._max_wait_ms() if self.delayed else settings.max_wait_ms
         self.requests += 1
         task = self._task = asyncio.current_task()
@@ -245,7 +245,7 @@ class Fetcher:
         left = min(each.delayed_until for each in self.delayed) - asyncio.get_running_loop().time()
         return max(0, min(self.settings.max_wait_ms, int(left * 1000)))
 
-    def _say_who_asks(self, request: FetchRequest, version: int) -> None:
+    def _set_replica(self, request: FetchRequest, version: int) -> None:
         state = self._replica_state
         if version >= FIRST_FETCH_WITH_REPLICA_STATE:
             state.replica_epoch = self._broker_epoch()

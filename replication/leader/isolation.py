@@ -63,13 +63,13 @@ class Isolation:
         if self._disconnected_since is None:
             self._disconnected_since = now
         if (now - self._disconnected_since) * 1000 >= self._timeout_ms * (1 - UNNOTICED):
-            self._mark(self._waits_in_vain)
+            self._mark(self._lacks_followers)
             is_alone = self.cut_off and not any(map(_is_replicated, self._partitions))
             if is_alone and (self._sent_away_at is None or (now - self._sent_away_at) * 1000 >= self._timeout_ms):
                 self._sent_away_at = now
                 self._send_away()
 
-    def _waits_in_vain(self, partition: Partition) -> bool:
+    def _lacks_followers(self, partition: Partition) -> bool:
         silent_since_ms = elapsed_ms(self._clock) - self._timeout_ms
         followers = partition.followers
         return partition.is_leader and any(

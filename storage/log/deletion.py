@@ -16,7 +16,7 @@ OnReplaced = Callable[[StorageError | None], None]
 NO_LIMIT = 2**31 - 1
 
 
-def say_nothing(_: Exception | None) -> None:
+def ignore_result(_: Exception | None) -> None:
     """Callback of callers that ignore the result."""
 
 

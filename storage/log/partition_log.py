@@ -45,7 +45,7 @@ from storage.errors import (
     UnexpectedAppendOffset,
 )
 from storage.log.context import LogContext
-from storage.log.deletion import NO_LIMIT, OnReplaced, discard_files, names_of, say_nothing
+from storage.log.deletion import NO_LIMIT, OnReplaced, discard_files, ignore_result, names_of
 from storage.log.flush import SEGMENTS_AT_ONCE, FlushPlan
 from storage.log.origins import CLIENT, REPLICATION
 from storage.log.producer_replay import read_marker, replay_producer
@@ -754,11 +754,11 @@ class PartitionLog:
 
         Raises LogDirFailure, LogClosed, LogBeingTruncated.
         """
-        return self._run_truncation(self._begin_cut(offset, say_nothing))
+        return self._run_truncation(self._begin_cut(offset, ignore_result))
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Remove everything, so that the log is empty and begins at `offset`. Blocks. Raises as `truncate_to` does."""
-        self._run_truncation(self._begin_anew(offset, log_start_offset, say_nothing))
+        self._run_truncation(self._begin_anew(offset, log_start_offset, ignore_result))
 
     def truncate_in_thread(self, offset: int, then: OnTruncated) -> None:
         """As `truncate_to`, but without blocking. `then` is called on the loop, with the error or None, when the log is usable again.
@@ -990,7 +990,7 @@ class PartitionLog:
     def _discard_in_thread(self, segments: Sequence[Segment], beside: Sequence[Segment]) -> None:
         """Rename the files of `segments`, and the producer snapshots that belong to `beside`, to `.deleted`. They are removed later."""
         names = self._forget_snapshots(beside)
-        self._run_discard(Discard(self, segments, names), say_nothing)
+        self._run_discard(Discard(self, segments, names), ignore_result)
 
     def _run_discard(self, discard: Discard, then: OnReplaced) -> None:
         self.discards.append(discard)
@@ -1049,7 +1049,7 @@ class PartitionLog:
 
         self.context.scheduler.schedule_once("delete-file", delete_all, self.settings.file_delete_delay_ms)
 
-    def replace_segments(self, base_offset: int, old: Sequence[Segment], then: OnReplaced = say_nothing) -> Swap:
+    def replace_segments(self, base_offset: int, old: Sequence[Segment], then: OnReplaced = ignore_result) -> Swap:
         """Replace the segments `old` by the cleaned segment in the files `<base_offset>.*.cleaned`, which are durable.
 
         From the return on, readers find the cleaned segment. A thread renames the files and makes the names durable. Then `then` is

@@ -58,7 +58,7 @@ class BatchFinder:
         self._size = size
         self._data = b""
         self._data_at = 0
-        self._first = b""  # what was read before the last `fit`
+        self._first = b""  # bytes that were read before the last `fit`
         self._first_at = 0
         self.position = 0
         """First byte of the batch."""

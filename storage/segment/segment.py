@@ -549,7 +549,7 @@ class Segment:
         for source, target in zip(old, self.paths, strict=True):
             with suppress(FileNotFoundError):
                 self.filesystem.rename(source, target)
-        self._tell_indexes_their_paths()
+        self._update_index_paths()
 
     def use_filesystem(self, filesystem: FileSystem) -> None:
         """Reach the files through another `FileSystem` from now on."""
@@ -561,9 +561,9 @@ class Segment:
     def move_to(self, directory: str) -> None:
         """Use the new name of the directory, after it was renamed."""
         self._directory = directory
-        self._tell_indexes_their_paths()
+        self._update_index_paths()
 
-    def _tell_indexes_their_paths(self) -> None:
+    def _update_index_paths(self) -> None:
         if self._offset_index is not None:
             self._offset_index.path = self._path(OFFSET_INDEX_SUFFIX)
         if self._time_index is not None:

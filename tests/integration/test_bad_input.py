@@ -52,9 +52,6 @@ class Difference(NamedTuple):
 
 REFUSED = {"error_code": ErrorCode.INVALID_RECORD, "base_offset": -1}
 NOT_CONVERTED = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "high_watermark": -1, "records": b""}
-NO_COORDINATOR = {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "node_id": -1, "host": "", "port": -1}
-NO_PRODUCER_ID = {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "producer_id": -1, "producer_epoch": -1}
-NO_TRANSACTION = {"error_code": ErrorCode.INVALID_PRODUCER_ID_MAPPING, "partition_error_code": ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 DIFFERENCES = {
     "magic 1 in v2 (up-converted)": Difference("records in message format 0 or 1", REFUSED),
     "magic 1 gzip in v2": Difference("records in message format 0 or 1", REFUSED),
@@ -62,16 +59,6 @@ DIFFERENCES = {
     "null records": Difference("null instead of records", {}),
     "fetch v0 of magic 2 (down-converted)": Difference("Fetch versions 0 to 3", NOT_CONVERTED),
     "fetch v2 (down-converted to magic 1)": Difference("Fetch versions 0 to 3", NOT_CONVERTED),
-    "FindCoordinator empty transactional id": Difference("transactions", NO_COORDINATOR),
-    "InitProducerId with unknown producer id at broker 0": Difference("transactions", NO_PRODUCER_ID),
-    "InitProducerId with unknown producer id at broker 1": Difference("transactions", NO_PRODUCER_ID),
-    "InitProducerId with unknown producer id at broker 2": Difference("transactions", NO_PRODUCER_ID),
-    "EndTxn unknown id at broker 1": Difference("transactions", NO_TRANSACTION),
-    "EndTxn unknown id at broker 2": Difference("transactions", NO_TRANSACTION),
-    "EndTxn wrong producer id at broker 1": Difference("transactions", NO_TRANSACTION),
-    "EndTxn wrong producer id at broker 2": Difference("transactions", NO_TRANSACTION),
-    "AddPartitionsToTxn wrong epoch at broker 1": Difference("transactions", NO_TRANSACTION),
-    "AddPartitionsToTxn wrong epoch at broker 2": Difference("transactions", NO_TRANSACTION),
 }
 """By the name of the case."""
 

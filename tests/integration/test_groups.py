@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from protocol.errors import ErrorCode
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -311,7 +309,6 @@ def test_producer_ids_are_handed_out_once(client: WireClient, version: int) -> N
         ({"transactional_id": "", "transaction_timeout_ms": 1000}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": "x", "transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         ({"transactional_id": "x", "transaction_timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
-        ({"transactional_id": "x", "transaction_timeout_ms": 1000}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         ({"transactional_id": None, "producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": None, "producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
     ],
@@ -321,20 +318,7 @@ def test_producer_ids_are_refused(client: WireClient, fields: dict[str, Any], co
     assert (refused.error_code, refused.producer_id, refused.producer_epoch) == (code, -1, -1)
 
 
-def test_no_transaction_is_known_and_the_new_protocol_is_off(client: WireClient) -> None:
-    ended = client.ask(EndTxnRequest(transactional_id="x", producer_id=1, producer_epoch=0, committed=True), 4)
-    assert ended.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    topics = [AddPartitionsToTxnTopic(name="t", partitions=[0, 9])]
-    added = client.ask(AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics), 3)
-    (topic,) = added.results_by_topic_v3_and_below
-    assert [each.partition_error_code for each in topic.results_by_partition] == [
-        ErrorCode.OPERATION_NOT_ATTEMPTED,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ]
-    transaction = AddPartitionsToTxnTransaction(transactional_id="x", topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])])
-    added = client.ask(AddPartitionsToTxnRequest(transactions=[transaction]), 4)
-    (result,) = added.results_by_transaction[0].topic_results[0].results_by_partition
-    assert result.partition_error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+def test_the_new_protocol_is_off(client: WireClient) -> None:
     assert client.ask(ConsumerGroupHeartbeatRequest(group_id="g"), 0).error_code == ErrorCode.UNSUPPORTED_VERSION
     (described,) = client.ask(ConsumerGroupDescribeRequest(group_ids=["g"]), 0).groups
     assert described.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from broker.groups.classic_group import Protocols
-from broker.groups.commits import Commit, TopicCommit
+from broker.groups.commits import Commit, TopicCommit, Transaction
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.effects import JoinResult, SyncResult
 from broker.groups.joining import Join
@@ -34,12 +34,15 @@ from protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from protocol.records.batch import iter_batches
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from protocol.records.reader import Record, iter_records
 from replication.control.replica_manager import ReplicaManager
 from replication.leader.partition import Partition
 from replication.ports.cluster import MetadataCache
 from storage.disk.clock import elapsed_ms
 from storage.disk.topic_partition import TopicPartition
+from storage.log.origins import COORDINATOR
+from storage.validation.run import BatchRun
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks
 from tests.support.logs import read_all
@@ -92,6 +95,11 @@ class GroupBench:
 
     def announce(self, topics: dict[str, int], leader: int = 0) -> None:
         """UpdateMetadata: these topics, with so many partitions."""
+        for name, count in topics.items() or (("", 0),):
+            self.move(dict.fromkeys(range(count), leader), topic=name)
+
+    def move(self, leaders: Mapping[int, int], topic: str = "t") -> None:
+        """UpdateMetadata: the partitions of the topic have these leaders."""
         brokers = [
             UpdateMetadataBroker(
                 id=broker_id,
@@ -100,15 +108,10 @@ class GroupBench:
             for broker_id in (0, 1)
         ]
         states = [
-            UpdateMetadataTopicState(
-                topic_name=name,
-                partition_states=[
-                    UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=[0], replicas=[0]) for index in range(count)
-                ],
-            )
-            for name, count in topics.items()
+            UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=[0], replicas=[0]) for index, leader in leaders.items()
         ]
-        request = UpdateMetadataRequest(controller_epoch=1, topic_states=states, live_brokers=brokers)
+        topics = [UpdateMetadataTopicState(topic_name=topic, partition_states=states)] if topic else []
+        request = UpdateMetadataRequest(controller_epoch=1, topic_states=topics, live_brokers=brokers)
         at_once(self.replica_manager.on_update_metadata(request))
 
     def delete_topic(self, name: str, partitions: int) -> None:
@@ -204,17 +207,45 @@ class GroupBench:
         return self.commit_all({partition: value}, group=group, member_id=member_id, generation=generation)
 
     def commit_all(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, group: str = "g", member_id: str = "", generation: int = -1
-    ) -> list[ErrorCode]:
-        """An OffsetCommit; the answer for each partition is put into the list."""
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, group: str = "g", member_id: str = "", generation: int = -1,
+        instance_id: str | None = None, transaction: Transaction | None = None,
+    ) -> list[ErrorCode]:  # fmt: skip
+        """An OffsetCommit, or a TxnOffsetCommit of a transaction; the answer for each partition is put into the list."""
         codes: list[ErrorCode] = []
         commit = a_commit(offsets, self.groups.offsets.fits)
 
         def reply(code: ErrorCode, too_large: ErrorCode) -> None:
             codes.extend(too_large if value is None else code for topic in commit.topics for value in topic.values.values())
 
-        self.groups.offsets.commit(group, member_id, None, generation, commit, reply)
+        self.groups.offsets.commit(group, member_id, instance_id, generation, transaction, commit, reply)
         return codes
+
+    def commit_in_transaction(
+        self, offset: int = 7, *, producer_id: int = 1000, epoch: int = 0, group: str = "g", partition: TopicPartition = T0,
+        member_id: str = "", generation: int = -1, instance_id: str | None = None,
+    ) -> list[ErrorCode]:  # fmt: skip
+        """A TxnOffsetCommit of one partition; the answer is put into the list."""
+        value = OffsetAndMetadata(offset, 3, "", self.clock.now_ms())
+        transaction = Transaction("tx", producer_id, epoch)
+        return self.commit_all(
+            {partition: value}, group=group, member_id=member_id, generation=generation, instance_id=instance_id, transaction=transaction
+        )
+
+    def write_marker(self, producer_id: int = 1000, *, epoch: int = 0, is_commit: bool = True, index: int = 0) -> int:
+        """Append a marker to a partition of `__consumer_offsets`, and return the offset behind it."""
+        kind = ControlRecordType.COMMIT if is_commit else ControlRecordType.ABORT
+        marker = build_end_transaction_marker(
+            EndTransactionMarker(kind, 0), timestamp=self.clock.now_ms(), producer_id=producer_id, producer_epoch=epoch
+        )
+        run = BatchRun(memoryview(bytearray(marker)))
+        run.read(0)
+        self.partition(index).append(run, -1, self.clock.now_ms(), COORDINATOR)
+        return run.last_offset + 1
+
+    def end_transaction(self, producer_id: int = 1000, *, epoch: int = 0, is_commit: bool = True, index: int = 0) -> None:
+        """WriteTxnMarkers: append a marker, and say so, as when all replicas have it."""
+        self.write_marker(producer_id, epoch=epoch, is_commit=is_commit, index=index)
+        self.groups.on_transaction_completed(producer_id, index, is_commit)
 
     def committed(self, group: str = "g", partition: TopicPartition = T0, *, require_stable: bool = False) -> int | ErrorCode:
         """What an OffsetFetch says of one partition: an offset, or an error."""

@@ -41,6 +41,7 @@ class HandlerBench:
         services = self.services = Services()
         services.broker_id = 0
         services.cluster_id = "a cluster"
+        services.config = self.replicas.disks.broker
         services.clock = self.replicas.clock
         services.metadata = self.replicas.cluster
         services.data.replica_manager = self.replicas.manager

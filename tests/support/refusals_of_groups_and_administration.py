@@ -66,7 +66,7 @@ GROUPS = [
         ApiKey.FIND_COORDINATOR,
         6,
         {"coordinator_keys": ["t"], "key_type": 1},
-        ["DESCRIBE TRANSACTIONAL_ID t"],
+        ["DESCRIBE TRANSACTIONAL_ID t", "DESCRIBE TRANSACTIONAL_ID t"],
         {"coordinators": [{"key": "t", "error_code": ID_REFUSED, "error_message": "", "node_id": -1, "port": -1}]},
         "of a transaction",
     ),
@@ -128,6 +128,13 @@ GROUPS = [
 
 TRANSACTIONS = [
     Row(
+        ApiKey.TXN_OFFSET_COMMIT,
+        3,
+        {"transactional_id": "t", "group_id": "g", "topics": two(partitions=[{"committed_offset": 1}])},
+        ["WRITE TRANSACTIONAL_ID t"],
+        {"topics": two(partitions=[{"partition_index": 0, "error_code": ID_REFUSED}])},
+    ),
+    Row(
         ApiKey.INIT_PRODUCER_ID,
         5,
         {"transactional_id": "t", "transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1},
@@ -161,6 +168,28 @@ TRANSACTIONS = [
         {"error_code": CLUSTER_REFUSED},
         "of brokers",
     ),
+    Row(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        3,
+        {"transactional_id": "t", "group_id": "g"},
+        ["WRITE TRANSACTIONAL_ID t"],
+        {"error_code": ID_REFUSED},
+    ),
+    Row(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        0,
+        {"transactional_ids": ["t"]},
+        ["DESCRIBE TRANSACTIONAL_ID t"],
+        {"transaction_states": [{"transactional_id": "t", "error_code": ID_REFUSED}]},
+    ),
+    Row(
+        ApiKey.WRITE_TXN_MARKERS,
+        1,
+        {"markers": [{"producer_id": 1, "topics": two(partition_indexes=[0])}]},
+        [*of_cluster("ALTER"), CLUSTER_ACTION],
+        {"markers": [{"producer_id": 1, "topics": two(partitions=[{"partition_index": 0, "error_code": CLUSTER_REFUSED}])}]},
+    ),
+    Row(ApiKey.LIST_TRANSACTIONS, 1, {}, [], {"error_code": 0, "transaction_states": []}),
     Row(ApiKey.END_TXN, 3, {"transactional_id": "t"}, ["WRITE TRANSACTIONAL_ID t"], {"error_code": ID_REFUSED}),
     Row(
         ApiKey.DESCRIBE_PRODUCERS,

@@ -57,6 +57,7 @@ class ReplayingBroker(InProcessBroker):
         for batch in batches_of("clean/log-zstd-0/"):
             self.produce("log-zstd", batch)
         self._find_coordinator("g-bad", GROUP)
+        self._find_coordinator("t-bad", TRANSACTION)
         self.topic_id: bytes = self.run(lambda: self.services.metadata.topic_id("bad"))
 
     def _create(self, topic: str, configs: dict[str, str] | None = None) -> None:

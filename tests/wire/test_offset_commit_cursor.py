@@ -38,9 +38,9 @@ def read_equally(data: bytes, version: int, offset: int = 0) -> bool:
         request, end = OffsetCommitRequest.decode(data, version, offset)
     except ProtocolError:
         with pytest.raises(ProtocolError):
-            OffsetCommitReader(frame, offset, version).verify(1_000_000)
+            OffsetCommitReader(frame, offset, version, version).verify(1_000_000)
         return False
-    reader = OffsetCommitReader(frame, offset, version)
+    reader = OffsetCommitReader(frame, offset, version, version)
     assert (reader.group_id, reader.generation_id, reader.member_id, reader.group_instance_id, reader.retention_time_ms) == (
         request.group_id.encode(),
         request.generation_id_or_member_epoch,
@@ -67,7 +67,7 @@ def read_equally(data: bytes, version: int, offset: int = 0) -> bool:
         ]  # fmt: skip
         assert reader.advance() == END
         assert reader.at == end
-        reader = OffsetCommitReader(frame, offset, version)
+        reader = OffsetCommitReader(frame, offset, version, version)
         assert reader.verify(1_000_000)
     return True
 

@@ -2,6 +2,7 @@
 
 Each partition that is waited for stands in its own list of waiters (`AppendedPartition`) and looks only at itself, so that a request of
 many partitions costs no more when one of them moves. The request (`DelayedProduce`) counts those that are left, and has the time limit.
+The markers of a transaction are waited for in the same way (`handlers.transactions.write_txn_markers`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from broker.handlers.data.produce_codes import (
     REQUEST_TIMED_OUT,
 )
 from broker.loop.purgatory import DelayedOperation, Purgatory
-from broker.network.request_channel import Completion, Pending
 from replication.leader.partition import Partition
 
 UNDECIDED = -2
@@ -57,17 +57,14 @@ class AppendedPartition:
 class DelayedProduce(DelayedOperation):
     """A Produce that waits for some of its partitions."""
 
-    __slots__ = ("_answer", "_left", "_pending", "_waiting", "acks")
+    __slots__ = ("_left", "_then", "_waiting", "acks")
 
-    def __init__(
-        self, waiting: Sequence[AppendedPartition], acks: int, answer: Callable[[Sequence[AppendedPartition]], Completion], pending: Pending
-    ) -> None:
-        """`answer` makes the answer of what became of each."""
+    def __init__(self, waiting: Sequence[AppendedPartition], acks: int, then: Callable[[Sequence[AppendedPartition]], None]) -> None:
+        """`then` is called once it is known what became of each."""
         super().__init__()
         self.acks = acks
         self._waiting = waiting
-        self._answer = answer
-        self._pending = pending
+        self._then = then
         self._left = len(waiting)
 
     def begin(self, purgatory: Purgatory, asked_ms: int) -> None:
@@ -108,7 +105,7 @@ class DelayedProduce(DelayedOperation):
     def on_complete(self) -> None:
         """Answer."""
         self._end_waiting()
-        self._pending.complete(self._answer(self._waiting))
+        self._then(self._waiting)
 
     def cancel(self) -> None:
         self._end_waiting()

@@ -16,7 +16,7 @@ cdef class Produce:
     cdef public tuple failed
     cdef ProduceAnswer _answer
     cdef BatchRun _run
-    cdef object _connection, _services, _task
+    cdef object _connection, _pending, _services, _task
     cdef int64_t _accepted, _acks, _now_ms, _throttle_time_ms, _version
     cdef Py_ssize_t _size
     cdef str _topic

@@ -135,6 +135,7 @@ class Produce:
         "_may_write",
         "_now_ms",
         "_partitions",
+        "_pending",
         "_run",
         "_services",
         "_size",
@@ -174,6 +175,7 @@ class Produce:
         self._waiting: list[AppendedPartition] | None = None
         self._in_work: list[LeftToWorker] | None = None
         self._leaders: set[int] | None = None
+        self._pending: Pending | None = None
         self._task: asyncio.Task[None] | None = None
 
     # -- turns -----------------------------------------------------------------------------------------------------------
@@ -429,9 +431,8 @@ class Produce:
             return self._answer_to_nobody()
         if self._waiting is None:
             return self._encoded()
-        if pending is None:
-            pending = Pending(appended=True)
-        delayed = DelayedProduce(self._waiting, self._acks, self._answer_to, pending)
+        self._pending = pending = Pending(appended=True) if pending is None else pending
+        delayed = DelayedProduce(self._waiting, self._acks, self._answer_to)
         delayed.begin(self._services.data.produce_purgatory, self.reader.timeout_ms)
         return pending
 
@@ -443,15 +444,16 @@ class Produce:
         self._connection.offend(f"Produce with acks=0 to {topic}-{index} failed with {ErrorCode.of(code).name} (client id {client_id})")
         return CLOSE
 
-    def _answer_to(self, decided: Sequence[AppendedPartition]) -> Completion:
-        """The answer, after it was waited for those partitions."""
+    def _answer_to(self, decided: Sequence[AppendedPartition]) -> None:
+        """Answer, after it was waited for those partitions."""
         for each in decided:
             code = each.error_code
             if code != NONE:
                 self._count_code(NONE, -1)
                 self._count_code(code, 1)
                 self._answer.correct(each.place, code, each.base_offset)
-        return self._encoded()
+        assert self._pending is not None
+        self._pending.complete(self._encoded())
 
     def _encoded(self) -> bytes:
         nodes: Sequence[tuple[int, str, int, str | None]] = ()

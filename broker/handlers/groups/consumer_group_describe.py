@@ -1,4 +1,7 @@
-"""ConsumerGroupDescribe (api 69), version 0 (KIP-848). Listed and refused, as by Apache Kafka 3.9 in ZooKeeper mode."""
+"""Refuses ConsumerGroupDescribe (api 69), version 0.
+
+Listed and refused (KIP-848), as by Apache Kafka 3.9 in ZooKeeper mode.
+"""
 
 from broker.request.context import RequestContext
 from broker.request.turns import Steps

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (api 68), version 0 (KIP-848).
+"""Refuses ConsumerGroupHeartbeat (api 68), version 0.
 
-Listed and refused, as by Apache Kafka 3.9 in ZooKeeper mode, which has the classic protocol only; clients fall back to it.
+Listed and refused (KIP-848), as by Apache Kafka 3.9 in ZooKeeper mode, which has the classic protocol only; clients fall back to it.
 """
 
 from broker.request.context import RequestContext

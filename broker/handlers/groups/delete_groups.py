@@ -1,4 +1,4 @@
-"""DeleteGroups (api 42), versions 0-2 (KIP-229)."""
+"""Serves DeleteGroups (api 42), versions 0-2 (KIP-229)."""
 
 from broker.request.context import RequestContext
 from broker.request.turns import Steps

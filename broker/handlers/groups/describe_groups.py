@@ -1,4 +1,6 @@
-"""DescribeGroups (api 15), versions 0-5: authorized operations from 3 (KIP-430), static members from 4 (KIP-345).
+"""Serves DescribeGroups (api 15), versions 0-5.
+
+Authorized operations from 3 (KIP-430), static members from 4 (KIP-345).
 
 A group that does not exist is described as Dead, without an error. Metadata and assignments are shown while the group is Stable.
 """

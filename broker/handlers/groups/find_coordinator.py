@@ -1,18 +1,19 @@
-"""FindCoordinator (api 10), versions 0-6: transactional ids from 1, many keys at once from 4 (KIP-699), share groups from 6 (KIP-932).
+"""Serves FindCoordinator (api 10), versions 0-6.
+
+Transactional ids from 1, many keys at once from 4 (KIP-699), share groups from 6 (KIP-932).
 
 The coordinator is the broker that leads the key's partition of the internal topic. A topic that is missing is created first.
-Before there is a leader the answer is COORDINATOR_NOT_AVAILABLE, and the client asks again. There are no coordinators of transactions
-and of share groups here.
+Before there is a leader the answer is COORDINATOR_NOT_AVAILABLE, and the client asks again. There are no coordinators of share groups here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from broker.request.context import RequestContext
-from broker.request.internal_topics import GROUP_METADATA_TOPIC
+from broker.request.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
@@ -23,11 +24,21 @@ FIRST_VERSION_WITH_SHARE_GROUPS = 6
 
 
 class CoordinatorType(IntEnum):
-    """What a key names."""
+    """The kind of name that a key is."""
 
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
+
+
+TOPICS: Final[Mapping[int, str]] = {
+    CoordinatorType.GROUP: GROUP_METADATA_TOPIC,
+    CoordinatorType.TRANSACTION: TRANSACTION_STATE_TOPIC,
+}
+RESOURCES: Final[Mapping[int, ResourceType]] = {
+    CoordinatorType.GROUP: ResourceType.GROUP,
+    CoordinatorType.TRANSACTION: ResourceType.TRANSACTIONAL_ID,
+}
 
 
 class Found(NamedTuple):
@@ -46,16 +57,17 @@ def handle_find_coordinator(
     keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS else [request.key]
     if request.key_type not in CoordinatorType.__members__.values():
         return _response(keys, [Found(ErrorCode.INVALID_REQUEST)] * len(keys), context, ErrorCode.INVALID_REQUEST.message)
-    if request.key_type == CoordinatorType.GROUP and GROUP_METADATA_TOPIC not in context.broker.metadata.topics:
-        return _create_topic(keys, context)
+    topic = TOPICS.get(request.key_type)
+    if topic is not None and topic not in context.broker.metadata.topics:
+        return _create_topic(request.key_type, topic, keys, context)
     return _find_all(request.key_type, keys, context)
 
 
-async def _create_topic(keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
-    """Nobody used a group yet. The topic may have leaders by the time it is created, or the client asks again."""
-    if any(context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, key) for key in keys):
-        await context.broker.administration.auto_topics.create([GROUP_METADATA_TOPIC])
-    return _find_all(CoordinatorType.GROUP, keys, context)
+async def _create_topic(key_type: int, topic: str, keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
+    """Create the internal topic for its first key. The topic may have leaders by then, or the client asks again."""
+    if any(context.is_authorized(Operation.DESCRIBE, RESOURCES[key_type], key) for key in keys):
+        await context.broker.administration.auto_topics.create([topic])
+    return _find_all(key_type, keys, context)
 
 
 def _find_all(key_type: int, keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
@@ -74,9 +86,10 @@ def _find(key_type: int, key: str, context: RequestContext) -> Found:
     if key_type == CoordinatorType.TRANSACTION:
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
             return Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif context.api_version < FIRST_VERSION_WITH_SHARE_GROUPS:
+        return _leader(TRANSACTION_STATE_TOPIC, context.broker.coordinators.transactions.partition_for(key), context)
+    if context.api_version < FIRST_VERSION_WITH_SHARE_GROUPS:
         return Found(ErrorCode.INVALID_REQUEST)
-    elif not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+    if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

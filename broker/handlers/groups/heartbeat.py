@@ -1,4 +1,4 @@
-"""Heartbeat (api 12), versions 0-4: static members from 3 (KIP-345)."""
+"""Serves Heartbeat (api 12), versions 0-4: static members from 3 (KIP-345)."""
 
 from broker.request.context import RequestContext
 from broker.security.authorizer import Operation, ResourceType

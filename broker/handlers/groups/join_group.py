@@ -1,5 +1,7 @@
-"""JoinGroup (api 11), versions 0-9: a rebalance timeout of its own from 1 (KIP-62), a member id to come again with from 4 (KIP-394), static
-members from 5 (KIP-345), protocol type from 7 (KIP-559), the reason from 8 (KIP-800), skipping the assignment from 9 (KIP-814).
+"""Serves JoinGroup (api 11), versions 0-9.
+
+A rebalance timeout of its own from 1 (KIP-62), a member id to join again with from 4 (KIP-394), static members from 5 (KIP-345), protocol
+type from 7 (KIP-559), the reason from 8 (KIP-800), skipping the assignment from 9 (KIP-814).
 
 The answer comes when the rebalance is complete.
 """
@@ -35,7 +37,7 @@ _SHORT_LENGTHS = [uvarint(length) for length in range(0x80)]
 _NULL = b"\0"
 _NO_TAGGED_FIELDS = b"\0"
 _NO_MEMBERS = b"\1" + _NO_TAGGED_FIELDS
-"""What a flexible response without members ends with."""
+"""The last bytes of a flexible response without members."""
 
 
 def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Steps[Message | Answer]:
@@ -87,7 +89,7 @@ def _answer(answer: DelayedAnswer, result: JoinResult, context: RequestContext) 
 
 
 def with_members(response: bytes, members: list[MemberMetadata], version: int) -> bytes:
-    """An encoded response without members, with members. By hand, 0.5 µs each: a leader may be told of thousands, and others wait."""
+    """An encoded response without members, with members. By hand, 0.5 µs each: a leader may get thousands, and others wait."""
     parts: list[bytes] = []
     if version < FIRST_FLEXIBLE_VERSION:
         parts += (response[: -_LENGTH.size], _LENGTH.pack(len(members)))

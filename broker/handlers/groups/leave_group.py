@@ -1,4 +1,4 @@
-"""LeaveGroup (api 13), versions 0-5: many members at once, and static ones, from 3 (KIP-345), the reason from 5 (KIP-800)."""
+"""Serves LeaveGroup (api 13), versions 0-5: many members at once, and static ones, from 3 (KIP-345), the reason from 5 (KIP-800)."""
 
 from broker.groups.membership import Leaving
 from broker.request.context import RequestContext

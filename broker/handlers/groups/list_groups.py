@@ -1,4 +1,4 @@
-"""ListGroups (api 16), versions 0-5: states from 4 (KIP-518), types from 5 (KIP-848)."""
+"""Serves ListGroups (api 16), versions 0-5: states from 4 (KIP-518), types from 5 (KIP-848)."""
 
 from broker.request.context import RequestContext
 from broker.request.turns import Steps, each

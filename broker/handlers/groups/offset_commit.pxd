@@ -1,18 +1,18 @@
 from libc.stdint cimport int64_t
-from protocol.cursors.offset_commit cimport OffsetCommitAnswer, OffsetCommitReader
+from protocol.cursors.offset_commit cimport OffsetCommitAnswer, OffsetCommitReader, TxnOffsetCommitReader
 
-cdef int64_t DEFAULT_TIMESTAMP, DEFAULT_RETENTION_MS, AT_ONCE, _ERRORS, END, NO_EXPIRY, PARTITION
+cdef int64_t DEFAULT_TIMESTAMP, DEFAULT_RETENTION_MS, AT_ONCE, TXN_OFFSET_COMMIT, FIRST_TXN_THAT_KNOWS_LOADING, END, NO_EXPIRY, PARTITION
 
 cdef class OffsetCommit:
     cdef OffsetCommitAnswer _answer
     cdef OffsetCommitReader _reader
-    cdef object _code, _connection, _known, _pending, _services, _too_large, _topic_error
+    cdef object _code, _connection, _known, _pending, _refusal, _services, _too_large, _topic_error
     cdef dict _commits, _decided, _values
     cdef list _for_store
     cdef str _topic
     cdef bytes _topic_bytes
-    cdef int64_t _expire_timestamp, _now_ms
-    cdef bint _is_large, _may_read_group
+    cdef int64_t _errors, _expire_timestamp, _now_ms
+    cdef bint _is_for_store, _is_large
     cdef public object task
 
     cpdef void answer(self, object pending) except *
@@ -20,3 +20,6 @@ cdef class OffsetCommit:
     cdef void _take(self, OffsetCommitReader reader) except *
     cdef void _complete(self) except *
     cdef void _count(self, int64_t code, int64_t times) except *
+
+cdef object _refusal(OffsetCommitReader reader, object access)
+cdef object _transaction(OffsetCommitReader reader)

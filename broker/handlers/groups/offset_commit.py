@@ -1,11 +1,13 @@
-"""OffsetCommit (api 8), versions 0-9: to the group's log from 1, a retention time in 2-4, the leader epoch from 6 (KIP-320), static members
-from 7 (KIP-345).
+"""Serves OffsetCommit (api 8), versions 0-9.
+
+To the group's log from 1, a retention time in 2-4, the leader epoch from 6 (KIP-320), static members from 7 (KIP-345).
 
 Version 0 commits to the metadata store, where the consumers of old kept their offsets. The answer comes when all in-sync replicas have the
 offsets.
 
-One road serves any number of partitions: `OffsetCommit` reads the request where it lies and makes the value of a record of each offset,
-the coordinator writes the records, and the answer is written when that is done. A large request is copied, and goes on in turns.
+One road serves any number of partitions, and TxnOffsetCommit, too. `OffsetCommit` reads the request where it lies, and makes the value of a
+record of each offset. The coordinator writes the records, and the answer is written when they are safe. A large request is copied, and goes
+on in turns.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from broker.groups.commits import Commit, TopicCommit
+from broker.groups.commits import Commit, TopicCommit, Transaction
 from broker.groups.offset_records import NO_EXPIRY, encode_value
 from broker.handlers.groups.group_topics import partitions_of
 from broker.handlers.groups.offsets_in_store import commit_to_store
@@ -26,7 +28,7 @@ from broker.request.turns import LARGE_BYTES, Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.cursors.kinds import END, PARTITION
-from protocol.cursors.offset_commit import OffsetCommitAnswer, OffsetCommitReader
+from protocol.cursors.offset_commit import TXN_LAYOUTS, OffsetCommitAnswer, OffsetCommitReader, TxnOffsetCommitReader
 from protocol.errors import ErrorCode
 from protocol.schema.wire import ProtocolError
 from storage.disk.topic_partition import TopicPartition
@@ -34,6 +36,7 @@ from storage.disk.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.request.services import Services
+    from broker.security.access import Access
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +46,9 @@ DEFAULT_TIMESTAMP: Final = -1
 DEFAULT_RETENTION_MS: Final = -1
 AT_ONCE: Final = 64
 """Elements between two looks at the clock."""
-_ERRORS: Final = ApiKey.OFFSET_COMMIT << 16
-"""See `Services.error_counts`."""
+TXN_OFFSET_COMMIT: Final = int(ApiKey.TXN_OFFSET_COMMIT)
+FIRST_TXN_THAT_KNOWS_LOADING: Final = 2
+"""The version of TxnOffsetCommit from which on producers take COORDINATOR_LOAD_IN_PROGRESS for a reason to try again (KAFKA-7296)."""
 
 
 def handle_offset_commit_frame(
@@ -54,26 +58,40 @@ def handle_offset_commit_frame(
 
     Raises ProtocolError for a frame that is no such request; nothing was done then.
     """
+    return commit_offsets(ApiKey.OFFSET_COMMIT, frame, offset, version, correlation_id, connection, services)
+
+
+def commit_offsets(
+    key: int, frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, services: Services
+) -> Answer:
+    """Handle an OffsetCommit or TxnOffsetCommit, which `key` tells apart. Raises ProtocolError."""
     if len(frame) < LARGE_BYTES:
-        commit = OffsetCommit(frame, offset, version, correlation_id, connection, services, is_large=False)
+        commit = OffsetCommit(key, frame, offset, version, correlation_id, connection, services, is_large=False)
         _at_once(commit.read())
         pending = Pending()
         commit.answer(pending)
         return pending.answer if pending.completed else pending
     pending = Pending(in_turns=True, waiting_bytes=len(frame))
     kept = memoryview(bytearray(frame))  # the receive buffer is used again meanwhile
-    services.turns.wait(_take_turns(kept, offset, version, correlation_id, connection, services, pending), pending)
+    services.turns.wait(_take_turns(key, kept, offset, version, correlation_id, connection, services, pending), pending)
     return pending
 
 
 def _take_turns(
-    frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, services: Services, pending: Pending
+    key: int,
+    frame: memoryview,
+    offset: int,
+    version: int,
+    correlation_id: int,
+    connection: Connection,
+    services: Services,
+    pending: Pending,
 ) -> Steps[asyncio.Task[None] | None]:
     try:
-        commit = OffsetCommit(frame, offset, version, correlation_id, connection, services, is_large=True)
+        commit = OffsetCommit(key, frame, offset, version, correlation_id, connection, services, is_large=True)
         yield from commit.read()
     except ProtocolError as malformed:
-        connection.offend(f"a request that cannot be read (OFFSET_COMMIT v{version}): {malformed}")
+        connection.offend(f"a request that cannot be read ({ApiKey(key).name} v{version}): {malformed}")
         pending.complete(CLOSE)
         return None
     commit.answer(pending)
@@ -81,7 +99,7 @@ def _take_turns(
 
 
 class OffsetCommit:
-    """One OffsetCommit on its way: `read` it, then `answer`."""
+    """One OffsetCommit or TxnOffsetCommit on its way: `read` it, then `answer`."""
 
     __slots__ = (
         "_answer",
@@ -89,14 +107,16 @@ class OffsetCommit:
         "_commits",
         "_connection",
         "_decided",
+        "_errors",
         "_expire_timestamp",
         "_for_store",
+        "_is_for_store",
         "_is_large",
         "_known",
-        "_may_read_group",
         "_now_ms",
         "_pending",
         "_reader",
+        "_refusal",
         "_services",
         "_too_large",
         "_topic",
@@ -108,6 +128,7 @@ class OffsetCommit:
 
     def __init__(
         self,
+        key: int,
         frame: memoryview,
         offset: int,
         version: int,
@@ -119,11 +140,17 @@ class OffsetCommit:
     ) -> None:
         """One that `is_large` is answered in turns. Raises ProtocolError."""
         self._is_large = is_large
-        self._reader = reader = OffsetCommitReader(frame, offset, version)
-        self._answer = OffsetCommitAnswer(version, correlation_id)
+        self._errors = key << 16
+        if key == TXN_OFFSET_COMMIT:
+            reader: OffsetCommitReader = TxnOffsetCommitReader(frame, offset, version, TXN_LAYOUTS[version])
+        else:
+            reader = OffsetCommitReader(frame, offset, version, version)
+        self._reader = reader
+        self._is_for_store = reader.layout == 0
+        self._answer = OffsetCommitAnswer(reader.layout, correlation_id)
         self._connection = connection
         self._services = services
-        self._may_read_group = connection.access.may(Operation.READ, ResourceType.GROUP, reader.group_id.decode())
+        self._refusal = _refusal(reader, connection.access)
         self._now_ms = now_ms = services.clock.now_ms()
         retention_ms = reader.retention_time_ms
         self._expire_timestamp = NO_EXPIRY if retention_ms == DEFAULT_RETENTION_MS else now_ms + retention_ms
@@ -140,7 +167,7 @@ class OffsetCommit:
         self._code = self._too_large = ErrorCode.NONE
         self._pending = Pending()
         self.task: asyncio.Task[None] | None = None
-        """What commits to the store."""
+        """The task that commits to the store."""
 
     # -- reading -----------------------------------------------------------------------------------------------------------
 
@@ -163,9 +190,8 @@ class OffsetCommit:
         self._topic = name = topic.decode()
         self._values = None
         self._known = ()
-        if not self._may_read_group:
-            self._topic_error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        else:
+        self._topic_error = self._refusal
+        if not self._refusal:
             self._known, self._topic_error = partitions_of(name, self._connection.access, self._services.metadata)
         if not self._known:
             # Named in the answer even without a partition: so does Apache Kafka with topics that it does not know.
@@ -178,7 +204,7 @@ class OffsetCommit:
             self._decided.setdefault(reader.topic, []).append((index, self._topic_error))
             return
         metadata = reader.committed_metadata or b""
-        if reader.version == 0:
+        if self._is_for_store:
             partition = TopicPartition(self._topic, index)
             self._for_store.append((reader.topic, partition, reader.committed_offset, metadata.decode()))
             return
@@ -208,7 +234,7 @@ class OffsetCommit:
         pending.in_turns = False
         if self._for_store:
             pending.occupies_slot = True
-            self.task = asyncio.get_running_loop().create_task(self._commit_to_store())  # a task that nobody refers to may vanish
+            self.task = asyncio.get_running_loop().create_task(self._commit_to_store())  # a task without a reference may vanish
         elif self._commits:
             reader = self._reader
             instance_id = reader.group_instance_id
@@ -217,6 +243,7 @@ class OffsetCommit:
                 reader.member_id.decode(),
                 None if instance_id is None else instance_id.decode(),
                 reader.generation_id,
+                _transaction(reader),
                 Commit(self._commits.values()),
                 self._on_committed,
             )
@@ -224,7 +251,9 @@ class OffsetCommit:
             self._complete()
 
     def _on_committed(self, code: ErrorCode, too_large: ErrorCode) -> None:
-        """What became of the offsets, and what of those whose metadata is too large."""
+        """Answer with the code of the offsets, and that of those whose metadata is too large."""
+        if self._reader.transactional_id is not None and code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            code = too_large = _code_while_loading(self._reader.version)
         self._code = code
         self._too_large = too_large
         self._complete()
@@ -236,7 +265,7 @@ class OffsetCommit:
                 code = await commit_to_store(group_id, partition, offset, metadata, self._services)
                 self._decided.setdefault(topic, []).append((partition.partition, code))
         except Exception:
-            # A fault of ours, in a task that nobody awaits: the client hears of it all the same.
+            # A fault of the broker, in a task that is not awaited: the client hears of it all the same.
             logger.exception("offsets of group %s cannot be stored", group_id)
             self._pending.complete(CLOSE)
             return
@@ -291,12 +320,37 @@ class OffsetCommit:
     def _count(self, code: int, times: int) -> None:
         if times:
             counts = self._services.error_counts
-            key = _ERRORS | code & 0xFFFF
+            key = self._errors | code & 0xFFFF
             counts[key] = counts.get(key, 0) + times
 
 
+def _refusal(reader: OffsetCommitReader, access: Access) -> ErrorCode:
+    """Why the sender may not commit to the group at all; NONE if it may."""
+    transactional_id = reader.transactional_id
+    if transactional_id is not None and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id.decode()):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not access.may(Operation.READ, ResourceType.GROUP, reader.group_id.decode()):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
+
+
+def _transaction(reader: OffsetCommitReader) -> Transaction | None:
+    """The transaction that the offsets are part of."""
+    transactional_id = reader.transactional_id
+    if transactional_id is None:
+        return None
+    return Transaction(transactional_id.decode(), reader.producer_id, reader.producer_epoch)
+
+
+def _code_while_loading(version: int) -> ErrorCode:
+    """How a TxnOffsetCommit of a version is asked to try again while the group loads."""
+    if version < FIRST_TXN_THAT_KNOWS_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 def _at_once(steps: Steps[_Item]) -> _Item:
-    """What they return, without a turn of anybody else."""
+    """Run the steps to their end within this turn of the loop, and return their result."""
     try:
         while True:
             next(steps)

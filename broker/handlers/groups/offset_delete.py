@@ -1,4 +1,4 @@
-"""OffsetDelete (api 47), version 0 (KIP-496)."""
+"""Serves OffsetDelete (api 47), version 0 (KIP-496)."""
 
 from broker.handlers.groups.group_topics import partitions_of
 from broker.request.context import RequestContext

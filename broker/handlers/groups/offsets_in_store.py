@@ -1,6 +1,7 @@
-"""Version 0 of OffsetCommit and OffsetFetch: offsets as znodes `/consumers/GROUP/offsets/TOPIC/PARTITION`, the number as text.
+"""Reads and writes the offsets of version 0 of OffsetCommit and OffsetFetch, which are znodes.
 
-The consumers of Kafka 0.8 kept them there. Nothing else of theirs is looked at.
+The path is `/consumers/GROUP/offsets/TOPIC/PARTITION`, the content the number as text. The consumers of Kafka 0.8 kept their offsets there.
+No other znodes of these consumers are read.
 """
 
 import logging

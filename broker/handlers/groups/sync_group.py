@@ -1,4 +1,6 @@
-"""SyncGroup (api 14), versions 0-5: static members from 3 (KIP-345), protocol type and name, which must be given, from 5 (KIP-559).
+"""Serves SyncGroup (api 14), versions 0-5.
+
+Static members from 3 (KIP-345), protocol type and name, which must be given, from 5 (KIP-559).
 
 The answer comes when the leader's assignment is stored.
 """

@@ -1,71 +1,152 @@
 """AddPartitionsToTxn (api 24), versions 0-5: one transaction of a client (KIP-98), from 4 many, asked by brokers (KIP-890).
 
-There is no transaction coordinator here, so no transactional id is known: INVALID_PRODUCER_ID_MAPPING.
+PRODUCER_FENCED from 2 (KIP-588). A request of a broker may only verify that partitions are in their transactions. The answer comes when
+every transaction of the request has its result.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+
+from broker.handlers.delayed_answer import DelayedAnswer
+from broker.handlers.transactions.fencing import known_error
+from broker.network.request_channel import Answer
 from broker.request.context import RequestContext
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
+from broker.transactions.metadata import ProducerIdAndEpoch
+from broker.transactions.partitions import Partitions
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
 )
+from protocol.schema.message import Message
 
 FIRST_VERSION_FOR_BROKERS = 4
 
+Codes = Callable[[str, int], ErrorCode]
+"""(topic, index) -> error code."""
 
-def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Steps[AddPartitionsToTxnResponse]:
-    """Refuse, saying of each partition why."""
-    if context.api_version >= FIRST_VERSION_FOR_BROKERS:
-        if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        transactions = []
-        for each in request.transactions:
-            results = yield from _results(each.topics, context)
-            transactions.append(AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=results))
-        return AddPartitionsToTxnResponse(results_by_transaction=transactions)
-    topics = request.v3_and_below_topics
-    if not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
-        results = yield from _all(topics, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: RequestContext) -> Steps[Message | Answer]:
+    """Add partitions to transactions, or verify them."""
+    if context.api_version < FIRST_VERSION_FOR_BROKERS:
+        transactions = [
+            AddPartitionsToTxnTransaction(
+                transactional_id=request.v3_and_below_transactional_id,
+                producer_id=request.v3_and_below_producer_id,
+                producer_epoch=request.v3_and_below_producer_epoch,
+                topics=request.v3_and_below_topics,
+            )
+        ]
+    elif not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     else:
-        results = yield from _results(topics, context)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+        transactions = request.transactions
+    results = _Results(transactions, context)
+    for place, transaction in enumerate(transactions):
+        yield from _serve(place, transaction, results, context)
+    answer = results.answer()
+    return (yield from answer) if isinstance(answer, Generator) else answer
 
 
-def _results(topics: list[AddPartitionsToTxnTopic], context: RequestContext) -> Steps[list[AddPartitionsToTxnTopicResult]]:
-    """One partition that does not exist, or may not be written to, keeps all from being added."""
+class _Results:
+    """The results of the transactions of one request; the answer leaves with the last one."""
+
+    __slots__ = ("_answer", "_codes", "_left", "_transactions", "_version")
+
+    def __init__(self, transactions: list[AddPartitionsToTxnTransaction], context: RequestContext) -> None:
+        self._transactions = transactions
+        self._codes: list[Codes] = [lambda _topic, _index: ErrorCode.UNKNOWN_SERVER_ERROR] * len(transactions)
+        self._left = len(transactions)
+        self._version = context.api_version
+        self._answer = DelayedAnswer(context)
+        if not transactions:
+            self._answer.complete(AddPartitionsToTxnResponse())
+
+    def answer(self) -> Message | Steps[Message] | Answer:
+        return self._answer.answer()
+
+    def put(self, place: int, codes: Codes) -> None:
+        self._codes[place] = codes
+        self._left -= 1
+        if not self._left:
+            self._answer.complete_steps(self._response())
+
+    def put_one(self, place: int, error: ErrorCode) -> None:
+        code = known_error(error, self._version)
+        self.put(place, lambda _topic, _index: code)
+
+    def _response(self) -> Steps[Message]:
+        response = AddPartitionsToTxnResponse()
+        for transaction, codes in zip(self._transactions, self._codes, strict=True):
+            topics = []
+            for topic in transaction.topics:
+                name = topic.name
+                result = AddPartitionsToTxnTopicResult(name=name)
+                for index in topic.partitions:
+                    code = codes(name, index)
+                    result.results_by_partition.append(AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code))
+                    yield
+                topics.append(result)
+                yield
+            if self._version < FIRST_VERSION_FOR_BROKERS:
+                response.results_by_topic_v3_and_below = topics
+            else:
+                response.results_by_transaction.append(
+                    AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topics)
+                )
+        return response
+
+
+def _serve(place: int, transaction: AddPartitionsToTxnTransaction, results: _Results, context: RequestContext) -> Steps[None]:
+    transactional_id = transaction.transactional_id
     by_broker = context.api_version >= FIRST_VERSION_FOR_BROKERS
+    if not by_broker and not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        results.put_one(place, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
+    partitions, refused = yield from _check(transaction, context, by_broker=by_broker)
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+    transactions = context.broker.coordinators.transactions
+    if refused:
+        # One partition that may not be added keeps out all others.
+        results.put(place, lambda topic, index: refused.get((topic, index), ErrorCode.OPERATION_NOT_ATTEMPTED))
+    elif not transaction.verify_only:
+        transactions.add_partitions(transactional_id, producer, partitions, lambda error: results.put_one(place, error))
+    else:
+        error, verified = transactions.verify_partitions(transactional_id, producer)
+        if error:
+            results.put(place, lambda _topic, _index: error)
+        else:
+            results.put(place, lambda topic, index: _verified(verified, topic, index))
+
+
+def _verified(verified: Partitions, topic: str, index: int) -> ErrorCode:
+    return ErrorCode.NONE if index in verified.get(topic, ()) else ErrorCode.TRANSACTION_ABORTABLE
+
+
+def _check(
+    transaction: AddPartitionsToTxnTransaction, context: RequestContext, *, by_broker: bool
+) -> Steps[tuple[Partitions, Mapping[tuple[str, int], ErrorCode]]]:
+    """The partitions, and those among them that do not exist or may not be written to."""
     cluster = context.broker.metadata
-    codes: dict[tuple[str, int], ErrorCode] = {}
-    for topic in topics:
-        is_allowed = by_broker or (
-            topic.name not in INTERNAL_TOPICS and context.is_authorized(Operation.WRITE, ResourceType.TOPIC, topic.name)
-        )
+    partitions: dict[str, frozenset[int]] = {}
+    refused: dict[tuple[str, int], ErrorCode] = {}
+    for topic in transaction.topics:
+        name = topic.name
+        is_allowed = by_broker or (name not in INTERNAL_TOPICS and context.is_authorized(Operation.WRITE, ResourceType.TOPIC, name))
         for index in topic.partitions:
             if not is_allowed:
-                codes[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif cluster.partition(topic.name, index) is None:
-                codes[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                refused[name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif cluster.partition(name, index) is None:
+                refused[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             yield
-    return (yield from _all(topics, codes, ErrorCode.OPERATION_NOT_ATTEMPTED if codes else ErrorCode.INVALID_PRODUCER_ID_MAPPING))
-
-
-def _all(
-    topics: list[AddPartitionsToTxnTopic], codes: dict[tuple[str, int], ErrorCode], otherwise: ErrorCode
-) -> Steps[list[AddPartitionsToTxnTopicResult]]:
-    results = []
-    for topic in topics:
-        result = AddPartitionsToTxnTopicResult(name=topic.name)
-        for index in topic.partitions:
-            code = codes.get((topic.name, index), otherwise)
-            result.results_by_partition.append(AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code))
-            yield
-        results.append(result)
-        yield
-    return results
+        if topic.partitions:
+            partitions[name] = partitions.get(name, frozenset()) | frozenset(topic.partitions)
+    return partitions, refused

@@ -1,16 +1,31 @@
-"""EndTxn (api 26), versions 0-4 (KIP-98).
+"""EndTxn (api 26), versions 0-4 (KIP-98): PRODUCER_FENCED from 2 (KIP-588), TRANSACTION_ABORTABLE from 4 (KIP-890).
 
-There is no transaction coordinator here, so no transactional id is known: INVALID_PRODUCER_ID_MAPPING.
+The answer comes when the outcome is stored. Markers are written afterwards.
 """
 
+from __future__ import annotations
+
+from broker.handlers.delayed_answer import DelayedAnswer
+from broker.handlers.transactions.fencing import known_error
+from broker.network.request_channel import Answer
 from broker.request.context import RequestContext
+from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
+from broker.transactions.metadata import ProducerIdAndEpoch
 from protocol.errors import ErrorCode
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.schema.message import Message
 
 
-def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
-    """Refuse."""
+def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> Message | Answer | Steps[Message]:
+    """Commit or abort."""
     if not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return EndTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_ID_MAPPING if request.transactional_id else ErrorCode.INVALID_REQUEST)
+    answer = DelayedAnswer(context)
+    context.broker.coordinators.transactions.end(
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        request.committed,
+        lambda error: answer.complete(EndTxnResponse(error_code=known_error(error, context.api_version))),
+    )
+    return answer.answer()

@@ -1,56 +1,66 @@
 """InitProducerId (api 22), versions 0-5: an id of one's own for an idempotent producer (KIP-98), a producer may go on with its id from 3
 (KIP-360), PRODUCER_FENCED from 4 (KIP-588).
 
-There is no transaction coordinator here: a transactional id is checked as far as it can be, and then answered with
-COORDINATOR_NOT_AVAILABLE. Apache Kafka answers COORDINATOR_LOAD_IN_PROGRESS while it has no block of producer ids; here the request waits
-for the block.
+Apache Kafka answers COORDINATOR_LOAD_IN_PROGRESS while it has no block of producer ids. Here the request waits for the block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
+from broker.handlers.delayed_answer import DelayedAnswer
+from broker.network.request_channel import Answer
 from broker.request.context import RequestContext
+from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
-from config.keys.transactions import TRANSACTION_MAX_TIMEOUT_MS
+from broker.transactions.coordinator import InitReply
+from broker.transactions.effects import InitProducerIdResult
+from broker.transactions.metadata import ProducerIdAndEpoch
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.schema.message import Message
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
+FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
-def handle_init_producer_id(
-    request: InitProducerIdRequest, context: RequestContext
-) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
-    """Give a producer id."""
+def handle_init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> Message | Answer | Steps[Message]:
+    """Give a producer id, or the next epoch of one."""
+    refused = _refusal(request, context)
+    if refused:
+        return _response(InitProducerIdResult(refused), context)
+    answer = DelayedAnswer(context)
+    context.broker.data.producer_ids.when_next(lambda: _init(request, context, lambda result: answer.complete(_response(result, context))))
+    return answer.answer()
+
+
+def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode:
     transactional_id = request.transactional_id
     if transactional_id is not None:
         if not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-            return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif not context.is_authorized(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not context.access.may_on_any(
         Operation.WRITE, ResourceType.TOPIC
     ):
-        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return _refused(ErrorCode.INVALID_REQUEST)
-    if transactional_id is None:
-        producer_id = context.broker.data.producer_ids.next_now()
-        return _wait_for_block(context) if producer_id is None else InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-    if not transactional_id:
-        return _refused(ErrorCode.INVALID_REQUEST)
-    if not 0 < request.transaction_timeout_ms <= context.broker.config[TRANSACTION_MAX_TIMEOUT_MS]:
-        return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-    return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    is_half = (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH)
+    return ErrorCode.INVALID_REQUEST if is_half else ErrorCode.NONE
 
 
-async def _wait_for_block(context: RequestContext) -> InitProducerIdResponse:
-    producer_id = await context.broker.data.producer_ids.next()
-    if producer_id is None:
-        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+def _init(request: InitProducerIdRequest, context: RequestContext, reply: InitReply) -> None:
+    broker = context.broker
+    new_producer_id = broker.data.producer_ids.next_now
+    if request.transactional_id is None:
+        producer_id = new_producer_id()
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        reply(InitProducerIdResult(error) if producer_id is None else InitProducerIdResult(ErrorCode.NONE, producer_id, 0))
+        return
+    expected = None if request.producer_id == NO_PRODUCER_ID else ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    broker.coordinators.transactions.init_producer_id(
+        request.transactional_id, request.transaction_timeout_ms, expected, new_producer_id, reply
+    )
 
 
-def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
+def _response(result: InitProducerIdResult, context: RequestContext) -> InitProducerIdResponse:
+    error = result.error
+    if error == ErrorCode.PRODUCER_FENCED and context.api_version < FIRST_VERSION_WITH_PRODUCER_FENCED:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return InitProducerIdResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch)

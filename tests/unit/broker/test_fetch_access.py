@@ -2,35 +2,15 @@
 
 from broker.network.throttle import QuotaType
 from broker.security.authorizer import Operation, ResourceType
-from broker.security.principals import Principal
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.support.connections import ClientConnection
+from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC_ID, state
 
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-class Grants:
-    """Allows what is in `allowed`."""
-
-    def __init__(self, *allowed: tuple[Operation, ResourceType]) -> None:
-        self.generation = 0
-        self.allowed = set(allowed)
-
-    def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return (operation, resource_type) in self.allowed
-
-    def is_authorized_on_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
-        return (operation, resource_type) in self.allowed
-
-    def change(self, *allowed: tuple[Operation, ResourceType]) -> None:
-        """From now on."""
-        self.allowed = set(allowed)
-        self.generation += 1
-
 
 READS = (Operation.READ, ResourceType.TOPIC)
 FOLLOWS = (Operation.CLUSTER_ACTION, ResourceType.CLUSTER)

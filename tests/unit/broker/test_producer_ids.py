@@ -26,11 +26,22 @@ class Blocks:
         first = (self.asked - 1) * self.size
         return ProducerIdBlock(0, first, first + self.size - 1)
 
+    async def next(self) -> int | None:
+        """What a request does that may wait for a block."""
+        found: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+        def take() -> None:
+            if not found.done():
+                found.set_result(self.ids.next_now())
+
+        self.ids.when_next(take)
+        return await found
+
 
 def test_ids_are_handed_out_block_by_block_without_a_gap() -> None:
     async def scenario() -> None:
         blocks = Blocks()
-        assert [await blocks.ids.next() for _ in range(35)] == list(range(35))
+        assert [await blocks.next() for _ in range(35)] == list(range(35))
         assert blocks.asked == 4
 
     asyncio.run(scenario())
@@ -39,7 +50,7 @@ def test_ids_are_handed_out_block_by_block_without_a_gap() -> None:
 def test_the_next_block_is_there_before_the_present_one_ends() -> None:
     async def scenario() -> None:
         blocks = Blocks(100)
-        assert await blocks.ids.next() == 0
+        assert await blocks.next() == 0
         for expected in range(1, 95):
             assert blocks.ids.next_now() == expected
         await asyncio.sleep(0)
@@ -52,7 +63,7 @@ def test_the_next_block_is_there_before_the_present_one_ends() -> None:
 def test_many_that_wait_cause_one_fetch_and_get_different_ids() -> None:
     async def scenario() -> None:
         blocks = Blocks(1000)
-        found = await asyncio.gather(*(blocks.ids.next() for _ in range(50)))
+        found = await asyncio.gather(*(blocks.next() for _ in range(50)))
         assert sorted(each for each in found if each is not None) == list(range(50))
         assert blocks.asked == 1
 
@@ -62,7 +73,7 @@ def test_many_that_wait_cause_one_fetch_and_get_different_ids() -> None:
 def test_more_than_a_block_may_wait_at_once() -> None:
     async def scenario() -> None:
         blocks = Blocks(10)
-        found = await asyncio.gather(*(blocks.ids.next() for _ in range(25)))
+        found = await asyncio.gather(*(blocks.next() for _ in range(25)))
         assert sorted(each for each in found if each is not None) == list(range(25))
 
     asyncio.run(scenario())
@@ -72,9 +83,9 @@ def test_without_a_controller_there_is_no_id_and_the_next_asks_again() -> None:
     async def scenario() -> None:
         blocks = Blocks()
         blocks.refuses = True
-        assert await blocks.ids.next() is None
+        assert await blocks.next() is None
         blocks.refuses = False
-        assert await blocks.ids.next() == 10
+        assert await blocks.next() == 10
 
     asyncio.run(scenario())
 
@@ -83,7 +94,7 @@ def test_a_client_that_goes_away_does_not_take_the_block_along() -> None:
     async def scenario() -> None:
         blocks = Blocks()
         blocks.answers.clear()
-        gone, stays = asyncio.ensure_future(blocks.ids.next()), asyncio.ensure_future(blocks.ids.next())
+        gone, stays = asyncio.ensure_future(blocks.next()), asyncio.ensure_future(blocks.next())
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.sleep(0)

@@ -30,6 +30,11 @@ READ_ELSEWHERE = {
     ),
     ApiKey.LEADER_AND_ISR: CONTROL_REQUESTS,
     ApiKey.OFFSET_COMMIT: ("protocol/cursors/offset_commit.py", "protocol/cursors/request_reader.py"),
+    ApiKey.TXN_OFFSET_COMMIT: (
+        "broker/handlers/groups/offset_commit.py",
+        "protocol/cursors/offset_commit.py",
+        "protocol/cursors/request_reader.py",
+    ),
     ApiKey.PRODUCE: ("protocol/cursors/produce.py", "protocol/cursors/request_reader.py"),
     ApiKey.OFFSET_DELETE: ("broker/handlers/groups/group_topics.py",),
     ApiKey.STOP_REPLICA: CONTROL_REQUESTS,
@@ -45,6 +50,7 @@ NAMES_OF_CURSORS = {
         "partition_index": "index",
         "generation_id_or_member_epoch": "generation_id",
     },
+    ApiKey.TXN_OFFSET_COMMIT: {"topics": "topics_left", "partitions": "partitions_left", "name": "topic", "partition_index": "index"},
     ApiKey.PRODUCE: {"topic_data": "topics_left", "partition_data": "partitions_left", "name": "topic", "records": "start"},
 }
 """What a cursor that reads the frame calls a field."""

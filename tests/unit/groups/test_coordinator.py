@@ -385,7 +385,9 @@ class AGroupOfAnotherType:
     def tombstones(self) -> list[bytes]:
         return [b"key"]
 
-    def on_commit(self, member_id: str, group_instance_id: str | None, generation_id: int) -> tuple[ErrorCode, list[Arm]]:
+    def on_commit(
+        self, member_id: str, group_instance_id: str | None, generation_id: int, *, is_transactional: bool
+    ) -> tuple[ErrorCode, list[Arm]]:
         return (ErrorCode.NONE, []) if member_id == "m" else (ErrorCode.UNKNOWN_MEMBER_ID, [])
 
     def check_offset_deletion(self) -> ErrorCode:

@@ -147,10 +147,10 @@ def committed(groups: dict[str, ClassicGroup]) -> Found:
 
 def in_transactions(groups: dict[str, ClassicGroup]) -> Found:
     return {
-        (group.group_id, *partition): tuple(commit)  # type: ignore[misc]  # two of them
+        (group.group_id, *partition): tuple(transaction[partition])  # type: ignore[misc]  # two of them
         for group in groups.values()
         for transaction in group.offsets.transactional.values()
-        for partition, commit in transaction.items()
+        for partition in transaction
     }
 
 

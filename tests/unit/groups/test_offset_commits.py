@@ -157,19 +157,13 @@ def test_of_two_commits_the_later_in_the_log_wins() -> None:
 def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
     offsets = GroupOffsets()
     for producer_id, offset in ((1, 10), (2, 20)):
-        pair = [(T0, OffsetAndMetadata(offset, -1, "", 0))]
-        offsets.prepare_in_transaction(producer_id, pair)
-        offsets.on_appended_in_transaction(producer_id, pair, offset)
+        offsets.on_appended_in_transaction(producer_id, a_commit({T0: OffsetAndMetadata(offset, -1, "", 0)}), offset)
     assert offsets.is_unstable(T0)
     offsets.complete_transaction(2, is_commit=True)
     offsets.complete_transaction(1, is_commit=True)
     assert offsets.committed[T0].value.offset == 20, "the other was earlier in the log"
     assert not offsets.is_unstable(T0)
-    pair = [(T0, OffsetAndMetadata(30, -1, "", 0))]
-    offsets.prepare_in_transaction(3, pair)
-    offsets.on_append_failed_in_transaction(3, pair)
-    offsets.prepare_in_transaction(4, pair)
-    offsets.on_appended_in_transaction(4, pair, 40)
+    offsets.on_appended_in_transaction(4, a_commit({T0: OffsetAndMetadata(30, -1, "", 0)}), 40)
     offsets.complete_transaction(4, is_commit=False)
     assert offsets.committed[T0].value.offset == 20
     assert not offsets.transactional

@@ -169,14 +169,14 @@ def test_an_empty_session_ends_and_there_is_nothing_to_say_until_something_is_wa
     only = a_partition(0)
     session = an_established_session(only)
     session.remove(only)
-    assert not session.has_nothing_to_say
+    assert not session.has_no_request
 
     session.prepare()
     session.on_answer(0, 0)
 
-    assert session.has_nothing_to_say
+    assert session.has_no_request
     session.add(a_partition(0))
-    assert not session.has_nothing_to_say
+    assert not session.has_no_request
     request = session.prepare()
     assert (request.session_id, request.session_epoch) == (0, 0)
 

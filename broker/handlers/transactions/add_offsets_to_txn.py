@@ -1,0 +1,35 @@
+"""AddOffsetsToTxn (api 25), versions 0-4 (KIP-98): PRODUCER_FENCED from 2 (KIP-588), TRANSACTION_ABORTABLE from 4 (KIP-890).
+
+The partition of `__consumer_offsets` that holds the group's offsets becomes part of the transaction.
+"""
+
+from __future__ import annotations
+
+from broker.handlers.delayed_answer import DelayedAnswer
+from broker.handlers.transactions.fencing import known_error
+from broker.network.request_channel import Answer
+from broker.request.context import RequestContext
+from broker.request.internal_topics import GROUP_METADATA_TOPIC
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType
+from broker.transactions.metadata import ProducerIdAndEpoch
+from protocol.errors import ErrorCode
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.schema.message import Message
+
+
+def handle_add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> Message | Answer | Steps[Message]:
+    """Add the group's partition."""
+    if not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    broker = context.broker
+    answer = DelayedAnswer(context)
+    broker.coordinators.transactions.add_partitions(
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        {GROUP_METADATA_TOPIC: frozenset((broker.coordinators.groups.partition_for(request.group_id),))},
+        lambda error: answer.complete(AddOffsetsToTxnResponse(error_code=known_error(error, context.api_version))),
+    )
+    return answer.answer()

@@ -1,0 +1,44 @@
+"""DescribeTransactions (api 65), version 0 (KIP-664): what the coordinator knows of transactional ids."""
+
+from __future__ import annotations
+
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType
+from protocol.errors import ErrorCode
+from protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+def handle_describe_transactions(request: DescribeTransactionsRequest, context: RequestContext) -> Steps[DescribeTransactionsResponse]:
+    """Describe each id that is coordinated here. Topics that the client may not describe are left out."""
+    response = DescribeTransactionsResponse()
+    for transactional_id in request.transactional_ids:
+        response.transaction_states.append((yield from _describe(transactional_id, context)))
+        yield
+    return response
+
+
+def _describe(transactional_id: str, context: RequestContext) -> Steps[TransactionState]:
+    described = TransactionState(transactional_id=transactional_id)
+    if not context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        described.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return described
+    error, txn = context.broker.coordinators.transactions.describe(transactional_id)
+    if txn is None:
+        described.error_code = error
+        return described
+    described.producer_id = txn.producer_id
+    described.producer_epoch = txn.producer_epoch
+    described.transaction_state = txn.state.label
+    described.transaction_timeout_ms = txn.timeout_ms
+    described.transaction_start_time_ms = txn.start_ms
+    for topic, indexes in txn.partitions.items():
+        if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            described.topics.append(TopicData(topic=topic, partitions=sorted(indexes)))
+            yield
+    return described

@@ -1,0 +1,37 @@
+"""ListTransactions (api 66), versions 0-1 (KIP-664): the transactions coordinated here, from 1 those older than a duration (KIP-994)."""
+
+from __future__ import annotations
+
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from broker.security.authorizer import Operation, ResourceType
+from broker.transactions.metadata import STATES_BY_LABEL
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+
+NO_DURATION = -1
+
+
+def handle_list_transactions(request: ListTransactionsRequest, context: RequestContext) -> Steps[ListTransactionsResponse]:
+    """List the transactional ids that pass all filters and that the client may describe."""
+    transactions = context.broker.coordinators.transactions
+    error, found = transactions.list()
+    response = ListTransactionsResponse(error_code=error)
+    if error:
+        return response
+    response.unknown_state_filters = [name for name in dict.fromkeys(request.state_filters) if name not in STATES_BY_LABEL]
+    states = {STATES_BY_LABEL.get(name) for name in request.state_filters}
+    producer_ids = frozenset(request.producer_id_filters)
+    duration_ms = request.duration_filter
+    now_ms = context.broker.clock.now_ms()
+    for txn in found:
+        if (
+            (not states or txn.state in states)
+            and (not producer_ids or txn.producer_id in producer_ids)
+            and (duration_ms <= NO_DURATION or now_ms - txn.start_ms > duration_ms)
+            and context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, txn.transactional_id)
+        ):
+            response.transaction_states.append(
+                TransactionState(transactional_id=txn.transactional_id, producer_id=txn.producer_id, transaction_state=txn.state.label)
+            )
+        yield
+    return response

@@ -1,0 +1,217 @@
+"""Coordinates transactions: the shell around the state machines of the transactional ids. Kafka's TransactionCoordinator.
+
+Checks that this broker coordinates the id, hands the event to its state machine (`state`) and carries out the effects (`machines`).
+Handlers call it. Every `reply` is called exactly once, now or when the record of the transition is on all replicas in sync.
+
+Wiring, by the server:
+
+    transactions = TransactionCoordinator(...)
+    replica_manager.leadership_listeners.append(transactions.on_leadership_change)
+    transactions.start()          # before the broker registers with the controller, or it would miss what it leads
+    ...
+    await transactions.stop()     # before the logs close
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
+
+from broker.coordination.elections import Elections
+from broker.coordination.owned import OwnedStates
+from broker.coordination.topic_log import TopicLog
+from broker.loop.purgatory import Purgatory
+from broker.loop.timing_wheel import TimingWheel
+from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from broker.transactions.effects import InitProducerIdResult
+from broker.transactions.expiration import TransactionExpiration
+from broker.transactions.machines import TransactionMachines
+from broker.transactions.markers import AskBroker, TransactionMarkers
+from broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata
+from broker.transactions.partitions import Partitions
+from broker.transactions.state import NewProducerId, on_add_partitions, on_end, on_init_producer_id, verify
+from config.broker import BrokerConfig
+from config.keys.network import REQUEST_TIMEOUT_MS
+from config.keys.transactions import (
+    TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS,
+    TRANSACTION_MAX_TIMEOUT_MS,
+    TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS,
+    TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE,
+    TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+    TRANSACTIONAL_ID_EXPIRATION_MS,
+)
+from protocol.errors import ErrorCode
+from protocol.records.batch import NO_PRODUCER_EPOCH
+from replication.control.replica_manager import ReplicaManager
+from replication.leader.partition import Partition
+from storage.disk.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+InitReply = Callable[[InitProducerIdResult], None]
+ErrorReply = Callable[[ErrorCode], None]
+
+
+class TransactionCoordinator:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        timing_wheel: TimingWheel,
+        replica_manager: ReplicaManager,
+        produce_purgatory: Purgatory,
+        workers: Executor,
+        asking: AskBroker,
+        topic_exists: Callable[[str], Awaitable[bool]],
+        while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """Transactional ids are loaded within a context of `while_loading`. `topic_exists` asks the metadata store."""
+        self._config = config
+        self._clock = clock
+        cluster = replica_manager.cluster
+        self.transactions: OwnedStates[TransactionMetadata] = OwnedStates(
+            TRANSACTION_STATE_TOPIC, cluster, config[TRANSACTION_STATE_LOG_NUM_PARTITIONS]
+        )
+        self._log = TopicLog(TRANSACTION_STATE_TOPIC, replica_manager, produce_purgatory, clock, timeout_ms=config[REQUEST_TIMEOUT_MS])
+        self.machines = machines = TransactionMachines(self.transactions, self._log, timing_wheel, clock)
+        self.markers = machines.markers = TransactionMarkers(
+            cluster,
+            config.listeners.inter_broker_listener_name,
+            asking,
+            topic_exists,
+            timing_wheel,
+            clock.monotonic,
+            machines.on_markers_written,
+        )
+        self._elections: Elections[TransactionMetadata] = Elections(
+            self.transactions, machines, clock, workers, config[TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE], while_loading
+        )
+
+        self._expiration = TransactionExpiration(
+            self.transactions,
+            machines,
+            self._log,
+            timing_wheel,
+            clock,
+            abort_interval_ms=config[TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS],
+            remove_interval_ms=config[TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS],
+            expiration_ms=config[TRANSACTIONAL_ID_EXPIRATION_MS],
+        )
+
+    # -- life --------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Answer requests, and look for timeouts and unused ids from time to time."""
+        self.transactions.is_active = True
+        self._expiration.start()
+
+    async def stop(self) -> None:
+        """Answer requests that wait, and take no more."""
+        self.transactions.is_active = False
+        await self._expiration.stop()
+        await self._elections.stop()
+        self._elections.unload_all()
+        self.machines.runner.finish()
+        await self.markers.close()
+
+    def on_leadership_change(self, partition: Partition) -> None:
+        """A partition of this broker has a new leader, or is here no more."""
+        self._elections.on_leadership_change(partition)
+
+    # -- transactions ------------------------------------------------------------------------------------------------------
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` whose leader coordinates the id."""
+        return self.transactions.partition_for(transactional_id)
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        new_producer_id: NewProducerId,
+        reply: InitReply,
+    ) -> None:
+        """InitProducerId with a transactional id. `expected` is what a producer has that goes on after an error (KIP-360)."""
+        error = ErrorCode.NONE
+        if not transactional_id:
+            error = ErrorCode.INVALID_REQUEST
+        elif not 0 < timeout_ms <= self._config[TRANSACTION_MAX_TIMEOUT_MS]:
+            error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        else:
+            error, txn = self.transactions.find(transactional_id)
+            if not error and txn is None:
+                error, txn = self._create(transactional_id, timeout_ms, new_producer_id)
+        if error:
+            reply(InitProducerIdResult(error))
+            return
+        assert txn is not None
+        now_ms = self._clock.now_ms()
+        self.machines.runner.run(txn, on_init_producer_id(txn, reply, timeout_ms, expected, new_producer_id, now_ms))
+
+    def _create(
+        self, transactional_id: str, timeout_ms: int, new_producer_id: NewProducerId
+    ) -> tuple[ErrorCode, TransactionMetadata | None]:
+        producer_id = new_producer_id()
+        if producer_id is None:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
+        txn = TransactionMetadata(transactional_id, producer_id, NO_PRODUCER_EPOCH, timeout_ms, self._clock.now_ms())
+        self.transactions.add(transactional_id, txn)
+        return ErrorCode.NONE, txn
+
+    def add_partitions(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, reply: ErrorReply) -> None:
+        """AddPartitionsToTxn, and AddOffsetsToTxn with the partition of the group."""
+        error, txn = self._find(transactional_id)
+        if txn is None:
+            reply(error)
+            return
+        self.machines.runner.run(txn, on_add_partitions(txn, reply, producer, partitions, self._clock.now_ms()))
+
+    def verify_partitions(self, transactional_id: str, producer: ProducerIdAndEpoch) -> tuple[ErrorCode, Partitions]:
+        """AddPartitionsToTxn that only verifies (KIP-890): an error for all partitions, or those that are in the transaction."""
+        error, txn = self._find(transactional_id)
+        if txn is None:
+            return error, {}
+        return verify(txn, producer), txn.partitions
+
+    def end(self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, reply: ErrorReply) -> None:
+        """EndTxn."""
+        error, txn = self._find(transactional_id)
+        if txn is None:
+            reply(error)
+            return
+        self.machines.runner.run(txn, on_end(txn, reply, producer, is_commit, self._clock.now_ms()))
+
+    # -- what there is -----------------------------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
+        """The id as it is now, or why there is none."""
+        if not self.transactions.is_active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST, None
+        error, txn = self.transactions.find(transactional_id)
+        if not error and txn is None:
+            return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, None
+        return error, txn
+
+    def list(self) -> tuple[ErrorCode, list[TransactionMetadata]]:
+        """All transactional ids that are coordinated here; none while some are loading."""
+        if not self.transactions.is_active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        if self.transactions.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
+        return ErrorCode.NONE, list(self.transactions)
+
+    def _find(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
+        """The id that a request of a producer is about, or why there is none."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST, None
+        error, txn = self.transactions.find(transactional_id)
+        if not error and txn is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, None
+        return error, txn

@@ -1,0 +1,71 @@
+"""Declares what the state machine of a transactional id wants done, beside `coordination.effects`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from broker.coordination.effects import Arm, Disarm, Many, Reply
+from broker.transactions.metadata import TransitMetadata
+from protocol.errors import ErrorCode
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+
+class InitProducerIdResult(NamedTuple):
+    """The answer to an InitProducerId."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class AfterInit(NamedTuple):
+    """A producer waits for its producer id and epoch."""
+
+    waiter: object
+
+
+class AfterAdd(NamedTuple):
+    """A producer waits for its partitions to be in the transaction."""
+
+    waiter: object
+
+
+class AfterPrepare(NamedTuple):
+    """The outcome was being stored, on which the waiter is answered with an error code."""
+
+    waiter: object
+    is_fence: bool = False
+    """Whether the coordinator aborts, with a bumped epoch."""
+
+
+class AfterFence(NamedTuple):
+    """An abort for a new instance of the producer was being stored. The instance asks again for its producer id."""
+
+    waiter: object
+
+
+class AfterComplete(NamedTuple):
+    """The end of the transaction was being stored. No request waits for it."""
+
+
+Completion: TypeAlias = AfterInit | AfterAdd | AfterPrepare | AfterFence | AfterComplete
+
+
+class Store(NamedTuple):
+    """Append the record of the transition, and call `on_stored` with `then` and the result once all in-sync replicas have it."""
+
+    transit: TransitMetadata
+    then: Completion
+
+
+class SendMarkers(NamedTuple):
+    """Have a marker written to each partition of the transaction, and call `on_markers_written` after the last one.
+
+    `completion` is stored then.
+    """
+
+    is_commit: bool
+    completion: TransitMetadata
+
+
+Effect: TypeAlias = Reply | Arm | Disarm | Store | SendMarkers | Many

@@ -1,0 +1,162 @@
+"""Aborts transactions that ran past their timeout, and removes transactional ids that were not used for long.
+
+Both are looked for periodically, as by Apache Kafka: every `transaction.abort.timed.out.transaction.cleanup.interval.ms`, and every
+`transaction.remove.expired.transaction.cleanup.interval.ms`. An id is removed by a tombstone. While the tombstone is not on all replicas in
+sync the id is Dead, and its producers are asked to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+from broker.coordination.owned import OwnedPartition, OwnedStates
+from broker.coordination.record_encoding import encode_pairs
+from broker.coordination.topic_log import TopicLog
+from broker.loop.timing_wheel import TimerTask, TimingWheel
+from broker.transactions.log_records import transaction_key
+from broker.transactions.machines import TransactionMachines
+from broker.transactions.metadata import FINISHED, TransactionMetadata, TransactionState
+from broker.transactions.state import on_timeout
+from protocol.errors import ErrorCode
+from storage.disk.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+IDS_PER_TURN: Final = 2_000
+"""Transactional ids that are looked at before others have the event loop: 0.5 ms."""
+
+TOMBSTONE_BYTES: Final = 16 * 1024
+"""Size of the keys in one batch of tombstones, bytes; as in Apache Kafka."""
+
+Expired = tuple[TransactionMetadata, bytes]
+
+
+class TransactionExpiration:
+    """See the module. Owned by the coordinator."""
+
+    def __init__(
+        self,
+        owned: OwnedStates[TransactionMetadata],
+        machines: TransactionMachines,
+        log: TopicLog,
+        timing_wheel: TimingWheel,
+        clock: Clock,
+        *,
+        abort_interval_ms: int,
+        remove_interval_ms: int,
+        expiration_ms: int,
+    ) -> None:
+        """`expiration_ms` is `transactional.id.expiration.ms`."""
+        self._owned = owned
+        self._machines = machines
+        self._log = log
+        self._timing_wheel = timing_wheel
+        self._clock = clock
+        self._expiration_ms = expiration_ms
+        self._rounds = (_Round(self.abort_timed_out, abort_interval_ms), _Round(self.remove_expired, remove_interval_ms))
+
+    def start(self) -> None:
+        """Look periodically."""
+        for each in self._rounds:
+            self._arm(each)
+
+    async def stop(self) -> None:
+        """Look no more."""
+        for each in self._rounds:
+            if each.timer is not None:
+                each.timer.cancel()
+            if each.task is not None:
+                each.task.cancel()
+                await asyncio.gather(each.task, return_exceptions=True)
+
+    def _arm(self, each: _Round) -> None:
+        each.timer = self._timing_wheel.add(each.interval_ms, partial(self._begin, each))
+
+    def _begin(self, each: _Round) -> None:
+        if each.task is None or each.task.done():
+            each.task = asyncio.get_running_loop().create_task(each.look(), name="transaction-expiration")
+        self._arm(each)
+
+    # -- timeouts ----------------------------------------------------------------------------------------------------------
+
+    async def abort_timed_out(self) -> None:
+        """Abort transactions that have been open for longer than their producers allowed, and fence the producers."""
+        now_ms = self._clock.now_ms()
+        async for _, txn in self._all():
+            if txn.is_timed_out(now_ms):
+                logger.info("%s: open for more than %d ms; aborting", txn, txn.timeout_ms)
+                self._machines.runner.run(txn, on_timeout(txn, partial(self._on_aborted, txn), now_ms))
+
+    def _on_aborted(self, txn: TransactionMetadata, error: ErrorCode) -> None:
+        if error:
+            logger.warning("%s: its abort after a timeout was not stored (%s); it is tried again later", txn, error.name)
+
+    # -- unused ids --------------------------------------------------------------------------------------------------------
+
+    async def remove_expired(self) -> None:
+        """Remove transactional ids without a transaction that were not used for `transactional.id.expiration.ms`."""
+        last_ms = self._clock.now_ms() - self._expiration_ms
+        expired: list[Expired] = []
+        size = 0
+        last_owned: OwnedPartition[TransactionMetadata] | None = None
+        async for owned, txn in self._all():
+            if txn.pending_state is not None or txn.state not in FINISHED or txn.last_update_ms > last_ms:
+                continue
+            key = transaction_key(txn.transactional_id)
+            if last_owned is not None and (last_owned is not owned or size + len(key) > TOMBSTONE_BYTES):
+                self._append_tombstones(last_owned, expired)
+                expired, size = [], 0
+            txn.prepare_dead()
+            expired.append((txn, key))
+            size += len(key)
+            last_owned = owned
+        if last_owned is not None:
+            self._append_tombstones(last_owned, expired)
+
+    def _append_tombstones(self, owned: OwnedPartition[TransactionMetadata], expired: list[Expired]) -> None:
+        index = owned.index
+        if self._owned.partitions.get(index) is not owned:
+            return  # the ids may be in use since: another coordinator had them
+        records = encode_pairs([(key, None) for _, key in expired])
+        self._log.append(index, records, len(expired), partial(self._on_removed, index, expired))
+
+    def _on_removed(self, index: int, expired: list[Expired], error: ErrorCode, _: int) -> None:
+        for txn, _key in expired:
+            if error:
+                txn.give_up_transition()
+            elif txn.pending_state is TransactionState.DEAD:
+                self._owned.forget(txn.transactional_id, txn)
+        if error:
+            logger.warning("%s-%d: %d unused transactional ids stay (%s)", self._owned.topic, index, len(expired), error.name)
+        else:
+            logger.info("%s-%d: removed %d unused transactional ids", self._owned.topic, index, len(expired))
+
+    async def _all(self) -> AsyncIterator[tuple[OwnedPartition[TransactionMetadata], TransactionMetadata]]:
+        """All ids that are coordinated here at the time they come up, some in each turn of the event loop."""
+        looked_at = 0
+        for owned in list(self._owned.partitions.values()):
+            if owned.is_loading:
+                continue
+            for name in list(owned.states):
+                txn = owned.states.get(name)
+                if txn is not None and self._owned.partitions.get(owned.index) is owned:
+                    yield owned, txn
+                looked_at += 1
+                if looked_at % IDS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+
+
+class _Round:
+    """Something that is looked for every `interval_ms`."""
+
+    __slots__ = ("interval_ms", "look", "task", "timer")
+
+    def __init__(self, look: Callable[[], Coroutine[Any, Any, None]], interval_ms: int) -> None:
+        self.look = look
+        self.interval_ms = interval_ms
+        self.timer: TimerTask | None = None
+        self.task: asyncio.Task[None] | None = None

@@ -1,0 +1,68 @@
+"""Reads transactional ids back out of the records of `__transaction_state`. Implements `coordination.elections.Loader`.
+
+The last record of an id counts, so values are decoded when all is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from broker.transactions.log_records import read_key, read_value
+from broker.transactions.metadata import TransactionMetadata
+from protocol.records.batch import iter_batches
+from protocol.records.errors import RecordFormatError
+from protocol.records.reader import iter_keys_and_values, record_data
+from protocol.schema.wire import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+
+class TransactionLoader:
+    """See the module. `skipped` counts records that cannot be read; an id without a readable record is left out."""
+
+    __slots__ = ("_values", "name", "skipped")
+
+    def __init__(self, name: str) -> None:
+        """`name` is the partition's."""
+        self.name = name
+        self.skipped = 0
+        self._values: dict[bytes, bytes] = {}
+
+    def feed(self, data: bytes) -> Iterator[None]:
+        """Take in whole batches, the next in the log."""
+        values = self._values
+        for position, header in iter_batches(data):
+            try:
+                if not header.is_control:
+                    for key, value in iter_keys_and_values(record_data(data, position, header), header):
+                        if key is None:
+                            self._skip("a record", "it has no key")
+                        elif value is None:
+                            values.pop(key, None)
+                        else:
+                            values[key] = value
+            except RecordFormatError as error:
+                self._skip(f"the batch at offset {header.base_offset}", error)
+            yield
+
+    def states(self, now_ms: int, into: dict[str, TransactionMetadata]) -> Iterator[None]:
+        """Put the ids that were found into `into`."""
+        for key, value in self._values.items():
+            try:
+                transactional_id = read_key(key)
+                if transactional_id is None:
+                    self._skip("a record", f"its key has version {int.from_bytes(key[:2], 'big')}")
+                else:
+                    into[transactional_id] = read_value(transactional_id, value)
+            except ProtocolError as error:
+                self._skip(f"a record with key {key!r}", error)
+            yield
+
+    def found(self, states: int) -> str:
+        """Says how many ids were found, for the log."""
+        return f"{states} transactional ids"
+
+    def _skip(self, what: str, why: object) -> None:
+        self.skipped += 1
+        logger.error("%s: %s cannot be read (%s); left out", self.name, what, why)

@@ -1,0 +1,132 @@
+"""Runs the state machines of transactional ids for `broker/coordination`: how one is loaded, let go and stored."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Final
+
+from broker.coordination.owned import OwnedStates
+from broker.coordination.record_encoding import encode_pairs
+from broker.coordination.runner import EffectRunner
+from broker.coordination.topic_log import UNAVAILABLE, TopicLog
+from broker.loop.timing_wheel import TimingWheel
+from broker.transactions.effects import AfterComplete, Effect, SendMarkers, Store
+from broker.transactions.loading import TransactionLoader
+from broker.transactions.log_records import transaction_key, transaction_value
+from broker.transactions.markers import TransactionMarkers
+from broker.transactions.metadata import TransactionMetadata, TransitMetadata
+from broker.transactions.state import on_loaded, on_markers_written, on_stored
+from protocol.errors import ErrorCode
+from storage.disk.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+STORE_ERRORS: Final = {
+    **UNAVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""Errors of appends, as clients get them."""
+
+STORE_RETRY_MS: Final = 100
+"""Pause before the end of a transaction is appended again, ms."""
+
+WEIGHT_OF_AN_ID: Final = 10
+"""Time that freeing a transactional id takes, in units of 0.1 µs."""
+
+
+class TransactionMachines:
+    """See the module. Implements `coordination.elections.StateKind` and `coordination.runner.Machines`."""
+
+    __slots__ = ("_clock", "_log", "_owned", "_timing_wheel", "log_append_retry_queue_size", "markers", "runner")
+
+    noun = "transactional ids"
+
+    markers: TransactionMarkers
+
+    def __init__(self, owned: OwnedStates[TransactionMetadata], log: TopicLog, timing_wheel: TimingWheel, clock: Clock) -> None:
+        """`markers` is set by the coordinator."""
+        self._owned = owned
+        self._log = log
+        self._clock = clock
+        self._timing_wheel = timing_wheel
+        self.log_append_retry_queue_size = 0
+        """Transactions whose end could not be appended yet (LogAppendRetryQueueSize)."""
+        self.runner: EffectRunner[TransactionMetadata, Store | SendMarkers] = EffectRunner(self, timing_wheel)
+
+    # -- kept in partitions --------------------------------------------------------------------------------------------------
+
+    def loader(self, name: str) -> TransactionLoader:
+        """A reader for the log of a partition of this name."""
+        return TransactionLoader(name)
+
+    def on_loaded(self, state: TransactionMetadata) -> None:
+        """The transactional id was read from the log."""
+        self.runner.run(state, on_loaded(state, self._clock.now_ms()))
+
+    def on_unloaded(self, state: TransactionMetadata) -> None:
+        """Another broker coordinates the transactional id; appends in flight fail, and their requests are answered."""
+        self.markers.forget(state)
+
+    def weight(self, state: TransactionMetadata) -> int:
+        """How long it takes to free the id, in units of 0.1 µs."""
+        return WEIGHT_OF_AN_ID + sum(map(len, state.partitions.values()))
+
+    # -- effects -------------------------------------------------------------------------------------------------------------
+
+    def name_of(self, subject: TransactionMetadata) -> str:
+        """Names the id, for the log."""
+        return f"transactional id {subject.transactional_id}"
+
+    def on_timer(self, subject: TransactionMetadata, key: object) -> list[Effect]:
+        """No timer is armed here."""
+        raise AssertionError(f"{subject} has no timer {key}")
+
+    def carry_out(self, subject: TransactionMetadata, effect: Store | SendMarkers) -> None:
+        """Append a record, or send markers."""
+        if isinstance(effect, SendMarkers):
+            owned = self._owned.partitions.get(self._owned.partition_for(subject.transactional_id))
+            if owned is not None:
+                self.markers.write(subject, effect.is_commit, effect.completion, owned.leader_epoch)
+        else:
+            self._store(subject, effect)
+
+    def on_markers_written(self, txn: TransactionMetadata, completion: TransitMetadata) -> None:
+        """Every partition of the transaction has its marker."""
+        self.runner.run(txn, on_markers_written(completion))
+
+    def _store(self, txn: TransactionMetadata, store: Store) -> None:
+        if not self._coordinates(txn):
+            self._on_stored(txn, store, ErrorCode.NOT_COORDINATOR, -1)
+            return
+        transactional_id = txn.transactional_id
+        records = encode_pairs([(transaction_key(transactional_id), transaction_value(store.transit))])
+        index = self._owned.partition_for(transactional_id)
+        self._log.append(index, records, 1, partial(self._on_stored, txn, store), timeout_ms=store.transit.timeout_ms)
+
+    def _on_stored(self, txn: TransactionMetadata, store: Store, error: ErrorCode, _: int) -> None:
+        if self._coordinates(txn):
+            error = STORE_ERRORS.get(error, error)
+            if error and error != ErrorCode.NOT_COORDINATOR and isinstance(store.then, AfterComplete):
+                self._store_later(txn, store, error)
+                return
+        else:
+            error = ErrorCode.NOT_COORDINATOR
+        self.runner.run(txn, on_stored(txn, store.transit, store.then, error, self._clock.now_ms()))
+
+    def _store_later(self, txn: TransactionMetadata, store: Store, error: ErrorCode) -> None:
+        """Append the end of a transaction again after a pause, until it is safe or another broker coordinates the id."""
+        logger.warning("%s: its end could not be stored (%s); trying again in %d ms", txn, error.name, STORE_RETRY_MS)
+        self.log_append_retry_queue_size += 1
+
+        def again() -> None:
+            self.log_append_retry_queue_size -= 1
+            self._store(txn, store)
+
+        self._timing_wheel.add(STORE_RETRY_MS, again)
+
+    def _coordinates(self, txn: TransactionMetadata) -> bool:
+        """Whether this broker still coordinates the id, with this state of it."""
+        return self._owned.get(txn.transactional_id) is txn

@@ -1,0 +1,318 @@
+"""Has markers written to the partitions of finished transactions. Kafka's TransactionMarkerChannelManager.
+
+A broker that leads some of the partitions gets one WriteTxnMarkers at a time, with everything that is due for it by then. A marker is sent
+until the leader of its partition has it, whichever broker that is: an unreachable broker and a retriable error lead to another look at the
+metadata. Partitions without a leader are looked at again after a pause.
+
+A topic that this broker's metadata does not have may be new, so the metadata store is asked. Without the topic there is nothing to mark.
+
+Invariant: a transaction is in `_pending` from its outcome to its last marker, unless its partition of `__transaction_state` is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from broker.loop.timing_wheel import TimerTask, TimingWheel
+from broker.transactions.metadata import TransactionMetadata, TransitMetadata
+from broker.transactions.partitions import Partitions, of_pairs, union
+from protocol.errors import ErrorCode
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from replication.ports.cluster import MetadataCache
+from replication.ports.peer import PeerUnavailable
+from replication.ports.senders import Senders
+
+logger = logging.getLogger(__name__)
+
+RETRY_BACKOFF_MS: Final = 100
+"""Pause before partitions without a leader, or with a retriable error, are looked at again, ms; an election takes about as long."""
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""The leader is another broker, or may have the marker the next time."""
+
+UNMARKABLE: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+"""The partition cannot hold markers, so it has no transactional records either."""
+
+FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""A newer coordinator, or a newer producer, has been there."""
+
+
+class AskBroker(Protocol):
+    """Asks brokers, this one among them, to write markers."""
+
+    async def write(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        """Returns the answer. Raises PeerUnavailable; the markers may have been written."""
+
+    async def close(self, broker_id: int) -> None:
+        """Releases the connection to a broker."""
+
+
+class Marked:
+    """A transaction whose markers are being written. `completion` is stored after the last one."""
+
+    __slots__ = ("completion", "coordinator_epoch", "is_commit", "txn")
+
+    def __init__(self, txn: TransactionMetadata, is_commit: bool, completion: TransitMetadata, coordinator_epoch: int) -> None:
+        self.txn = txn
+        self.is_commit = is_commit
+        self.completion = completion
+        self.coordinator_epoch = coordinator_epoch
+
+
+class Due(NamedTuple):
+    """Markers of one transaction for one broker."""
+
+    marked: Marked
+    partitions: Partitions
+
+
+class _Flush(NamedTuple):
+    """Send to a broker what is due for it."""
+
+
+FLUSH: Final = _Flush()
+
+
+class TransactionMarkers:
+    """See the module. Owned by the coordinator."""
+
+    def __init__(
+        self,
+        cluster: MetadataCache,
+        listener: str,
+        asking: AskBroker,
+        topic_exists: Callable[[str], Awaitable[bool]],
+        timing_wheel: TimingWheel,
+        monotonic: Callable[[], float],
+        on_written: Callable[[TransactionMetadata, TransitMetadata], None],
+    ) -> None:
+        """`topic_exists` asks the metadata store; what it raises means that the store could not be asked."""
+        self._cluster = cluster
+        self._listener = listener
+        self._asking = asking
+        self._topic_exists = topic_exists
+        self._timing_wheel = timing_wheel
+        self._on_written = on_written
+        self._pending: dict[TransactionMetadata, Marked] = {}
+        self._due: dict[int, dict[Marked, Partitions]] = {}
+        """By broker, the markers that are not sent yet."""
+        self._unrouted: dict[Marked, Partitions] = {}
+        """Markers that no broker can be sent now."""
+        self._look_again: TimerTask | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._senders: Senders[int, _Flush, None] = Senders("transaction markers", self._channel_to, monotonic)
+
+    @property
+    def transactions(self) -> int:
+        """Transactions that still lack markers."""
+        return len(self._pending)
+
+    @property
+    def unknown_destination_queue_size(self) -> int:
+        """Transactions with partitions that no broker is known to lead (UnknownDestinationQueueSize)."""
+        return len(self._unrouted)
+
+    def write(self, txn: TransactionMetadata, is_commit: bool, completion: TransitMetadata, coordinator_epoch: int) -> None:
+        """Have a marker written to each partition of the transaction, and call `on_written` after the last one."""
+        marked = self._pending[txn] = Marked(txn, is_commit, completion, coordinator_epoch)
+        self._route(marked, txn.partitions)
+        self._maybe_complete(marked)
+
+    def forget(self, txn: TransactionMetadata) -> None:
+        """Another coordinator finishes the transaction."""
+        self._pending.pop(txn, None)
+
+    async def close(self) -> None:
+        """Send no more."""
+        if self._look_again is not None:
+            self._look_again.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._senders.remove_all()
+        self._pending.clear()
+
+    # -- to which broker ---------------------------------------------------------------------------------------------------
+
+    def _route(self, marked: Marked, partitions: Partitions) -> None:
+        """Queue the markers of these partitions for their leaders."""
+        by_leader: dict[int | None, dict[str, list[int]]] = {}
+        cluster = self._cluster
+        for topic, indexes in partitions.items():
+            image = cluster.topics.get(topic)
+            for index in indexes:
+                state = None if image is None else image.partitions.get(index)
+                leader = None if state is None or cluster.endpoint(state.leader, self._listener) is None else state.leader
+                by_leader.setdefault(leader, {}).setdefault(topic, []).append(index)
+        for leader, topics in by_leader.items():
+            some = of_pairs(topics.items())
+            if leader is None:
+                self._put_off(marked, some)
+            else:
+                self._queue(leader, marked, some)
+
+    def _queue(self, broker_id: int, marked: Marked, partitions: Partitions) -> None:
+        due = self._due.setdefault(broker_id, {})
+        if not due:
+            self._senders.add(broker_id, broker_id)
+            self._senders.send(broker_id, FLUSH, lambda _: None)
+        due[marked] = union(due.get(marked, {}), partitions)
+
+    def _put_off(self, marked: Marked, partitions: Partitions) -> None:
+        """Look for the leaders of these partitions later."""
+        self._unrouted[marked] = union(self._unrouted.get(marked, {}), partitions)
+        if self._look_again is None:
+            self._look_again = self._timing_wheel.add(RETRY_BACKOFF_MS, self._on_look_again)
+
+    def _on_look_again(self) -> None:
+        self._look_again = None
+        unrouted, self._unrouted = self._unrouted, {}
+        for marked, partitions in unrouted.items():
+            if self._is_pending(marked):
+                self._route(marked, partitions)
+        unknown = {topic for partitions in self._unrouted.values() for topic in partitions if topic not in self._cluster.topics}
+        if unknown and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.get_running_loop().create_task(self._drop_deleted(unknown), name="deleted-topics-of-transactions")
+
+    async def _drop_deleted(self, topics: Iterable[str]) -> None:
+        """Go on without the topics that do not exist any more."""
+        for topic in topics:
+            try:
+                if await self._topic_exists(topic):
+                    continue
+            except Exception as error:
+                logger.warning("the metadata store does not say whether topic %s exists, its markers wait: %s", topic, error)
+                continue
+            for marked, partitions in list(self._unrouted.items()):
+                if topic in partitions and self._is_pending(marked):
+                    logger.info("%s: topic %s was deleted and gets no markers", marked.txn, topic)
+                    left = {other: indexes for other, indexes in partitions.items() if other != topic}
+                    if left:
+                        self._unrouted[marked] = left
+                    else:
+                        del self._unrouted[marked]
+                    marked.txn.remove_partitions({topic: partitions[topic]})
+                    self._maybe_complete(marked)
+
+    def _is_pending(self, marked: Marked) -> bool:
+        return self._pending.get(marked.txn) is marked
+
+    # -- one broker --------------------------------------------------------------------------------------------------------
+
+    def _channel_to(self, broker_id: int) -> _Channel:
+        return _Channel(self, broker_id)
+
+    async def flush(self, broker_id: int) -> None:
+        """Send a broker what is due for it. Raises PeerUnavailable, if some of it is due for the same broker still."""
+        due = [Due(marked, some) for marked, some in self._due.pop(broker_id, {}).items() if self._is_pending(marked)]
+        if not due:
+            return
+        request = WriteTxnMarkersRequest(markers=[_marker(each) for each in due])
+        try:
+            response = await self._asking.write(broker_id, request)
+        except PeerUnavailable:
+            for marked, partitions in due:
+                if self._is_pending(marked):
+                    self._route(marked, partitions)
+            if self._due.get(broker_id):
+                raise
+            return
+        except Exception:
+            logger.exception("broker %d cannot be asked to write %d markers; they are sent again", broker_id, len(due))
+            for marked, partitions in due:
+                if self._is_pending(marked):
+                    self._put_off(marked, partitions)
+            return
+        results = {result.producer_id: result for result in response.markers}
+        for marked, partitions in due:
+            if self._is_pending(marked):
+                self._take(marked, partitions, results.get(marked.txn.producer_id), broker_id)
+
+    def _take(self, marked: Marked, partitions: Partitions, result: WritableTxnMarkerResult | None, broker_id: int) -> None:
+        """Take in what became of the markers of a transaction on one broker."""
+        txn = marked.txn
+        done: dict[str, list[int]] = {}
+        again: dict[str, list[int]] = {}
+        codes = _codes(result)
+        for topic, indexes in partitions.items():
+            of_topic = codes.get(topic, {})
+            for index in indexes:
+                code = of_topic.get(index, ErrorCode.UNKNOWN_SERVER_ERROR)
+                if code == ErrorCode.NONE or code in UNMARKABLE:
+                    done.setdefault(topic, []).append(index)
+                elif code in FENCED:
+                    logger.warning(
+                        "%s: broker %d refuses its marker for %s-%d (%s); it gets no more", txn, broker_id, topic, index, code.name
+                    )
+                    self.forget(txn)
+                    return
+                else:
+                    level = logging.INFO if code in RETRIABLE else logging.ERROR
+                    logger.log(level, "%s: broker %d did not write its marker to %s-%d (%s)", txn, broker_id, topic, index, code.name)
+                    again.setdefault(topic, []).append(index)
+        txn.remove_partitions(of_pairs(done.items()))
+        if again:
+            self._put_off(marked, of_pairs(again.items()))
+        self._maybe_complete(marked)
+
+    def _maybe_complete(self, marked: Marked) -> None:
+        if not marked.txn.partitions and self._is_pending(marked):
+            del self._pending[marked.txn]
+            self._on_written(marked.txn, marked.completion)
+
+    async def close_connection(self, broker_id: int) -> None:
+        """The broker is sent no more."""
+        await self._asking.close(broker_id)
+
+
+class _Channel:
+    """The way to one broker. Implements `replication.ports.senders.Channel`."""
+
+    __slots__ = ("_broker_id", "_markers")
+
+    def __init__(self, markers: TransactionMarkers, broker_id: int) -> None:
+        self._markers = markers
+        self._broker_id = broker_id
+
+    async def send(self, request: _Flush) -> None:
+        """See Channel."""
+        await self._markers.flush(self._broker_id)
+
+    async def close(self) -> None:
+        """See Channel."""
+        await self._markers.close_connection(self._broker_id)
+
+
+def _marker(due: Due) -> WritableTxnMarker:
+    marked = due.marked
+    return WritableTxnMarker(
+        producer_id=marked.txn.producer_id,
+        producer_epoch=marked.txn.producer_epoch,
+        transaction_result=marked.is_commit,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=sorted(indexes)) for topic, indexes in due.partitions.items()],
+        coordinator_epoch=marked.coordinator_epoch,
+    )
+
+
+def _codes(result: WritableTxnMarkerResult | None) -> Mapping[str, Mapping[int, ErrorCode]]:
+    if result is None:
+        return {}
+    return {topic.name: {each.partition_index: ErrorCode.of(each.error_code) for each in topic.partitions} for topic in result.topics}

@@ -1,0 +1,52 @@
+"""Represents sets of partitions as topics with their indexes; an AddPartitionsToTxn may name 100,000 partitions.
+
+Sets of int cost a tenth of sets of (topic, index). The sets of a transaction never change: a new one takes the place of an old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+Partitions: TypeAlias = Mapping[str, frozenset[int]]
+"""Indexes by topic; no topic is without an index."""
+
+NO_PARTITIONS: Final[Partitions] = {}
+
+
+def of_pairs(pairs: Iterable[tuple[str, Iterable[int]]]) -> Partitions:
+    """The partitions of (topic, indexes); a topic may come more than once, or without an index."""
+    found: dict[str, frozenset[int]] = {}
+    for topic, indexes in pairs:
+        named = frozenset(indexes)
+        if named:
+            found[topic] = found[topic] | named if topic in found else named
+    return found
+
+
+def union(some: Partitions, others: Partitions) -> Partitions:
+    """The partitions of both; the topics of `some` come first."""
+    found = dict(some)
+    for topic, indexes in others.items():
+        known = found.get(topic)
+        found[topic] = indexes if known is None else known | indexes
+    return found
+
+
+def difference(some: Partitions, others: Partitions) -> Partitions:
+    """The partitions of `some` that are not among the others."""
+    found = dict(some)
+    for topic, indexes in others.items():
+        known = found.get(topic)
+        if known is not None:
+            left = known - indexes
+            if left:
+                found[topic] = left
+            else:
+                del found[topic]
+    return found
+
+
+def includes(some: Partitions, others: Partitions) -> bool:
+    """Whether `some` has all of the others."""
+    return all(indexes <= some.get(topic, frozenset()) for topic, indexes in others.items())

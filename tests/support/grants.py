@@ -1,0 +1,25 @@
+"""An authorizer whose rules a test changes."""
+
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.principals import Principal
+
+
+class Grants:
+    """Allows what is in `allowed`."""
+
+    def __init__(self, *allowed: tuple[Operation, ResourceType]) -> None:
+        self.generation = 0
+        self.allowed = set(allowed)
+
+    def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """See Authorizer."""
+        return (operation, resource_type) in self.allowed
+
+    def is_authorized_on_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        """See Authorizer."""
+        return (operation, resource_type) in self.allowed
+
+    def change(self, *allowed: tuple[Operation, ResourceType]) -> None:
+        """From now on."""
+        self.allowed = set(allowed)
+        self.generation += 1

@@ -1,0 +1,247 @@
+"""Drives the coordinator over real logs: what is stored before what is sent, how it hands over, and what time does to transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from broker.transactions.effects import InitProducerIdResult
+from protocol.errors import ErrorCode
+from storage.disk.clock import elapsed_ms
+from tests.support.log_manager import Disks
+from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, run
+
+E = ErrorCode
+
+
+def follower_has_all(bench: TransactionBench) -> None:
+    partition = bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0)
+    partition.on_follower_fetch(1, partition.log.log_end_offset, 0, elapsed_ms(bench.clock))
+
+
+def test_a_transaction_goes_through_its_states_in_the_log() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        assert bench.init() == [InitProducerIdResult(E.NONE, 1_000, 0)]
+        assert bench.add(0, 2) == [E.NONE]
+        assert bench.end() == [E.NONE]
+        await bench.until(lambda: bench.state() == "CompleteCommit")
+        assert bench.stored() == [("id", state) for state in ("Empty", "Ongoing", "PrepareCommit", "CompleteCommit")]
+        (asked,) = bench.leaders.asked
+        (marker,) = asked[1].markers
+        assert (marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch) == (1_000, 0, True, 0)
+        assert bench.leaders.partitions == [(0, "t", 0), (0, "t", 2)]
+
+    run(scenario)
+
+
+def test_no_marker_leaves_before_all_replicas_have_the_outcome() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        initialised = bench.init()
+        follower_has_all(bench)
+        assert initialised
+        added = bench.add(0)
+        assert added == []
+        follower_has_all(bench)
+        assert added == [E.NONE]
+        ended = bench.end()
+        await bench.take_turns()
+        assert (ended, bench.leaders.asked, bench.state()) == ([], [], "Ongoing")
+        follower_has_all(bench)
+        assert (ended, bench.state()) == ([E.NONE], "PrepareCommit")
+        await bench.until(lambda: bool(bench.leaders.asked) and not bench.txn().partitions)
+        assert bench.state() == "PrepareCommit"
+        follower_has_all(bench)
+        assert bench.state() == "CompleteCommit"
+
+    run(scenario)
+
+
+def test_an_outcome_that_is_not_replicated_in_time_is_none() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        bench.init()
+        follower_has_all(bench)
+        bench.add(0)
+        follower_has_all(bench)
+        ended = bench.end()
+        bench.pass_time(TIMEOUT_MS + 1_000)
+        assert ended == [E.COORDINATOR_NOT_AVAILABLE]
+        assert bench.state() == "Ongoing"
+
+    run(scenario)
+
+
+def test_the_end_of_a_transaction_is_stored_again_until_it_is_safe() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        for ask in (bench.init, lambda: bench.add(0), bench.end):
+            ask()
+            follower_has_all(bench)
+        await bench.until(lambda: len(bench.stored()) == 4)
+        bench.pass_time(TIMEOUT_MS + 1_000)
+        assert bench.state() == "PrepareCommit"
+        assert bench.stored()[4:] == [("id", "CompleteCommit")]
+        follower_has_all(bench)
+        assert bench.state() == "CompleteCommit"
+        assert bench.transactions.machines.log_append_retry_queue_size == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_the_next_coordinator_sends_the_markers_with_its_own_epoch(is_commit: bool) -> None:
+    disks = Disks()
+
+    async def first(bench: TransactionBench) -> None:
+        await bench.coordinate(epoch=3)
+        bench.init()
+        bench.add(1)
+        bench.leaders.answering.clear()
+        assert bench.end(is_commit) == [E.NONE]
+        await bench.until(lambda: bool(bench.leaders.asked))
+
+    async def second(bench: TransactionBench) -> None:
+        await bench.coordinate(epoch=7)
+        await bench.until(lambda: bench.state() == ("CompleteCommit" if is_commit else "CompleteAbort"))
+        (marker,) = bench.leaders.asked[0][1].markers
+        assert (marker.coordinator_epoch, marker.transaction_result) == (7, is_commit)
+
+    run(first, disks)
+    run(second, disks)
+
+
+def test_a_coordinator_that_lost_its_partition_answers_and_sends_no_more() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        initialised = bench.init()
+        follower_has_all(bench)
+        bench.add(0)
+        follower_has_all(bench)
+        ended = bench.end()
+        await bench.coordinate(epoch=1, leader=1)
+        assert (len(initialised), ended) == (1, [E.NOT_COORDINATOR])
+        assert bench.init() == [InitProducerIdResult(E.NOT_COORDINATOR)]
+        assert bench.leaders.asked == []
+
+    run(scenario)
+
+
+def test_markers_of_a_lost_partition_are_given_up() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.init()
+        bench.add(0)
+        bench.leaders.answering.clear()
+        bench.end()
+        await bench.until(lambda: bool(bench.leaders.asked))
+        await bench.coordinate(epoch=1, leader=1)
+        assert bench.transactions.markers.transactions == 0
+        bench.leaders.answering.set()
+        await bench.coordinate(epoch=2)
+        await bench.until(lambda: bench.state() == "CompleteCommit")
+        assert [request.markers[0].coordinator_epoch for _, request in bench.leaders.asked] == [0, 2]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("end_at", range(1, 5))
+def test_a_coordinator_killed_after_any_record_is_followed_by_one_that_finishes(end_at: int) -> None:
+    """The log ends after each of Empty, Ongoing, PrepareCommit, CompleteCommit in turn."""
+    disks = Disks()
+
+    async def first(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.answering.clear()
+        for step in (bench.init, lambda: bench.add(0), bench.end, bench.leaders.answering.set)[:end_at]:
+            step()
+        await bench.until(lambda: len(bench.stored()) == end_at)
+
+    async def second(bench: TransactionBench) -> None:
+        await bench.coordinate(epoch=1)
+        await bench.until(lambda: bench.init()[0].error == E.NONE)
+        (ends,) = {state for _, state in bench.stored() if state.startswith("Complete")} or {None}
+        assert ends == (None, "CompleteAbort", "CompleteCommit", "CompleteCommit")[end_at - 1]
+        assert [state for _, state in bench.stored()].count(str(ends)) <= 1
+
+    run(first, disks)
+    run(second, disks)
+
+
+# -- time --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.init()
+        bench.add(0)
+        old = bench.producer()
+        bench.pass_time(TIMEOUT_MS - 1_000)
+        await bench.take_turns()
+        assert bench.state() == "Ongoing"
+        bench.pass_time(12_000)
+        await bench.until(lambda: bench.state() == "CompleteAbort")
+        answers: list[ErrorCode] = []
+        bench.transactions.end("id", old, True, answers.append)
+        assert answers == [E.PRODUCER_FENCED]
+        assert bench.stored()[-2:] == [("id", "PrepareAbort"), ("id", "CompleteAbort")]
+
+    run(scenario)
+
+
+def test_unused_ids_are_removed_with_tombstones_and_others_stay() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        for name in ("old", "used", "open"):
+            bench.init(name)
+        bench.add(0, name="open")
+        bench.clock.move(50_000)
+        bench.init("used")
+        bench.clock.move(11_000)
+        bench.wheel.advance()
+        await bench.until(lambda: bench.stored()[-1] == ("old", ""))
+        names = {txn.transactional_id for txn in bench.transactions.transactions}
+        assert names == {"used", "open"}
+        assert bench.init("old")[0].error == E.NONE
+
+    run(
+        scenario,
+        transactional_id_expiration_ms=60_000,
+        transaction_remove_expired_transaction_cleanup_interval_ms=10_000,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=10_000_000,
+    )
+
+
+def test_an_id_whose_tombstone_is_not_safe_stays() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate(isr=(0, 1))
+        bench.init()
+        follower_has_all(bench)
+        bench.pass_time(3_601_000)
+        await bench.until(lambda: bench.stored()[-1] == ("id", ""))
+        assert bench.init() == [InitProducerIdResult(E.CONCURRENT_TRANSACTIONS)]
+        bench.pass_time(31_000)
+        assert len(list(bench.transactions.transactions)) == 1
+        initialised = bench.init()
+        follower_has_all(bench)
+        assert initialised == [InitProducerIdResult(E.NONE, 1_000, 1)]
+
+    run(scenario, transactional_id_expiration_ms=60_000)
+
+
+def test_a_coordinator_that_is_not_active_or_loading_says_so() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        assert bench.init() == [InitProducerIdResult(E.NOT_COORDINATOR)]
+        assert bench.transactions.describe("id") == (E.NOT_COORDINATOR, None)
+        await bench.coordinate()
+        assert bench.transactions.list() == (E.NONE, [])
+        bench.transactions.transactions.partitions[0].is_loading = True
+        assert bench.init() == [InitProducerIdResult(E.COORDINATOR_LOAD_IN_PROGRESS)]
+        assert bench.transactions.list() == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
+        bench.transactions.transactions.is_active = False
+        assert bench.transactions.list() == (E.COORDINATOR_NOT_AVAILABLE, [])
+        assert bench.transactions.describe("id") == (E.COORDINATOR_NOT_AVAILABLE, None)
+
+    run(scenario)

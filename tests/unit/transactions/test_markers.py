@@ -1,0 +1,181 @@
+"""Sends markers to leaders that are gone, move, refuse or answer late; every partition has its marker at last."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.transactions.markers import RETRIABLE
+from protocol.errors import ErrorCode
+from tests.support.transaction_bench import TransactionBench, run
+
+E = ErrorCode
+
+
+async def commit(bench: TransactionBench, *indexes: int, topic: str = "t", name: str = "id") -> None:
+    bench.init(name)
+    assert bench.add(*indexes, topic=topic, name=name) == [E.NONE]
+    assert bench.end(name=name) == [E.NONE]
+
+
+async def ends(bench: TransactionBench, name: str = "id", state: str = "CompleteCommit") -> None:
+    """Time passes until the transaction has ended."""
+
+    def has_ended() -> bool:
+        bench.pass_time(50)
+        return bench.state(name) == state
+
+    await bench.until(has_ended)
+
+
+@pytest.mark.parametrize("code", [*sorted(RETRIABLE), E.UNKNOWN_SERVER_ERROR])
+def test_a_marker_that_was_refused_for_now_is_sent_again_and_the_others_are_not(code: ErrorCode) -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.codes["t", 1] = [code, code]
+        await commit(bench, 0, 1)
+        await ends(bench)
+        assert bench.leaders.partitions == [(0, "t", 0), (0, "t", 1), (0, "t", 1), (0, "t", 1)]
+
+    run(scenario)
+
+
+def test_a_marker_follows_a_leader_that_moved() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.codes["t", 1] = [E.NOT_LEADER_OR_FOLLOWER]
+        bench.leaders.answering.clear()
+        await commit(bench, 1)
+        await bench.until(lambda: len(bench.leaders.asked) == 1)
+        bench.move({1: 1})
+        bench.leaders.answering.set()
+        await ends(bench)
+        assert bench.leaders.partitions == [(0, "t", 1), (1, "t", 1)]
+
+    run(scenario)
+
+
+def test_a_marker_for_a_broker_that_is_gone_goes_to_the_next_leader() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.move({1: 1})
+        bench.leaders.unreachable.add(1)
+        await commit(bench, 0, 1)
+        await bench.until(lambda: len(bench.leaders.asked) >= 2)
+        assert bench.state() == "PrepareCommit"
+        bench.move({1: 0})
+        await ends(bench)
+        assert set(bench.leaders.partitions) == {(0, "t", 0), (1, "t", 1), (0, "t", 1)}
+        assert bench.leaders.partitions[-1] == (0, "t", 1)
+
+    run(scenario)
+
+
+def test_a_partition_without_a_leader_gets_its_marker_when_it_has_one() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.init()
+        bench.add(0, 1)
+        bench.move({1: -1})
+        bench.end()
+        await bench.until(lambda: len(bench.leaders.asked) == 1)
+        bench.pass_time(1_000)
+        assert (bench.state(), bench.transactions.markers.unknown_destination_queue_size) == ("PrepareCommit", 1)
+        bench.move({1: 1})
+        await ends(bench)
+        assert bench.leaders.partitions == [(0, "t", 0), (1, "t", 1)]
+        assert bench.transactions.markers.unknown_destination_queue_size == 0
+
+    run(scenario)
+
+
+def test_a_deleted_topic_gets_no_marker_and_one_that_is_only_unknown_here_does() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.init()
+        bench.add(0)
+        bench.add(0, topic="new")
+        bench.add(0, topic="gone")
+        bench.topics_in_store.add("new")
+        bench.end()
+        await bench.until(lambda: len(bench.leaders.asked) == 1)
+
+        def only_new_is_left() -> bool:
+            bench.pass_time(50)
+            return bench.txn().partitions == {"new": frozenset({0})}
+
+        await bench.until(only_new_is_left)
+        bench.move({0: 1}, topic="new")
+        await ends(bench)
+        assert bench.leaders.partitions == [(0, "t", 0), (1, "new", 0)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
+def test_a_fenced_coordinator_sends_no_more(code: ErrorCode) -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.codes["t", 0] = [code]
+        await commit(bench, 0)
+        await bench.until(lambda: bench.transactions.markers.transactions == 0)
+        assert bench.state() == "PrepareCommit"
+        assert len(bench.leaders.asked) == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("code", [E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION])
+def test_a_partition_that_cannot_hold_markers_needs_none(code: ErrorCode) -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.codes["t", 0] = [code]
+        await commit(bench, 0)
+        await ends(bench)
+
+    run(scenario)
+
+
+def test_markers_that_come_up_while_a_request_is_in_flight_share_the_next_one() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.answering.clear()
+        await commit(bench, 0, name="a")
+        await bench.until(lambda: len(bench.leaders.asked) == 1)
+        for name in ("b", "c", "d"):
+            await commit(bench, 0, 1, name=name)
+        bench.leaders.answering.set()
+        for name in ("a", "b", "c", "d"):
+            await ends(bench, name)
+        assert [len(request.markers) for _, request in bench.leaders.asked] == [1, 3]
+
+    run(scenario)
+
+
+def test_a_slow_broker_delays_no_other() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.move({1: 1})
+        bench.leaders.answering.clear()
+        await commit(bench, 1, name="slow")
+        await bench.until(lambda: len(bench.leaders.asked) == 1)
+        held = bench.leaders.answer_at_once_from_now_on()
+        await commit(bench, 0, name="quick")
+        await ends(bench, "quick")
+        assert bench.state("slow") == "PrepareCommit"
+        held.set()
+        await ends(bench, "slow")
+
+    run(scenario)
+
+
+def test_connections_are_closed_at_the_end() -> None:
+    benches: list[TransactionBench] = []
+
+    async def scenario(bench: TransactionBench) -> None:
+        benches.append(bench)
+        await bench.coordinate()
+        await commit(bench, 0)
+        await ends(bench)
+
+    run(scenario)
+    assert benches[0].leaders.closed == [0]
