@@ -131,6 +131,7 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
     with _work_folder(plan, folder) as work:
         if "://" in work:
             session.make_folder(spark, work)
+        topic.check_transactions(plan)
         where = topic.prepare(plan)
         try:
             output = where if plan.copies is None else topic.prepare(plan.output)

@@ -16,6 +16,7 @@ from protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 _TIMEOUT_S = 20.0
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
+_COORDINATOR_S = 30.0
 _FIRST_S = 8.0  # a broker that is not there is told within seconds
 
 Offsets = dict[int, int]
@@ -43,6 +44,18 @@ def prepare(plan: Plan) -> Topic:
     topic = _look(plan, _TIMEOUT_S, make=True)
     assert topic is not None
     return topic
+
+
+def check_transactions(plan: Plan) -> None:
+    """Whether there is a coordinator for the transactions of copiers, which makes brokers create their topic. Raises Unusable."""
+    if plan.copies is None:
+        return
+    try:
+        with connected(plan, _COORDINATOR_S) as cluster:
+            cluster.transaction_coordinator(f"{plan.topic}-copier-0")
+    except ClientError as error:
+        hint = "are there enough brokers for transaction.state.log.replication.factor?"
+        raise Unusable(f"{plan.bootstrap}: there can be no transactions: {error}; {hint}") from None
 
 
 def _look(plan: Plan, timeout_s: float, *, make: bool) -> Topic | None:
