@@ -306,6 +306,7 @@ class Broker:
         )
         data.replica_manager.leadership_listeners += (groups.on_leadership_change, transactions.on_leadership_change)
         data.replica_manager.on_partitions_deleted = groups.on_partitions_deleted
+        data.transaction_verifier = self._cluster.transaction_verifier(transactions.partition_for)
 
     async def _bind(self) -> None:
         listeners = self.config.listeners

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from broker.cluster.broker_channels import BrokerChannels, control_versions
+from broker.cluster.broker_requests import BrokerRequests
 from broker.cluster.controller_channel import ControllerChannel, address_in, asking_here
 from broker.cluster.marker_requests import MarkerRequests
 from broker.cluster.missed_deletions import MissedDeletions
@@ -19,6 +20,7 @@ from broker.cluster.stray_replicas import StrayReplicas
 from broker.loop.background import LoopBackground
 from broker.request.first_metadata import FirstMetadata
 from broker.request.services import Services
+from broker.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
 from config.broker import BrokerConfig
 from config.keys.general import CONTROLLED_SHUTDOWN_ENABLE
 from config.keys.network import REQUEST_TIMEOUT_MS, SOCKET_REQUEST_MAX_BYTES
@@ -37,6 +39,7 @@ from controller.znodes.changes import ProducerIdBlock
 from controller.znodes.topic_ids import uses_topic_ids
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.schema.message import Message
 from replication.ports.peer import Connect, PeerAddress, PeerUnavailable
@@ -152,6 +155,23 @@ class ClusterWiring:
         config = self._services.config
         version = 1 if is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_WRITE_TXN_MARKERS_1) else 0
         return MarkerRequests(self._services.broker_id, version, config[REQUEST_TIMEOUT_MS], self.connect, self._address_of, self._ask_here)
+
+    def transaction_verifier(self, partition_for: Callable[[str], int]) -> TransactionVerifier:
+        """Asks the coordinators of transactions about what producers write here (`transactions.verification`)."""
+        services = self._services
+        client_id = f"AddPartitionsManager-client-{services.broker_id}"
+        timeout_ms = services.config[REQUEST_TIMEOUT_MS]
+        brokers = BrokerRequests(services.broker_id, client_id, timeout_ms, self.connect, self._address_of, self._ask_here)
+        self._held.push_async_callback(brokers.close)
+
+        async def ask(broker_id: int, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+            response = await brokers.ask(broker_id, ApiKey.ADD_PARTITIONS_TO_TXN, VERIFICATION_VERSION, request)
+            assert isinstance(response, AddPartitionsToTxnResponse)
+            return response
+
+        verifier = TransactionVerifier(services.metadata, partition_for, ask, services.clock.monotonic)
+        self._held.push_async_callback(verifier.close)
+        return verifier
 
     def _controller_channel(self) -> ControllerChannel:
         """A channel to the active controller, whichever broker that is."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from broker.request.turns import Turns
     from broker.security.authorizer import Authorizer
     from broker.transactions.coordinator import TransactionCoordinator
+    from broker.transactions.verification import TransactionVerifier
     from config.broker import BrokerConfig
     from controller.admin.config_admin import ConfigAdmin
     from controller.admin.metadata_waits import MetadataWaits
@@ -47,6 +48,7 @@ class DataServices:
         "produce_purgatory",
         "producer_ids",
         "replica_manager",
+        "transaction_verifier",
     )
 
     replica_manager: ReplicaManager
@@ -56,6 +58,7 @@ class DataServices:
     fetch_purgatory: Purgatory
     delete_records_purgatory: Purgatory
     producer_ids: ProducerIds
+    transaction_verifier: TransactionVerifier
     fetch_max_bytes: int
     """`fetch.max.bytes`, read per Fetch."""
 

@@ -43,6 +43,7 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = key(
     default=True,
     importance=LOW,
     dynamic=CLUSTER,
+    effective=True,
     doc="Asks the coordinator, before a transactional write, whether the partition is part of an open transaction.",
 )
 TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS = key(

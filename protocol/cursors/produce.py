@@ -72,9 +72,10 @@ class ProduceReader(RequestReader):
             return NOTHING
         return PARTITION
 
-    def _begin_again(self) -> None:
+    def begin_again(self) -> None:
+        """See RequestReader."""
         self._named = self._named_in_topic = None
-        RequestReader._begin_again(self)
+        RequestReader.begin_again(self)
 
 
 class ProduceAnswer(ResponseWriter):

@@ -25,7 +25,7 @@ cdef class RequestReader:
     cdef int64_t _read_forgotten(self) except -2
     cdef int64_t _end_section(self) except -2
 
-    cdef void _begin_again(self) noexcept
+    cpdef void begin_again(self) noexcept
     cdef int64_t _count(self) except -1
     cdef bytes _nullable_string(self)
     cdef bytes _string(self)

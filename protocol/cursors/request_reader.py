@@ -68,7 +68,7 @@ class RequestReader:
         """
         for _ in range(limit):
             if self.advance() == END:
-                self._begin_again()
+                self.begin_again()
                 return True
         return False
 
@@ -127,7 +127,8 @@ class RequestReader:
 
     # -- fields ----------------------------------------------------------------------------------------------------------
 
-    def _begin_again(self) -> None:
+    def begin_again(self) -> None:
+        """Go back to before the first element."""
         self.is_verified = True
         self.at = self._first_at
         self.topics_left = self._first_topics

@@ -31,6 +31,7 @@ from replication.ports.waiters import Waiters
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogBeingTruncated, OffsetOutOfRange
 from storage.log.partition_log import PartitionLog
+from storage.producers.verification import VerificationStateEntry
 from storage.validation.run import BatchRun
 
 HIGH_WATERMARK = -1
@@ -257,6 +258,12 @@ class Partition:
             self.maybe_advance_high_watermark()
         if self.waiters.waiting:
             self.waiters.notify()
+
+    def begin_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> VerificationStateEntry | None:
+        """See PartitionLog.begin_verification. Raises NotLeaderOrFollower."""
+        if not self.is_leader:
+            raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
+        return self.log.begin_verification(producer_id, sequence, producer_epoch)
 
     def check_may_append(self, required_acks: int) -> None:
         """Check whether a producer with these acks may append. Raises NotLeaderOrFollower, NotEnoughReplicas."""

@@ -41,6 +41,10 @@ def _ignore_failure(failure: LogDirFailure) -> None:
     pass
 
 
+def _never() -> bool:
+    return False
+
+
 def _at_once(name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
     try:
         work()
@@ -68,6 +72,7 @@ class LogContext:
         "scheduler",
         "submit",
         "take_spare_file",
+        "verifies_transactions",
     )
 
     def __init__(
@@ -102,6 +107,8 @@ class LogContext:
         """`Reservations.reserve` of the broker. Called when the active segment has reached its `reserve_at`."""
         self.complete_roll_later: Callable[[PartitionLog], None] = _complete_now
         """`Rolls.complete_later` of the broker; may raise OSError."""
+        self.verifies_transactions: Callable[[], bool] = _never
+        """Returns whether a transactional batch may open a transaction only after its coordinator was asked."""
         self.on_failure: Callable[[LogDirFailure], None] = _ignore_failure
         """Called on the loop when the disk refused something that a thread did."""
 

@@ -56,6 +56,7 @@ from storage.producers import log_snapshot
 from storage.producers.limits import SEQUENCES
 from storage.producers.state import ProducerStateEntry
 from storage.producers.state_manager import ProducerStateManager
+from storage.producers.verification import VerificationStateEntry, begin_verification
 from storage.segment.batch_finder import BatchFinder
 from storage.segment.closed_segment import ClosedSegment
 from storage.segment.cold_lookups import ColdRead, NotCached, UnwaitingFile, check_time_cached, unwaiting_file
@@ -292,6 +293,17 @@ class PartitionLog:
         if next_offset > self.next_flush_offset:
             self.on_flush_due()
 
+    def begin_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> VerificationStateEntry | None:
+        """Note that the transaction coordinator is about to be asked whether the producer may write to a transaction here.
+
+        Returns the guard that the append of the batch brings along (`BatchRun.guard`). None if the coordinator is not to be asked: a
+        transaction of the producer is open here, or `transaction.partition.verification.enable` is false.
+        """
+        state = self.producer_state.state
+        if state.has_open_transaction(producer_id) or not self.context.verifies_transactions():
+            return None
+        return begin_verification(state.verifications, producer_id, sequence, producer_epoch, self.context.clock.now_ms())
+
     def _judge_led(self, run: BatchRun, leader_epoch: int, now_ms: int, origin: int) -> int:
         """Judge and stamp the batch of a producer or a coordinator. Returns the end of the bytes to be written."""
         if not run.is_accepted:
@@ -319,12 +331,19 @@ class PartitionLog:
                 state.check_marker(run.producer_id, run.producer_epoch, marker.coordinator_epoch, first_offset)
                 return False
         is_transactional = run.attributes & TRANSACTIONAL_MASK != 0
+        begins_transaction = is_transactional and not state.has_open_transaction(run.producer_id) and self.context.verifies_transactions()
         if origin != CLIENT:
+            if begins_transaction:
+                state.check_verified(run.producer_id, run.guard, first_offset)
             state.check_coordinator_append(run.producer_id, run.producer_epoch, is_transactional, first_offset)
             return False
         last_sequence = (run.base_sequence + run.last_offset_delta) % SEQUENCES
+        if begins_transaction and state.duplicate_of(run.producer_id, run.producer_epoch, run.base_sequence, last_sequence) is None:
+            state.check_verified(run.producer_id, run.guard, first_offset)
         found = state.check_append(run.producer_id, run.producer_epoch, run.base_sequence, last_sequence, is_transactional, first_offset)
         if found is None:
+            if begins_transaction:
+                state.check_overtakes(run.producer_id, run.base_sequence, first_offset)
             return False
         run.is_duplicate = True
         run.first_offset, run.last_offset, run.log_append_time_ms = found.first_offset, found.last_offset, found.timestamp

@@ -25,7 +25,11 @@ from config.keys.log import (
     LOG_SEGMENT_DELETE_DELAY_MS,
     NUM_RECOVERY_THREADS_PER_DATA_DIR,
 )
-from config.keys.transactions import PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS, PRODUCER_ID_EXPIRATION_MS
+from config.keys.transactions import (
+    PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS,
+    PRODUCER_ID_EXPIRATION_MS,
+    TRANSACTION_PARTITION_VERIFICATION_ENABLE,
+)
 from config.topic import TopicConfig
 from config.validation import log_dirs
 from storage.cleaner.choice import is_compacted
@@ -122,6 +126,7 @@ class LogManager:
             on_truncated=self._on_truncated,
         )
         self.context.submit = background.submit
+        self.context.verifies_transactions = lambda: config[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
         self.context.take_spare_file = self._spare_files.take
         self.context.reserve = Reservations(filesystem, background.submit).reserve
         self.rolls = Rolls(background, self._spare_files, self._on_failure)

@@ -13,8 +13,10 @@ cdef class ProducerStateEntry:
 cdef class ProducerState:
     cdef public object topic_partition, producers
     cdef public int64_t first_unstable_offset
-    cdef public dict _ongoing, unreplicated
+    cdef public dict _ongoing, unreplicated, verifications
 
+    @cython.locals(entry=ProducerStateEntry)
+    cpdef bint has_open_transaction(self, int64_t producer_id) except -1
     @cython.locals(entry=ProducerStateEntry, batches=list, epoch=int64_t)
     cpdef object check_append(
         self, int64_t producer_id, int64_t producer_epoch, int64_t first_sequence, int64_t last_sequence, bint is_transactional, int64_t first_offset)

@@ -17,6 +17,7 @@ from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence, TransactionCoordinatorFenced
 from storage.producers.copy_on_write_producers import CopyOnWriteProducers
 from storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, NONE, SEQUENCES
+from storage.producers.verification import VerificationStateEntry
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class ProducerStateEntry:
 class ProducerState:
     """All producers of one partition."""
 
-    __slots__ = ("_ongoing", "first_unstable_offset", "producers", "topic_partition", "unreplicated")
+    __slots__ = ("_ongoing", "first_unstable_offset", "producers", "topic_partition", "unreplicated", "verifications")
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
@@ -135,11 +136,38 @@ class ProducerState:
         """First offset -> producer id, in order of the offset."""
         self.unreplicated: dict[int, int] = {}
         """First offset -> offset of the marker, for ended transactions whose marker is not yet below the high watermark."""
+        self.verifications: dict[int, VerificationStateEntry] = {}
+        """Producer id -> the verification that its next transactional batch needs."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no producer is known and no marker waits for replication."""
         return not self.producers and not self.unreplicated
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        """Whether the producer has written to a transaction here that is not decided."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.current_txn_first_offset >= 0
+
+    def check_verified(self, producer_id: int, guard: object, first_offset: int) -> None:
+        """Whether a batch may begin a transaction: if the coordinator has confirmed it since the last one ended. Raises InvalidTxnState."""
+        entry = self.verifications.get(producer_id)
+        if entry is None or entry is not guard:
+            raise InvalidTxnState(self.topic_partition, producer_id, f"a batch at offset {first_offset} of no open transaction")
+
+    def check_overtakes(self, producer_id: int, first_sequence: int, first_offset: int) -> None:
+        """Whether a batch that begins a transaction is the first of those that asked. Raises OutOfOrderSequence."""
+        entry = self.verifications.get(producer_id)
+        if entry is not None and first_sequence > entry.lowest_sequence:
+            reason = f"sequence {first_sequence} at offset {first_offset}, where {entry.lowest_sequence} is not written yet"
+            raise OutOfOrderSequence(self.topic_partition, producer_id, reason)
+
+    def duplicate_of(self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        """The batch that stands in the log already under these numbers, None if there is none."""
+        entry = self.producers.get(producer_id)
+        if entry is None or entry.producer_epoch != producer_epoch:
+            return None
+        return entry.batch_with_range(first_sequence, last_sequence)
 
     def check_append(
         self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int, is_transactional: bool, first_offset: int
@@ -217,6 +245,7 @@ class ProducerState:
         batches.append((last_sequence, last_offset, last_offset - first_offset, timestamp))
         entry.last_timestamp = timestamp
         if is_transactional and entry.current_txn_first_offset < 0:
+            self.verifications.pop(producer_id, None)
             entry.current_txn_first_offset = first_offset
             self._ongoing[first_offset] = producer_id
             self._find_first_unstable_offset()
@@ -234,6 +263,7 @@ class ProducerState:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, producer_epoch)
         elif producer_epoch < entry.producer_epoch:
             self._warn_of_old_epoch(entry, producer_epoch, offset)
+        self.verifications.pop(producer_id, None)
         completed = None
         first_offset = entry.current_txn_first_offset
         if first_offset >= 0:

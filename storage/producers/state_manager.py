@@ -22,6 +22,7 @@ from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptSnapshot
 from storage.producers.snapshot import SnapshotWrite, decode_snapshot, encode_snapshot
 from storage.producers.state import ProducerState, ProducerStateEntry, is_expired
+from storage.producers.verification import remove_expired_verifications
 
 log = logging.getLogger(__name__)
 
@@ -213,6 +214,10 @@ class ProducerStateManager:
         Considers only `producer_ids`, if given.
         """
         return self.state.remove_expired(now_ms, self.producer_id_expiration_ms, producer_ids)
+
+    def remove_expired_verifications(self, now_ms: int) -> None:
+        """Ends the verifications that no batch followed for `producer.id.expiration.ms`."""
+        remove_expired_verifications(self.state.verifications, now_ms, self.producer_id_expiration_ms)
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Delete snapshots without a segment, except the newest if it is behind all segments: a clean stop wrote that one."""

@@ -51,6 +51,7 @@ class ProducerExpirations:
                     return
                 each = self._of_one = self._waiting.popleft()
                 each.producer_state.producer_id_expiration_ms = self._expiration_ms
+                each.producer_state.remove_expired_verifications(now_ms)
                 producer_ids = list(each.producer_state.state.producers)
                 self._producer_ids = iter(producer_ids)
                 producers_left -= len(producer_ids) // _LISTED_PER_LOOKED_AT

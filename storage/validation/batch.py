@@ -200,6 +200,7 @@ def complete_validation(run: BatchRun, rules: ValidationRules, now_ms: int) -> B
     done = BatchRun(memoryview(recompress(run.batch(), run.header(), rules, now_ms)))
     done.read(0)
     done.takes_log_append_time = rules.takes_log_append_time
+    done.guard = run.guard
     done.accept(done.max_timestamp)
     return done
 

@@ -44,6 +44,7 @@ class BatchRun:
         "epochs",
         "first_offset",
         "frame",
+        "guard",
         "has_producers",
         "is_accepted",
         "is_duplicate",
@@ -84,6 +85,8 @@ class BatchRun:
         self.needs_recompression = False
         self.takes_log_append_time = False
         self.is_duplicate = False
+        self.guard: object = None
+        """The guard from `PartitionLog.begin_verification`, for a batch that opens a transaction."""
         self.records_checked = 0
         self.has_producers = False
         self.epochs: list[tuple[int, int]] | None = None
@@ -184,4 +187,5 @@ class BatchRun:
         found.needs_recompression = self.needs_recompression
         found.takes_log_append_time = self.takes_log_append_time
         found.new_max_timestamp = self.new_max_timestamp
+        found.guard = self.guard
         return found

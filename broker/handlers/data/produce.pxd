@@ -7,9 +7,10 @@ from storage.log.partition_log cimport PartitionLog
 from storage.validation.batch cimport read_only_batch
 from storage.validation.run cimport BatchRun
 
-cdef int64_t ACKS_ALL, AT_ONCE, BYTES_SHIFT, CLIENT, END, FIRST_WITH_LEADER_HINTS, INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION, NONE
+cdef int64_t ACKS_ALL, AT_ONCE, BYTES_SHIFT, CLIENT, CURRENT_MAGIC, END, FIRST_WITH_ABORTABLE, FIRST_WITH_LEADER_HINTS, HEADER_SIZE
+cdef int64_t INVALID_PRODUCER_ID_MAPPING, INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION, NONE
 cdef int64_t NO_RECORDS, NOT_LEADER_OR_FOLLOWER, PARTITION, RECORDS_SHIFT, TOPIC, TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_MASK
-cdef int64_t UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION, WRITE
+cdef int64_t TRANSACTIONAL_ID, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION, WRITE
 
 cdef class Produce:
     cdef readonly ProduceReader reader
@@ -17,13 +18,14 @@ cdef class Produce:
     cdef ProduceAnswer _answer
     cdef BatchRun _run
     cdef object _connection, _pending, _services, _task
-    cdef int64_t _accepted, _acks, _now_ms, _throttle_time_ms, _version
+    cdef int64_t _accepted, _acks, _now_ms, _topic_refusal, _throttle_time_ms, _version
     cdef Py_ssize_t _size
     cdef str _topic
     cdef bytes _topic_bytes
     cdef dict _partitions
-    cdef bint _has_valid_acks, _is_internal, _may_write
-    cdef list _waiting, _in_work
+    cdef bint _has_valid_acks, _is_internal, _is_looked_through, _may_write
+    cdef list _waiting, _in_work, _unverified
+    cdef tuple _transaction
     cdef set _leaders
 
     @cython.locals(reader=ProduceReader, run=BatchRun, kind=int64_t)
@@ -31,6 +33,9 @@ cdef class Produce:
     cpdef void detach(self) except *
     @cython.locals(partition=Partition, run=BatchRun, index=int64_t, place=Py_ssize_t, size=int64_t)
     cdef void _serve(self, ProduceReader reader) except *
+    @cython.locals(run=BatchRun, kind=int64_t)
+    cdef bint _look_through(self, ProduceReader reader, int64_t limit) except -1
+    cdef void _leave_unverified(self, int64_t index, Partition partition) except *
     cdef void _begin_topic(self, bytes topic) except *
     @cython.locals(log=PartitionLog, end_offset=int64_t)
     cdef void _wait_if_unsafe(self, Partition partition, BatchRun run, Py_ssize_t place) except *

@@ -7,10 +7,12 @@ answered, and an error closes the connection, because the producer has no other 
 
 One road serves any number of partitions: `Produce` reads the request where it lies, appends each batch from there, and writes the answer
 meanwhile. It can be left and taken up again after any partition: a request that takes longer than a slice of time is copied, and goes on in
-turns. What a worker thread has to look at first (recompression, long checks) is copied, too, and is appended when it comes back.
+turns. What a worker thread has to look at first (recompression, long checks) is copied, too, and is appended when it comes back. So is a
+batch that opens a transaction, until its coordinator has verified it (KIP-890, `produce_verification`).
 
 Deviations: records in message format 0 or 1 are refused with INVALID_RECORD, as Apache Kafka 4 does; null records are refused with
-INVALID_RECORD where Apache Kafka leaves the client without an answer.
+INVALID_RECORD where Apache Kafka leaves the client without an answer. Transactional batches without a transactional id are refused one by
+one, Apache Kafka refuses the request that has one.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from broker.handlers.data.produce_codes import (
     ACKS_ALL,
     AT_ONCE,
     BYTES_SHIFT,
+    FIRST_WITH_ABORTABLE,
     FIRST_WITH_LEADER_HINTS,
+    INVALID_PRODUCER_ID_MAPPING,
     INVALID_REQUIRED_ACKS,
     INVALID_TOPIC_EXCEPTION,
     NONE,
@@ -36,10 +40,13 @@ from broker.handlers.data.produce_codes import (
     RECORDS_SHIFT,
     TOPIC,
     TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_OR_PARTITION,
     WRITE,
 )
+from broker.handlers.data.produce_verification import unverified
 from broker.handlers.data.topic_counters import count_refused_produce
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
 from broker.network.throttle import QuotaType
@@ -48,7 +55,7 @@ from broker.request.turns import Steps, Unfinished
 from protocol.cursors.kinds import END, NO_RECORDS, PARTITION
 from protocol.cursors.produce import ProduceAnswer, ProduceReader
 from protocol.errors import ErrorCode
-from protocol.records.batch import TRANSACTIONAL_MASK
+from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, TRANSACTIONAL_MASK
 from protocol.schema.wire import ProtocolError
 from replication.errors import ReplicationError, UnknownTopicOrPartition
 from replication.leader.partition import Partition
@@ -93,8 +100,8 @@ def handle_produce_frame(
     return pending
 
 
-class LeftToWorker:
-    """One partition of a Produce that a worker has to look at before it can be appended to."""
+class LeftBatch:
+    """The copied batch of one partition that cannot be appended yet: a worker or a transaction coordinator is asked first."""
 
     __slots__ = ("index", "partition", "place", "run", "topic")
 
@@ -112,11 +119,11 @@ class Refusal:
 
     __slots__ = ("code", "leader_epoch", "leader_id", "log_start_offset", "message", "record_errors")
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, message: str | None = None) -> None:
         self.code = code
         self.log_start_offset = -1
         self.record_errors: Sequence[tuple[int, str]] = ()
-        self.message: str | None = None
+        self.message = message
         self.leader_id = self.leader_epoch = -1
 
 
@@ -131,6 +138,7 @@ class Produce:
         "_has_valid_acks",
         "_in_work",
         "_is_internal",
+        "_is_looked_through",
         "_leaders",
         "_may_write",
         "_now_ms",
@@ -143,6 +151,9 @@ class Produce:
         "_throttle_time_ms",
         "_topic",
         "_topic_bytes",
+        "_topic_refusal",
+        "_transaction",
+        "_unverified",
         "_version",
         "_waiting",
         "failed",
@@ -171,9 +182,14 @@ class Produce:
         self._topic_bytes: bytes | None = None
         self._partitions: dict[int, Partition] | None = None
         self._may_write = False
+        self._topic_refusal = TOPIC_AUTHORIZATION_FAILED
+        self._is_looked_through = self.reader.transactional_id is None
+        self._transaction: tuple[int, int] | None = None
+        """The producer id and epoch of the transactional batches."""
+        self._unverified: list[LeftBatch] | None = None
         self._is_internal = False
         self._waiting: list[AppendedPartition] | None = None
-        self._in_work: list[LeftToWorker] | None = None
+        self._in_work: list[LeftBatch] | None = None
         self._leaders: set[int] | None = None
         self._pending: Pending | None = None
         self._task: asyncio.Task[None] | None = None
@@ -187,6 +203,8 @@ class Produce:
         """
         reader = self.reader
         if not reader.is_verified and not reader.verify(limit):
+            return False
+        if not self._is_looked_through and not self._look_through(reader, limit):
             return False
         self._now_ms = self._services.clock.now_ms()
         while limit > 0:
@@ -219,12 +237,10 @@ class Produce:
             pending.complete(CLOSE)
             return None
         self._take_throttle_time()
-        if self._in_work is not None:
-            return self._begin_work(pending)
-        answer = self._answer_or_wait(pending)
-        if not isinstance(answer, Pending):
-            pending.complete(answer)
-        return None
+        if self._unverified is not None:
+            self._verify(pending)
+            return None
+        return self._go_on(pending)
 
     # -- one partition ---------------------------------------------------------------------------------------------------
 
@@ -234,7 +250,7 @@ class Produce:
             self._begin_topic(reader.topic)
         index = reader.index
         if not self._may_write:
-            self._put_refusal(index, Refusal(TOPIC_AUTHORIZATION_FAILED))
+            self._put_refusal(index, Refusal(self._topic_refusal))
             return
         partitions = self._partitions
         partition = None if partitions is None else partitions.get(index)
@@ -250,14 +266,19 @@ class Produce:
                 raise InvalidRecord(TopicPartition(self._topic, index), "a Produce request without records")
             run.point_at(reader.start, reader.end)
             read_only_batch(run, self._version)
-            if run.attributes & TRANSACTIONAL_MASK:
-                self._put_refusal(index, Refusal(self._no_transaction()))
+            if run.attributes & TRANSACTIONAL_MASK and reader.transactional_id is None:
+                self._put_refusal(index, Refusal(TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
                 return
             if self._is_internal and self._connection.client.client_id != ADMIN_CLIENT_ID:
                 self._put_refusal(index, Refusal(INVALID_TOPIC_EXCEPTION))
                 return
             if partition is None:
                 partition = self._services.data.replica_manager.partition_or_raise(self._topic, index)
+            if run.attributes & TRANSACTIONAL_MASK and run.producer_id >= 0:
+                run.guard = partition.begin_verification(run.producer_id, run.base_sequence, run.producer_epoch)
+                if run.guard is not None:
+                    self._leave_unverified(index, partition)
+                    return
             partition.append(run, self._acks, self._now_ms, CLIENT)
         except (StorageError, ReplicationError) as error:
             size = 0 if reader.start == NO_RECORDS else reader.end - reader.start
@@ -276,14 +297,8 @@ class Produce:
         self._topic = name = topic.decode()
         self._partitions = services.data.replica_manager.partitions.get(name)
         self._is_internal = name in INTERNAL_TOPICS
-        self._may_write = self._connection.access.may(WRITE, TOPIC, name)
+        self._may_write = self._topic_refusal == TOPIC_AUTHORIZATION_FAILED and self._connection.access.may(WRITE, TOPIC, name)
         self._answer.begin_topic(topic)
-
-    def _no_transaction(self) -> int:
-        """Why a transactional batch is refused: no transaction is open here, as long as there is no transaction coordinator."""
-        if self.reader.transactional_id is None:
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
     def _refuse_acks(self, index: int, partition: Partition | None) -> None:
         """There are no such acks, so nothing is appended; what the request itself shows to be wrong is said first."""
@@ -360,7 +375,16 @@ class Produce:
         if self._in_work is None:
             self._in_work = []
         place = self._answer.put_later(index)
-        self._in_work.append(LeftToWorker(self._topic, index, partition, self._run.detached(), place))
+        self._in_work.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
+
+    def _go_on(self, pending: Pending) -> asyncio.Task[None] | None:
+        """Do what is left once every batch was appended, refused or left to a worker; the task of the work, if there is some."""
+        if self._in_work is not None:
+            return self._begin_work(pending)
+        answer = self._answer_or_wait(pending)
+        if not isinstance(answer, Pending):
+            pending.complete(answer)
+        return None
 
     def _begin_work(self, pending: Pending) -> asyncio.Task[None]:
         """Have workers do what is left to them; `pending` is completed then."""
@@ -375,7 +399,7 @@ class Produce:
         if not isinstance(answer, Pending):
             pending.complete(answer)
 
-    async def _complete(self, left: LeftToWorker) -> None:
+    async def _complete(self, left: LeftBatch) -> None:
         """One partition: what the worker found, appended or refused."""
         services = self._services
         partition = left.partition
@@ -383,7 +407,8 @@ class Produce:
             now_ms = services.clock.now_ms()
             loop = asyncio.get_running_loop()
             run = await loop.run_in_executor(services.workers, complete_validation, left.run, partition.log.rules, now_ms)
-            partition.append(run, self._acks, now_ms, CLIENT)  # leadership may have moved meanwhile: that is looked at again
+            # Leadership may have moved meanwhile: that is looked at again.
+            partition.append(run, self._acks, now_ms, CLIENT)
         except (StorageError, ReplicationError) as error:
             refusal = self._refusal(left.topic, left.index, partition, error, left.run.size)
         except Exception:
@@ -392,10 +417,17 @@ class Produce:
             logger.exception("a batch for %s from %s failed in a worker", partition.topic_partition, connection_id)
             refusal = Refusal(UNKNOWN_SERVER_ERROR)
         else:
-            self._accepted += 1
-            self._answer.fill(left.place, NONE, run.first_offset, run.log_append_time_ms, run.log_start_offset, (), None, -1, -1)
-            self._wait_if_unsafe(partition, run, left.place)
+            self._fill(left, run)
             return
+        self._fill_refusal(left, refusal)
+
+    def _fill(self, left: LeftBatch, run: BatchRun) -> None:
+        """What was left is appended."""
+        self._accepted += 1
+        self._answer.fill(left.place, NONE, run.first_offset, run.log_append_time_ms, run.log_start_offset, (), None, -1, -1)
+        self._wait_if_unsafe(left.partition, run, left.place)
+
+    def _fill_refusal(self, left: LeftBatch, refusal: Refusal) -> None:
         self._note_failure(left.topic, left.index, refusal.code)
         self._answer.fill(
             left.place,
@@ -409,11 +441,99 @@ class Produce:
             refusal.leader_epoch,
         )
 
+    # -- transactions ----------------------------------------------------------------------------------------------------
+
+    def _look_through(self, reader: ProduceReader, limit: int) -> bool:
+        """Look at up to `limit` elements of a request of a transaction before any batch is appended; True when all were looked at.
+
+        As in Apache Kafka all partitions are refused when the client may not use the transactional id, or has several producers in it.
+        """
+        run = self._run
+        producers = self._transaction
+        for _ in range(limit):
+            kind = reader.advance()
+            if kind == END:
+                reader.begin_again()
+                self._is_looked_through = True
+                return True
+            if kind != PARTITION or reader.start == NO_RECORDS or reader.end - reader.start < HEADER_SIZE:
+                continue
+            run.read(reader.start)
+            if run.magic != CURRENT_MAGIC or not run.attributes & TRANSACTIONAL_MASK:
+                continue
+            if producers is None:
+                assert reader.transactional_id is not None
+                if not self._connection.access.may(WRITE, TRANSACTIONAL_ID, reader.transactional_id.decode()):
+                    self._topic_refusal = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            if run.producer_id >= 0:
+                producer = run.producer_id, run.producer_epoch
+                if producers is None:
+                    self._transaction = producers = producer
+                elif producer != producers and self._topic_refusal == TOPIC_AUTHORIZATION_FAILED:
+                    self._topic_refusal = INVALID_PRODUCER_ID_MAPPING
+        return False
+
+    def _leave_unverified(self, index: int, partition: Partition) -> None:
+        if self._unverified is None:
+            self._unverified = []
+        place = self._answer.put_later(index)
+        self._unverified.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
+
+    def _verify(self, pending: Pending) -> None:
+        """Have the transaction coordinator say what may be appended of the batches that open a transaction; `pending` is completed then."""
+        assert self._unverified is not None
+        assert self._transaction is not None
+        assert self.reader.transactional_id is not None
+        producer_id, producer_epoch = self._transaction
+        partitions = [left.partition.topic_partition for left in self._unverified]
+
+        def on_verified(errors: dict[TopicPartition, ErrorCode]) -> None:
+            steps = self._append_verified(errors, pending)
+            turns = self._services.turns
+            if isinstance(turns.first_slice(steps), Unfinished):
+                turns.go_on(steps, pending)
+
+        self._services.data.transaction_verifier.verify(
+            self.reader.transactional_id.decode(),
+            producer_id,
+            producer_epoch,
+            partitions,
+            on_verified,
+            knows_abortable=self._version >= FIRST_WITH_ABORTABLE,
+        )
+
+    def _append_verified(self, errors: dict[TopicPartition, ErrorCode], pending: Pending) -> Steps[asyncio.Task[None] | None]:
+        now_ms = self._services.clock.now_ms()
+        for left in self._unverified or ():
+            partition, run = left.partition, left.run
+            code = errors.get(partition.topic_partition)
+            if code is not None:
+                self._fill_refusal(left, Refusal(*unverified(code)))
+                yield
+                continue
+            try:
+                partition.append(run, self._acks, now_ms, CLIENT)
+            except (StorageError, ReplicationError) as error:
+                self._fill_refusal(left, self._refusal(left.topic, left.index, partition, error, run.size))
+            else:
+                if not run.needs_worker:
+                    self._fill(left, run)
+                elif self._in_work is None:
+                    self._in_work = [left]
+                else:
+                    self._in_work.append(left)
+            yield
+        return self._go_on(pending)
+
     # -- answers ---------------------------------------------------------------------------------------------------------
 
     def finish(self) -> Answer:
         """The answer, once `run` is done with everything."""
         self._take_throttle_time()
+        if self._unverified is not None:
+            pending = Pending()
+            self._verify(pending)
+            return pending
         if self._in_work is not None:
             pending = Pending()
             self._begin_work(pending)

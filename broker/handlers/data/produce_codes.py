@@ -11,6 +11,8 @@ FLUSH_TIMEOUT_MS: Final = 60_000
 
 FIRST_WITH_LEADER_HINTS: Final = 10
 """The version from which an answer names the leader to ask instead."""
+FIRST_WITH_ABORTABLE: Final = 11
+"""The version whose clients know TRANSACTION_ABORTABLE (KIP-890)."""
 AT_ONCE: Final = 32
 """Work between two looks at the clock, in partitions without records: some 0.05 ms compiled, 0.5 ms in Python."""
 BYTES_SHIFT: Final = 12
@@ -22,9 +24,11 @@ PRODUCE_ERRORS: Final = 0 << 16
 """By which `Services.error_counts` tells the error codes of answers to Produce from others: its API key."""
 
 WRITE: Final = int(Operation.WRITE)
+TRANSACTIONAL_ID: Final = int(ResourceType.TRANSACTIONAL_ID)
 TOPIC: Final = int(ResourceType.TOPIC)
 
 NONE: Final = int(ErrorCode.NONE)
+INVALID_PRODUCER_ID_MAPPING: Final = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 INVALID_REQUIRED_ACKS: Final = int(ErrorCode.INVALID_REQUIRED_ACKS)
 INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 KAFKA_STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -32,5 +36,6 @@ NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTE
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
 TOPIC_AUTHORIZATION_FAILED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 UNKNOWN_TOPIC_OR_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -27,7 +27,7 @@ def a_broker(filesystem: MemoryFileSystem | FaultyFileSystem | None = None, **co
     """A log of twelve batches of a producer, two in a segment, under epochs 0 to 5."""
     disks = Disks(filesystem or MemoryFileSystem())
     disks.topics["topic"] = dict(topic(segment_bytes=2 * len(a_batch(2)), **config))
-    manager = disks.start()
+    manager = disks.start(transaction_partition_verification_enable="false")
     log = manager.get_or_create(T0, is_new=True)
     for n in range(12):
         append(log, a_batch(2, producer_id=7, base_sequence=2 * n, timestamps=[1000 + n] * 2), epoch=n // 2)
@@ -297,7 +297,7 @@ def test_a_kill_while_it_is_emptied_leaves_no_transaction_of_which_nothing_is_le
         memory = MemoryFileSystem()
         filesystem = FaultyFileSystem(memory)
         disks = Disks(filesystem)
-        log = disks.start().get_or_create(T0, is_new=True)
+        log = disks.start(transaction_partition_verification_enable="false").get_or_create(T0, is_new=True)
         for n in range(4):  # the first transaction lies in two segments, the second in the others
             append(log, a_batch(2, producer_id=n // 2, base_sequence=2 * (n % 2), transactional=True))
             if n == 1:

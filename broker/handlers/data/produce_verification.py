@@ -1,0 +1,30 @@
+"""Tells producers why a batch could not open a transaction (`ReplicaManager.handleProduceAppend` of Apache Kafka)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.errors import ErrorCode
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Not every producer tries again after these, and some would ask for metadata: they are told NOT_ENOUGH_REPLICAS."""
+
+
+def unverified(code: ErrorCode) -> tuple[ErrorCode, str | None]:
+    """Code and message of a partition that the coordinator did not verify."""
+    if code in RETRIABLE:
+        return (
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+        )
+    if code == ErrorCode.INVALID_TXN_STATE:
+        return code, "Partition was not added to the transaction"
+    return code, None

@@ -1,0 +1,208 @@
+"""Asks transaction coordinators whether partitions belong to open transactions (KIP-890). Kafka's AddPartitionsToTxnManager.
+
+A leader asks before a transactional batch opens a transaction in one of its partitions. The question is an AddPartitionsToTxn that only
+verifies. One request is in flight for each coordinator; the questions that come meanwhile go into the next request, at most one of each
+transactional id. Each question is held by a request of a client that waits for it, so connections bound their number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
+
+from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from protocol.errors import ErrorCode
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from protocol.schema.wire import UnsupportedField, UnsupportedVersion
+from replication.ports.cluster import MetadataCache
+from storage.disk.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+VERIFICATION_VERSION: Final = 5
+"""Of AddPartitionsToTxn between brokers: the first that tells TRANSACTION_ABORTABLE."""
+
+OnVerified: TypeAlias = Callable[[dict[TopicPartition, ErrorCode]], None]
+"""Called once, with the partitions that do not belong to the transaction, or of which that is not known."""
+
+AskCoordinator: TypeAlias = Callable[[int, AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]]
+"""Asks a broker by its id. Raises OSError when it does not answer, UnsupportedVersion or UnsupportedField when it cannot be asked this."""
+
+
+class TransactionVerifier:
+    """See the module. `failures` counts partitions that were not verified, `on_answered` hears how long each question took, ms."""
+
+    __slots__ = ("_ask", "_coordinators", "_metadata", "_monotonic", "_partition_for", "failures", "on_answered")
+
+    def __init__(
+        self, metadata: MetadataCache, partition_for: Callable[[str], int], ask: AskCoordinator, monotonic: Callable[[], float]
+    ) -> None:
+        """`partition_for` gives the partition of `__transaction_state` that has a transactional id; `monotonic` counts seconds."""
+        self._metadata = metadata
+        self._partition_for = partition_for
+        self._ask = ask
+        self._monotonic = monotonic
+        self._coordinators: dict[int, _Coordinator] = {}
+        self.failures = 0
+        self.on_answered: Callable[[float], None] | None = None
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        then: OnVerified,
+        *,
+        knows_abortable: bool,
+    ) -> None:
+        """Ask whether the partitions belong to the open transaction of the producer.
+
+        `knows_abortable` says that the client knows TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE. `then` may be called at once.
+        """
+        question = _Question(transactional_id, producer_id, producer_epoch, partitions, then, knows_abortable, self._monotonic())
+        broker_id, _ = self._metadata.leader_of(TRANSACTION_STATE_TOPIC, self._partition_for(transactional_id))
+        if broker_id not in self._metadata.brokers:
+            then(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        coordinator = self._coordinators.get(broker_id)
+        if coordinator is None:
+            coordinator = self._coordinators[broker_id] = _Coordinator()
+        former = coordinator.waiting.get(transactional_id)
+        if former is not None:
+            if producer_epoch < former.producer_epoch:
+                self._refuse(question, ErrorCode.INVALID_PRODUCER_EPOCH)
+                return
+            # The same epoch asks again because its client gave up waiting. The older request gets an error that its client may retry.
+            is_fenced = former.producer_epoch < producer_epoch
+            del coordinator.waiting[transactional_id]
+            self._refuse(former, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
+        coordinator.waiting[transactional_id] = question
+        if coordinator.task is None:
+            coordinator.task = asyncio.get_running_loop().create_task(self._run(broker_id, coordinator), name=f"verification-{broker_id}")
+
+    async def close(self) -> None:
+        """Stop asking; what waits for an answer gets none."""
+        tasks = [each.task for each in self._coordinators.values() if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, broker_id: int, coordinator: _Coordinator) -> None:
+        while coordinator.waiting:
+            asked, coordinator.waiting = coordinator.waiting, {}
+            await self._ask_together(broker_id, asked)
+        del self._coordinators[broker_id]
+
+    async def _ask_together(self, broker_id: int, asked: dict[str, _Question]) -> None:
+        request = AddPartitionsToTxnRequest(transactions=[each.transaction() for each in asked.values()])
+        try:
+            response = await self._ask(broker_id, request)
+        except (UnsupportedVersion, UnsupportedField) as error:
+            logger.warning("broker %d cannot verify transactions (%s); the producers go on without", broker_id, error)
+            for question in asked.values():
+                self._answer(question, {})
+        except OSError as error:
+            logger.warning("broker %d does not verify transactions: %s; the producers try again", broker_id, error)
+            self._refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)
+        except Exception:
+            logger.exception("transactions could not be verified with broker %d", broker_id)
+            self._refuse_all(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            if response.error_code:
+                code = ErrorCode.of(response.error_code)
+                logger.error("broker %d refuses to verify transactions: %s", broker_id, code.name)
+                # Whether brokers may ask each other is no business of the client.
+                self._refuse_all(asked, ErrorCode.INVALID_TXN_STATE if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code)
+            else:
+                self._take_results(asked, response)
+
+    def _take_results(self, asked: dict[str, _Question], response: AddPartitionsToTxnResponse) -> None:
+        for result in response.results_by_transaction:
+            question = asked.pop(result.transactional_id, None)
+            if question is None:
+                continue
+            errors = {}
+            for topic in result.topic_results:
+                for each in topic.results_by_partition:
+                    if each.partition_error_code:
+                        errors[TopicPartition(topic.name, each.partition_index)] = question.told(each.partition_error_code)
+            self.failures += len(errors)
+            self._answer(question, errors)
+        self._refuse_all(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _refuse_all(self, asked: dict[str, _Question], code: ErrorCode) -> None:
+        for question in asked.values():
+            self._refuse(question, code)
+
+    def _refuse(self, question: _Question, code: ErrorCode) -> None:
+        self.failures += len(question.partitions)
+        self._answer(question, dict.fromkeys(question.partitions, code))
+
+    def _answer(self, question: _Question, errors: dict[TopicPartition, ErrorCode]) -> None:
+        if self.on_answered is not None:
+            self.on_answered((self._monotonic() - question.asked_at) * 1000)
+        try:
+            question.then(errors)
+        except Exception:
+            logger.exception("the answer about %r could not be passed on", question.transactional_id)
+
+
+class _Coordinator:
+    """The questions that wait for a broker, by transactional id, and the task that asks it."""
+
+    __slots__ = ("task", "waiting")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.waiting: dict[str, _Question] = {}
+
+
+class _Question:
+    __slots__ = ("_knows_abortable", "_producer_id", "asked_at", "partitions", "producer_epoch", "then", "transactional_id")
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        then: OnVerified,
+        knows_abortable: bool,
+        asked_at: float,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_epoch = producer_epoch
+        self.partitions = partitions
+        self.then = then
+        self.asked_at = asked_at
+        self._producer_id = producer_id
+        self._knows_abortable = knows_abortable
+
+    def transaction(self) -> AddPartitionsToTxnTransaction:
+        """The question as it is sent."""
+        indexes: dict[str, list[int]] = {}
+        for topic, index in self.partitions:
+            indexes.setdefault(topic, []).append(index)
+        return AddPartitionsToTxnTransaction(
+            transactional_id=self.transactional_id,
+            producer_id=self._producer_id,
+            producer_epoch=self.producer_epoch,
+            verify_only=True,
+            topics=[AddPartitionsToTxnTopic(name=topic, partitions=found) for topic, found in indexes.items()],
+        )
+
+    def told(self, error_code: int) -> ErrorCode:
+        """An error of the coordinator in the words that producers know."""
+        if error_code == ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if error_code == ErrorCode.TRANSACTION_ABORTABLE and not self._knows_abortable:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.of(error_code)

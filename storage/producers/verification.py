@@ -1,0 +1,56 @@
+"""Tracks producers of which a leader has asked whether a transaction of theirs is open (KIP-890). Kafka's VerificationStateEntry.
+
+A transactional batch that opens a transaction in a partition is appended only after the transaction coordinator has confirmed that the
+partition belongs to it. `PartitionLog.begin_verification` notes the producer before the question is asked. The append that follows brings
+the entry along as its guard. An entry ends with the first batch of the transaction and with each marker, so a batch that was confirmed
+before a marker is refused after it.
+
+Invariant: a producer with an open transaction in the partition has no entry.
+"""
+
+from typing import Final
+
+MOST_VERIFICATIONS: Final = 10_000
+"""Producers of a partition that wait for their transaction coordinator, or were not confirmed by it; 1 MiB."""
+
+
+class VerificationStateEntry:
+    """One producer. The identity of the object is the guard; the lowest sequence keeps back batches that overtake a failed one."""
+
+    __slots__ = ("lowest_sequence", "producer_epoch", "timestamp")
+
+    def __init__(self, timestamp: int, sequence: int, producer_epoch: int) -> None:
+        self.timestamp = timestamp
+        self.lowest_sequence = sequence
+        self.producer_epoch = producer_epoch
+
+    def update(self, sequence: int, producer_epoch: int) -> None:
+        """Another batch asks: the lowest sequence of the newest epoch counts."""
+        if producer_epoch > self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.lowest_sequence = sequence
+        elif producer_epoch == self.producer_epoch and sequence < self.lowest_sequence:
+            self.lowest_sequence = sequence
+
+
+def begin_verification(
+    entries: dict[int, VerificationStateEntry], producer_id: int, sequence: int, producer_epoch: int, now_ms: int
+) -> VerificationStateEntry:
+    """The entry of the producer, which is made if there is none. The oldest of too many entries ends."""
+    entry = entries.get(producer_id)
+    if entry is None:
+        if len(entries) >= MOST_VERIFICATIONS:
+            del entries[next(iter(entries))]
+        entry = entries[producer_id] = VerificationStateEntry(now_ms, sequence, producer_epoch)
+    else:
+        entry.update(sequence, producer_epoch)
+    return entry
+
+
+def remove_expired_verifications(entries: dict[int, VerificationStateEntry], now_ms: int, producer_id_expiration_ms: int) -> None:
+    """End the entries that were never followed by a batch. They stand in the order of their timestamps."""
+    while entries:
+        producer_id, entry = next(iter(entries.items()))
+        if now_ms - entry.timestamp < producer_id_expiration_ms:
+            break
+        del entries[producer_id]

@@ -1,0 +1,185 @@
+"""What a log demands of the batch that opens a transaction in it (KIP-890)."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence
+from storage.log.origins import AppendOrigin
+from storage.log.partition_log import PartitionLog
+from storage.producers.verification import MOST_VERIFICATIONS
+from storage.validation.run import BatchRun
+from tests.support.batches import a_batch, a_run
+from tests.support.clocks import ManualClock
+from tests.support.logs import a_context, a_log
+from tests.support.transactions import a_marker_batch
+
+PRODUCER = 5
+
+
+def a_verifying_log(clock: ManualClock | None = None) -> PartitionLog:
+    context = a_context(clock=clock)
+    context.verifies_transactions = lambda: True
+    return a_log(context)
+
+
+def a_transactional_run(sequence: int = 0, epoch: int = 0, records: int = 1, producer_id: int = PRODUCER) -> BatchRun:
+    return a_run(a_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=True))
+
+
+def append(log: PartitionLog, run: BatchRun, origin: int = AppendOrigin.CLIENT) -> BatchRun:
+    log.append(run, 0, log.context.clock.now_ms(), origin)
+    return run
+
+
+def write(log: PartitionLog, sequence: int = 0, epoch: int = 0, guard: object = None) -> BatchRun:
+    run = a_transactional_run(sequence, epoch)
+    run.guard = guard
+    return append(log, run)
+
+
+def end_transaction(log: PartitionLog, epoch: int = 0) -> None:
+    append(log, a_run(a_marker_batch(PRODUCER, epoch=epoch)), AppendOrigin.COORDINATOR)
+
+
+def test_a_batch_that_nobody_verified_opens_no_transaction() -> None:
+    log = a_verifying_log()
+    with pytest.raises(InvalidTxnState):
+        write(log)
+    assert log.log_end_offset == 0
+    assert log.active_producers() == []
+
+
+def test_a_verified_batch_opens_it_and_those_that_follow_need_no_question() -> None:
+    log = a_verifying_log()
+    guard = log.begin_verification(PRODUCER, 0, 0)
+    assert guard is not None
+    write(log, guard=guard)
+    assert log.begin_verification(PRODUCER, 1, 0) is None
+    write(log, 1)
+    assert log.log_end_offset == 2
+
+
+def test_batches_that_ask_at_the_same_time_have_the_same_guard() -> None:
+    log = a_verifying_log()
+    assert log.begin_verification(PRODUCER, 0, 0) is log.begin_verification(PRODUCER, 1, 0)
+    assert log.begin_verification(PRODUCER, 0, 0) is not log.begin_verification(PRODUCER + 1, 0, 0)
+
+
+def test_a_marker_ends_what_was_verified_before_it() -> None:
+    log = a_verifying_log()
+    late = log.begin_verification(PRODUCER, 0, 0)
+    end_transaction(log)
+    with pytest.raises(InvalidTxnState):
+        write(log, guard=late)
+    # Nor does it help that the next transaction is being verified.
+    guard = log.begin_verification(PRODUCER, 0, 0)
+    with pytest.raises(InvalidTxnState):
+        write(log, guard=late)
+    assert write(log, guard=guard).first_offset == 1
+
+
+def test_every_transaction_is_verified_anew() -> None:
+    log = a_verifying_log()
+    write(log, guard=log.begin_verification(PRODUCER, 0, 0))
+    end_transaction(log)
+    with pytest.raises(InvalidTxnState):
+        write(log, 1)
+    write(log, 1, guard=log.begin_verification(PRODUCER, 1, 0))
+
+
+def test_a_batch_that_stands_in_the_log_is_recognised_without_a_question() -> None:
+    log = a_verifying_log()
+    write(log, guard=log.begin_verification(PRODUCER, 0, 0))
+    end_transaction(log)
+    again = write(log)
+    assert (again.is_duplicate, again.first_offset) == (True, 0)
+
+
+def test_a_batch_that_overtakes_one_that_was_not_verified_waits_for_it() -> None:
+    log = a_verifying_log()
+    guard = log.begin_verification(PRODUCER, 0, 0)
+    assert log.begin_verification(PRODUCER, 1, 0) is guard
+    with pytest.raises(OutOfOrderSequence):
+        write(log, 1, guard=guard)
+    write(log, 0, guard=guard)
+    write(log, 1)
+
+
+def test_a_lower_sequence_that_asks_later_counts() -> None:
+    log = a_verifying_log()
+    guard = log.begin_verification(PRODUCER, 3, 0)
+    log.begin_verification(PRODUCER, 2, 0)
+    with pytest.raises(OutOfOrderSequence):
+        write(log, 3, guard=guard)
+
+
+def test_the_sequences_of_a_newer_epoch_are_its_own() -> None:
+    log = a_verifying_log()
+    guard = log.begin_verification(PRODUCER, 0, 0)
+    assert log.begin_verification(PRODUCER, 4, 1) is guard
+    log.begin_verification(PRODUCER, 2, 0)
+    write(log, 4, epoch=1, guard=guard)
+
+
+def test_a_verified_batch_of_an_old_epoch_is_refused_for_its_epoch() -> None:
+    log = a_verifying_log()
+    write(log, epoch=2, guard=log.begin_verification(PRODUCER, 0, 2))
+    end_transaction(log, epoch=2)
+    with pytest.raises(InvalidProducerEpoch):
+        write(log, epoch=1, guard=log.begin_verification(PRODUCER, 0, 1))
+
+
+def test_a_group_coordinator_needs_a_verification_as_well() -> None:
+    log = a_verifying_log()
+    run = a_transactional_run(sequence=-1)
+    with pytest.raises(InvalidTxnState):
+        append(log, run, AppendOrigin.COORDINATOR)
+    run.guard = log.begin_verification(PRODUCER, -1, 0)
+    append(log, run, AppendOrigin.COORDINATOR)
+
+
+def test_a_follower_asks_nobody() -> None:
+    leader, follower = a_verifying_log(), a_verifying_log()
+    write(leader, guard=leader.begin_verification(PRODUCER, 0, 0))
+    region = leader.read(0, 1000, 1, True).region
+    assert region is not None
+    append(follower, BatchRun(memoryview(bytearray(region.read()))), AppendOrigin.REPLICATION)
+    assert follower.begin_verification(PRODUCER, 1, 0) is None
+
+
+def test_without_the_setting_nothing_is_verified() -> None:
+    log = a_log()
+    assert log.begin_verification(PRODUCER, 0, 0) is None
+    write(log)
+
+
+def test_plain_batches_of_a_producer_need_no_verification() -> None:
+    log = a_verifying_log()
+    append(log, a_run(a_batch(producer_id=PRODUCER)))
+    assert log.log_end_offset == 1
+
+
+def test_verifications_without_a_batch_end_with_the_producers() -> None:
+    clock = ManualClock()
+    log = a_verifying_log(clock)
+    producers = log.producer_state
+    producers.producer_id_expiration_ms = 1000
+    late = log.begin_verification(PRODUCER, 0, 0)
+    clock.move(500)
+    guard = log.begin_verification(PRODUCER + 1, 0, 0)
+    clock.move(500)
+    producers.remove_expired_verifications(clock.now_ms())
+    assert list(producers.state.verifications) == [PRODUCER + 1]
+    assert log.begin_verification(PRODUCER + 1, 0, 0) is guard
+    with pytest.raises(InvalidTxnState):
+        write(log, guard=late)
+
+
+def test_the_oldest_of_too_many_verifications_ends() -> None:
+    log = a_verifying_log()
+    for producer_id in range(MOST_VERIFICATIONS + 2):
+        log.begin_verification(producer_id, 0, 0)
+    verifications = log.producer_state.state.verifications
+    assert len(verifications) == MOST_VERIFICATIONS
+    assert min(verifications) == 2

@@ -1,0 +1,260 @@
+"""How coordinators are asked whether partitions belong to transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from broker.transactions.verification import TransactionVerifier
+from protocol.errors import ErrorCode
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from protocol.messages.update_metadata import UpdateMetadataRequest
+from protocol.schema.wire import UnsupportedField
+from replication.ports.cluster import MetadataCache
+from replication.ports.peer import PeerUnavailable
+from storage.disk.topic_partition import TopicPartition
+from tests.support.replicas import brokers, metadata
+
+T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+class Coordinators:
+    """Brokers that answer when the test says so. Ids ending in an even digit are coordinated by broker 0, the others by broker 1."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, AddPartitionsToTxnRequest]] = []
+        self._answers: list[asyncio.Future[AddPartitionsToTxnResponse]] = []
+        self.cluster = MetadataCache()
+        self.knows((0, 1), p0=0, p1=1)
+        self.now = 0.0
+        self.verifier = TransactionVerifier(
+            self.cluster, lambda transactional_id: int(transactional_id[-1]) % 2, self._ask, lambda: self.now
+        )
+        self.answered: dict[str, dict[TopicPartition, ErrorCode]] = {}
+
+    def knows(self, live: tuple[int, ...], **leaders: int) -> None:
+        self.cluster.update(
+            UpdateMetadataRequest(
+                live_brokers=brokers(*live), topic_states=[metadata(TRANSACTION_STATE_TOPIC, b"id of the topic.", **leaders)]
+            )
+        )
+
+    async def _ask(self, broker_id: int, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        self.asked.append((broker_id, request))
+        answer: asyncio.Future[AddPartitionsToTxnResponse] = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        return await answer
+
+    def verify(
+        self, transactional_id: str, *partitions: TopicPartition, epoch: int = 0, name: str | None = None, knows_abortable: bool = True
+    ) -> None:
+        """Ask; what is told goes to `answered`."""
+
+        def then(errors: dict[TopicPartition, ErrorCode]) -> None:
+            assert (name or transactional_id) not in self.answered
+            self.answered[name or transactional_id] = errors
+
+        self.verifier.verify(transactional_id, 7, epoch, partitions or (T0,), then, knows_abortable=knows_abortable)
+
+    async def answer(self, *results: AddPartitionsToTxnResult, error: Exception | None = None, code: int = 0) -> None:
+        """The oldest request is answered."""
+        await turn()
+        if error is None:
+            self._answers.pop(0).set_result(AddPartitionsToTxnResponse(error_code=code, results_by_transaction=list(results)))
+        else:
+            self._answers.pop(0).set_exception(error)
+        await turn()
+
+
+async def turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def result(transactional_id: str, **codes: int) -> AddPartitionsToTxnResult:
+    """`p0=48`: the error code of partition 0."""
+    found = [AddPartitionsToTxnPartitionResult(partition_index=int(name[1:]), partition_error_code=code) for name, code in codes.items()]
+    return AddPartitionsToTxnResult(
+        transactional_id=transactional_id, topic_results=[AddPartitionsToTxnTopicResult(name="orders", results_by_partition=found)]
+    )
+
+
+def scenario(of: Callable[[Coordinators], Awaitable[None]]) -> Callable[[], None]:
+    async def run() -> None:
+        coordinators = Coordinators()
+        await of(coordinators)
+        await coordinators.verifier.close()
+
+    def test() -> None:
+        asyncio.run(asyncio.wait_for(run(), 10))
+
+    test.__name__ = of.__name__  # type: ignore[attr-defined]  # it is a function
+    return test
+
+
+@scenario
+async def test_the_leader_of_the_partition_of_the_id_is_asked(coordinators: Coordinators) -> None:
+    coordinators.verify("id-1", T0, T1)
+    await coordinators.answer(result("id-1", p0=0, p1=0))
+    ((broker_id, request),) = coordinators.asked
+    (transaction,) = request.transactions
+    assert broker_id == 1
+    assert (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch) == ("id-1", 7, 0)
+    assert transaction.verify_only
+    assert [(topic.name, topic.partitions) for topic in transaction.topics] == [("orders", [0, 1])]
+    assert coordinators.answered == {"id-1": {}}
+    assert coordinators.verifier.failures == 0
+
+
+@scenario
+async def test_questions_that_come_meanwhile_go_together_in_the_next_request(coordinators: Coordinators) -> None:
+    coordinators.verify("id-0")
+    await turn()
+    coordinators.verify("id-2")
+    coordinators.verify("id-4")
+    coordinators.verify("id-1")
+    await turn()
+    assert [broker_id for broker_id, _ in coordinators.asked] == [0, 1]
+    await coordinators.answer(result("id-0", p0=0))
+    assert [[each.transactional_id for each in request.transactions] for _, request in coordinators.asked[2:]] == [["id-2", "id-4"]]
+    await coordinators.answer(result("id-1", p0=0))
+    await coordinators.answer(result("id-4", p0=0), result("id-2", p0=0))
+    assert sorted(coordinators.answered) == ["id-0", "id-1", "id-2", "id-4"]
+
+
+@scenario
+async def test_a_broker_that_was_answered_may_be_asked_again(coordinators: Coordinators) -> None:
+    for name in ("first", "second"):
+        coordinators.verify("id-0", name=name)
+        await coordinators.answer(result("id-0", p0=0))
+    assert coordinators.answered == {"first": {}, "second": {}}
+
+
+@pytest.mark.parametrize(
+    ("former", "later", "told"),
+    [
+        pytest.param(0, 0, {"former": ErrorCode.NETWORK_EXCEPTION}, id="the same epoch asks again"),
+        pytest.param(0, 1, {"former": ErrorCode.INVALID_PRODUCER_EPOCH}, id="a newer epoch fences"),
+        pytest.param(1, 0, {"later": ErrorCode.INVALID_PRODUCER_EPOCH}, id="an older epoch is fenced"),
+    ],
+)
+def test_one_question_of_an_id_waits_at_a_time(former: int, later: int, told: dict[str, ErrorCode]) -> None:
+    @scenario
+    async def test(coordinators: Coordinators) -> None:
+        coordinators.verify("id-2", name="under way")
+        await turn()
+        coordinators.verify("id-0", epoch=former, name="former")
+        coordinators.verify("id-0", epoch=later, name="later")
+        assert coordinators.answered == {name: {T0: code} for name, code in told.items()}
+        await coordinators.answer(result("id-2", p0=0))
+        await coordinators.answer(result("id-0", p0=0))
+        assert [transaction.producer_epoch for transaction in coordinators.asked[1][1].transactions] == [max(former, later)]
+        assert sorted(coordinators.answered) == ["former", "later", "under way"]
+        assert coordinators.verifier.failures == 1
+
+    test()
+
+
+@scenario
+async def test_without_a_coordinator_the_producer_is_told_at_once(coordinators: Coordinators) -> None:
+    coordinators.knows((0,), p0=0, p1=1)
+    coordinators.verify("id-1", T0, T1)
+    coordinators.knows((0,), p0=-1)
+    coordinators.verify("id-0")
+    missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert coordinators.answered == {"id-1": {T0: missing, T1: missing}, "id-0": {T0: missing}}
+    assert coordinators.asked == []
+
+
+@pytest.mark.parametrize(
+    ("code", "knows_abortable", "told"),
+    [
+        (ErrorCode.PRODUCER_FENCED, True, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, True, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, True, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, False, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, False, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.NOT_COORDINATOR, True, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_the_coordinator_s_errors_are_told_in_words_that_producers_know(code: ErrorCode, knows_abortable: bool, told: ErrorCode) -> None:
+    @scenario
+    async def test(coordinators: Coordinators) -> None:
+        coordinators.verify("id-0", T0, T1, knows_abortable=knows_abortable)
+        await coordinators.answer(result("id-0", p0=0, p1=code))
+        assert coordinators.answered == {"id-0": {T1: told}}
+        assert coordinators.verifier.failures == 1
+
+    test()
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_an_error_of_the_whole_request_is_told_to_all(code: ErrorCode, told: ErrorCode) -> None:
+    @scenario
+    async def test(coordinators: Coordinators) -> None:
+        coordinators.verify("id-0", T0)
+        coordinators.verify("id-2", T1)
+        await coordinators.answer(code=code)
+        assert coordinators.answered == {"id-0": {T0: told}, "id-2": {T1: told}}
+
+    test()
+
+
+@scenario
+async def test_a_coordinator_that_does_not_answer_is_a_network_error(coordinators: Coordinators) -> None:
+    coordinators.verify("id-0", T0, T1)
+    await coordinators.answer(error=PeerUnavailable("gone"))
+    assert coordinators.answered == {"id-0": dict.fromkeys((T0, T1), ErrorCode.NETWORK_EXCEPTION)}
+
+
+@scenario
+async def test_a_coordinator_of_an_old_release_is_not_asked_in_vain(coordinators: Coordinators) -> None:
+    coordinators.verify("id-0")
+    await coordinators.answer(error=UnsupportedField("transactions"))
+    assert coordinators.answered == {"id-0": {}}
+
+
+@scenario
+async def test_a_transaction_that_the_answer_leaves_out_is_not_verified(coordinators: Coordinators) -> None:
+    coordinators.verify("id-0")
+    coordinators.verify("id-2")
+    await coordinators.answer(result("id-2", p0=0), result("id-4", p0=0))
+    assert coordinators.answered == {"id-2": {}, "id-0": {T0: ErrorCode.UNKNOWN_SERVER_ERROR}}
+
+
+@scenario
+async def test_one_that_cannot_take_its_answer_does_not_harm_the_others(coordinators: Coordinators) -> None:
+    def fail(errors: dict[TopicPartition, ErrorCode]) -> None:
+        raise RuntimeError("planted")
+
+    coordinators.verifier.verify("id-0", 7, 0, [T0], fail, knows_abortable=True)
+    coordinators.verify("id-2")
+    await coordinators.answer(result("id-0", p0=0), result("id-2", p0=0))
+    assert coordinators.answered == {"id-2": {}}
+
+
+@scenario
+async def test_the_time_of_each_question_is_measured(coordinators: Coordinators) -> None:
+    took: list[float] = []
+    coordinators.verifier.on_answered = took.append
+    coordinators.verify("id-0")
+    coordinators.now = 0.25
+    coordinators.verify("id-2")
+    coordinators.now = 1.0
+    await coordinators.answer(result("id-0", p0=0), result("id-2", p0=0))
+    assert took == [1000.0, 750.0]
