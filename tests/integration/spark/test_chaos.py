@@ -55,6 +55,6 @@ def test_the_verdict_holds_while_brokers_are_killed_stopped_and_paused(tmp_path:
 def test_copies_are_made_exactly_once_while_brokers_and_copiers_are_killed_stopped_and_paused(
     tmp_path: Path, cluster: tuple[Path, str]
 ) -> None:
-    report = held(tmp_path, cluster, "--rows", "60000", "--exactly-once", "--transaction-rows", "50")
+    report = held(tmp_path, cluster, "--rows", "20000", "--exactly-once", "--transaction-rows", "50")
     assert report["transactions"]["aborted_records"] > 0
     assert {name for fault in report["faults"] for name in fault} >= {"broker", "copier"}
