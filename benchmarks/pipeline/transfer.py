@@ -1,4 +1,4 @@
-"""Generate, copy and ingest at the same time, with progress; afterwards the end of the topic that Spark reads is known and read."""
+"""Runs generate, copy and ingest at the same time, with progress, until the topic that Spark reads has been read to its end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DISPLAY_S = 2.0
 
 
 class Transfer:
-    """After `run`, `ends` are those of the topic that Spark reads, up to which `ingest` has read; `seconds` has each stage's duration.
+    """After `run`, `ends` are the end offsets of the topic, up to which `ingest` has read; `seconds` has the time of each stage.
 
     `written` is the topic with the rows, `topic` the one that Spark reads: the same, unless copiers are between.
     """
@@ -80,11 +80,11 @@ class Transfer:
 
     @property
     def faults(self) -> list[dict[str, Any]]:
-        """What was done to brokers and copiers meanwhile."""
+        """The faults of brokers and copiers meanwhile."""
         return sorted((fault for chaos in self._chaos for fault in chaos.faults), key=itemgetter("after_s"))
 
     def faults_since(self, begin_ms: float) -> list[float]:
-        """When they were, in seconds since a time by the clock that records have."""
+        """Times of the faults, in seconds since a time by the clock of the records' timestamps."""
         return [(chaos.began_ms - begin_ms) / 1000 + float(fault["after_s"]) for chaos in self._chaos for fault in chaos.faults]
 
     def _end_chaos(self) -> None:
