@@ -123,7 +123,7 @@ bench-long: $(VENV)/.installed-test compile
 
 validate: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.spark_validation --rows $(ROWS) --record-bytes $(RECORD_BYTES) $(VALIDATE_ARGS)
-	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 tests/integration/spark/test_chaos.py tests/integration/spark/test_pipeline.py
+	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 $(addprefix tests/integration/spark/test_,chaos.py exactly_once.py pipeline.py)
 
 judge: $(VENV)/.installed-test compile
 	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions $(addprefix tests/cluster/transactions/test_, copiers.py streams.py)
