@@ -1,9 +1,9 @@
-"""A group coordinator with everything below it real and in memory: replica manager, partitions, logs. Time is turned by hand.
+"""Runs a group coordinator over real parts in memory: replica manager, partitions, logs. The test advances time by hand.
 
     async with a_bench() as bench:
         await bench.lead(0)
 
-Broker 0 is the one under test; broker 1 is a follower where a test wants one, and fetches when told to.
+Broker 0 is under test; broker 1 is a follower where a test wants one, and fetches on demand.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class GroupBench:
         self.groups.on_transaction_completed(producer_id, index, is_commit)
 
     def committed(self, group: str = "g", partition: TopicPartition = T0, *, require_stable: bool = False) -> int | ErrorCode:
-        """What an OffsetFetch says of one partition: an offset, or an error."""
+        """The OffsetFetch result for one partition: an offset, or an error."""
         topic, index = partition
         error, found = self.groups.offsets.fetch(group, {topic: [index]}, require_stable=require_stable)
         (fetched,) = found.get(topic, [OffsetFetchResponsePartitions()])

@@ -1,9 +1,9 @@
-"""A transaction coordinator with replica manager, partitions and logs in memory. The brokers that write markers are played by `Leaders`.
+"""Runs a transaction coordinator with replica manager, partitions and logs in memory. `Leaders` plays the brokers that write markers.
 
     async with a_transaction_bench() as bench:
         await bench.lead()
 
-Broker 0 is the one under test. Time is turned by hand.
+Broker 0 is under test. The test advances time by hand.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Leaders:
     def __init__(self) -> None:
         self.asked: list[tuple[int, WriteTxnMarkersRequest]] = []
         self.codes: dict[tuple[str, int], list[ErrorCode]] = {}
-        """What is answered first for a partition; afterwards NONE."""
+        """The first error codes for a partition; later answers have NONE."""
         self.unreachable: set[int] = set()
         self.answering = asyncio.Event()
         self.answering.set()
@@ -137,7 +137,7 @@ class TransactionBench(GroupBench):
         return answers
 
     def producer(self, name: str = "id") -> ProducerIdAndEpoch:
-        """What the producer has."""
+        """The id and epoch of the producer."""
         txn = self.txn(name)
         return ProducerIdAndEpoch(txn.producer_id, txn.producer_epoch)
 

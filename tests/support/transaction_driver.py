@@ -1,4 +1,4 @@
-"""One transactional id driven through its state machine by hand: events in, and what came out of them to look at. No clock, no log."""
+"""Drives the state machine of one transactional id by hand: events in, effects out. No clock, no log."""
 
 from __future__ import annotations
 
