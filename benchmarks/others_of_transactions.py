@@ -1,4 +1,4 @@
-"""Measures what transactions cost everybody else: plain producers beside an open one, and readers that are shown committed records only.
+"""Measures the cost of transactions for other clients: plain producers beside an open one, and readers of committed records.
 
 The records that are read stand in transactions, of which every eighth was aborted.
 """
@@ -44,7 +44,7 @@ _FILL_PAUSE_S: Final = 0.001
 
 
 def measure_all(stage: Stage) -> None:
-    """What the plan includes. Loads of its turn have the keys of KEYS."""
+    """Measure the loads of KEYS that the plan includes."""
     bench = stage.bench
     if any(bench.plan.includes(key) for key in PRODUCE):
         bench.attempt("plain producers", lambda: _cleared(stage, _measure_produce))

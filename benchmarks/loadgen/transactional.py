@@ -63,7 +63,7 @@ class TransactionLoad:
 
 @dataclass(slots=True)
 class _Tally:
-    """What has been answered in the window."""
+    """The counts of the window."""
 
     is_open: bool = False
     finished: int = 0
@@ -74,7 +74,7 @@ class _Tally:
 
 
 class _Connection:
-    """One socket with at most one request under way."""
+    """One socket with at most one request in flight."""
 
     def __init__(self, to: To, owner: "_Producer") -> None:
         self.socket = socket.create_connection(("127.0.0.1", to.port), PATIENCE_S)
@@ -101,7 +101,7 @@ class _Producer:
         self._transaction = transaction
         self._tally = tally
         self._left = total or -1
-        self.connections = {asked.to: _Connection(asked.to, self) for step in transaction for asked in step}
+        self.connections = {to: _Connection(to, self) for to in {asked.to for step in transaction for asked in step}}
         self._number = 0
         self._at = 0
         self._waiting: dict[_Connection, Asked] = {}
@@ -111,7 +111,7 @@ class _Producer:
         self.has_ended = False
 
     def stop(self) -> None:
-        """End after the transaction that is under way."""
+        """End after the current transaction."""
         self._is_last = True
 
     def send(self) -> None:

@@ -1,4 +1,4 @@
-"""Measures transactions: how many a second, how long a commit takes, on one broker and on three, and what they cost everybody else."""
+"""Measures transactions: how many a second, how long a commit takes, on one broker and on three, and their cost for other clients."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
