@@ -48,7 +48,6 @@ class Leaders:
         self.unreachable: set[int] = set()
         self.answering = asyncio.Event()
         self.answering.set()
-        self.closed: list[int] = []
 
     async def write(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         self.asked.append((broker_id, request))
@@ -56,9 +55,6 @@ class Leaders:
         if broker_id in self.unreachable:
             raise PeerUnavailable(f"broker {broker_id} is not there")
         return WriteTxnMarkersResponse(markers=[self._result(marker) for marker in request.markers])
-
-    async def close(self, broker_id: int) -> None:
-        self.closed.append(broker_id)
 
     def answer_at_once_from_now_on(self) -> asyncio.Event:
         """Hold back only what was asked before; the event answers that."""
@@ -96,17 +92,17 @@ class TransactionBench(GroupBench):
         disks.topics[TRANSACTION_STATE_TOPIC] = {"cleanup.policy": "compact"}
         super().__init__(disks, workers, transaction_state_log_num_partitions=1, **config)
         self.leaders = Leaders()
-        self.topics_in_store: set[str] = {"t", "u"}
+        self.partitions_in_store: dict[str, int] = {"t": 3, "u": 1}
         self.producer_ids = count(1_000)
         self.transactions = TransactionCoordinator(
-            disks.broker, self.clock, self.wheel, self.replica_manager, self.purgatory, workers, self.leaders, self._exists
+            disks.broker, self.clock, self.wheel, self.replica_manager, self.purgatory, workers, self.leaders.write, self._partitions_of
         )
         self.replica_manager.leadership_listeners.append(self.transactions.on_leadership_change)
         self.transactions.start()
         self.announce({"t": 3, "u": 1})
 
-    async def _exists(self, topic: str) -> bool:
-        return topic in self.topics_in_store
+    async def _partitions_of(self, topic: str) -> range:
+        return range(self.partitions_in_store.get(topic, 0))
 
     async def take_turns(self) -> None:
         """Let tasks do what they can do now."""

@@ -142,6 +142,11 @@ class TransactionDriver:
         assert answer is None or isinstance(answer, ErrorCode)
         return answer
 
+    @property
+    def waiters(self) -> int:
+        """How many requests there were; their numbers begin with 1."""
+        return self._waiters
+
     def _waiter(self) -> int:
         self._waiters += 1
         return self._waiters

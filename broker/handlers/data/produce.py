@@ -137,7 +137,7 @@ class Produce:
         "_connection",
         "_has_valid_acks",
         "_in_work",
-        "_is_internal",
+        "_is_closed",
         "_is_looked_through",
         "_leaders",
         "_may_write",
@@ -187,7 +187,7 @@ class Produce:
         self._transaction: tuple[int, int] | None = None
         """The producer id and epoch of the transactional batches."""
         self._unverified: list[LeftBatch] | None = None
-        self._is_internal = False
+        self._is_closed = False  # whether only administrators write to the topic: it is internal
         self._waiting: list[AppendedPartition] | None = None
         self._in_work: list[LeftBatch] | None = None
         self._leaders: set[int] | None = None
@@ -266,19 +266,13 @@ class Produce:
                 raise InvalidRecord(TopicPartition(self._topic, index), "a Produce request without records")
             run.point_at(reader.start, reader.end)
             read_only_batch(run, self._version)
-            if run.attributes & TRANSACTIONAL_MASK and reader.transactional_id is None:
-                self._put_refusal(index, Refusal(TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+            if run.attributes & TRANSACTIONAL_MASK and self._is_kept_back(index, partition):
                 return
-            if self._is_internal and self._connection.client.client_id != ADMIN_CLIENT_ID:
+            if self._is_closed:
                 self._put_refusal(index, Refusal(INVALID_TOPIC_EXCEPTION))
                 return
             if partition is None:
                 partition = self._services.data.replica_manager.partition_or_raise(self._topic, index)
-            if run.attributes & TRANSACTIONAL_MASK and run.producer_id >= 0:
-                run.guard = partition.begin_verification(run.producer_id, run.base_sequence, run.producer_epoch)
-                if run.guard is not None:
-                    self._leave_unverified(index, partition)
-                    return
             partition.append(run, self._acks, self._now_ms, CLIENT)
         except (StorageError, ReplicationError) as error:
             size = 0 if reader.start == NO_RECORDS else reader.end - reader.start
@@ -296,7 +290,7 @@ class Produce:
         self._topic_bytes = topic
         self._topic = name = topic.decode()
         self._partitions = services.data.replica_manager.partitions.get(name)
-        self._is_internal = name in INTERNAL_TOPICS
+        self._is_closed = name in INTERNAL_TOPICS and self._connection.client.client_id != ADMIN_CLIENT_ID
         self._may_write = self._topic_refusal == TOPIC_AUTHORIZATION_FAILED and self._connection.access.may(WRITE, TOPIC, name)
         self._answer.begin_topic(topic)
 
@@ -472,6 +466,23 @@ class Produce:
                 elif producer != producers and self._topic_refusal == TOPIC_AUTHORIZATION_FAILED:
                     self._topic_refusal = INVALID_PRODUCER_ID_MAPPING
         return False
+
+    def _is_kept_back(self, index: int, partition: Partition | None) -> bool:
+        """Refuse a transactional batch without a transactional id; leave one that opens a transaction until it is verified.
+
+        False if the batch goes on like every other. Raises NotLeaderOrFollower.
+        """
+        run = self._run
+        if self.reader.transactional_id is None:
+            self._put_refusal(index, Refusal(TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+            return True
+        if partition is None or self._is_closed or run.producer_id < 0:
+            return False
+        run.guard = partition.begin_verification(run.producer_id, run.base_sequence, run.producer_epoch)
+        if run.guard is None:
+            return False
+        self._leave_unverified(index, partition)
+        return True
 
     def _leave_unverified(self, index: int, partition: Partition) -> None:
         if self._unverified is None:
