@@ -144,6 +144,26 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
         "FailedIsrUpdatesPerSec", "Proposals of an ISR that the controller refused or that came too late.", lambda changes: changes.failed
     ),
     _replica_manager("ProducerIdCount", "Producers in the state of the logs.", lambda view: view.replicas.producer_ids),
+    _replica_manager(
+        "PartitionsWithLateTransactionsCount",
+        "Partitions led here whose oldest open transaction is five minutes older than transaction.max.timeout.ms.",
+        lambda view: view.replicas.late_transactions,
+    ),
+    counter(
+        "kafka_server_addpartitionstotxnmanager_verificationfailurerate_count",
+        "kafka.server:name=VerificationFailureRate,type=AddPartitionsToTxnManager",
+        "Partitions that were not verified to be in the open transaction of a producer.",
+        lambda view: view.services.data.transaction_verifier.failures,
+    ),
+    Family(
+        "kafka_server_addpartitionstotxnmanager_verificationtimems",
+        Kind.SUMMARY,
+        (),
+        "kafka.server:name=VerificationTimeMs,type=AddPartitionsToTxnManager",
+        "Questions whether partitions are in the open transaction of a producer, and how long the answers took in milliseconds.",
+        lambda view: [("", view.verifications.look())],
+        0.001,
+    ),
     _of_partition(
         "UnderReplicated",
         "1 where this broker leads and a replica is not in sync.",

@@ -8,12 +8,14 @@ not from one moment.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from broker.groups.group import GroupState
 from broker.metrics.families import Family, Found, Value, labels_text
+from broker.transactions.metadata import TransactionState
+from config.keys.transactions import TRANSACTION_MAX_TIMEOUT_MS
 from storage.disk.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -45,9 +47,23 @@ class BrokerState(IntEnum):
 class ReplicaCounts:
     """ReplicaManager's counts over the partitions of this broker."""
 
-    __slots__ = ("at_min_isr", "leaders", "partitions", "producer_ids", "reassigning", "under_min_isr", "under_replicated")
+    __slots__ = (
+        "_max_transaction_timeout_ms",
+        "_now_ms",
+        "at_min_isr",
+        "late_transactions",
+        "leaders",
+        "partitions",
+        "producer_ids",
+        "reassigning",
+        "under_min_isr",
+        "under_replicated",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int, max_transaction_timeout_ms: int) -> None:
+        self._now_ms = now_ms
+        self._max_transaction_timeout_ms = max_transaction_timeout_ms
+        self.late_transactions = 0
         self.partitions = 0
         self.leaders = 0
         self.under_replicated = 0
@@ -59,7 +75,8 @@ class ReplicaCounts:
     def add(self, partition: Partition) -> None:
         """Count one partition."""
         self.partitions += 1
-        self.producer_ids += len(partition.log.producer_state.state.producers)
+        producers = partition.log.producer_state.state
+        self.producer_ids += len(producers.producers)
         if partition.is_leader:
             in_sync = len(partition.isr)
             self.leaders += 1
@@ -67,6 +84,7 @@ class ReplicaCounts:
             self.reassigning += partition.is_reassigning
             self.under_min_isr += in_sync < partition.effective_min_isr
             self.at_min_isr += in_sync == partition.effective_min_isr
+            self.late_transactions += producers.has_late_transaction(self._now_ms, self._max_transaction_timeout_ms)
 
 
 class ControllerCounts:
@@ -113,6 +131,8 @@ class View:
         loop_watch: LoopWatch,
         flushes: Histogram,
         store_latency: Histogram,
+        transaction_times: Mapping[TransactionState, Histogram],
+        verifications: Histogram,
         controller_metrics: ControllerMetrics,
         fetch_rates: FetchRates,
         state: Callable[[], BrokerState],
@@ -124,17 +144,20 @@ class View:
         self.loop_watch = loop_watch
         self.flushes = flushes
         self.store_latency = store_latency
+        self.transaction_times = transaction_times
+        self.verifications = verifications
         self.controller_metrics = controller_metrics
         self.fetch_rates = fetch_rates
         self.state = state
         self.now = now
         self.partitions: list[tuple[str, Partition]] = []
         """(labels, partition) of all partitions hosted here."""
-        self.replicas = ReplicaCounts()
+        self.replicas = ReplicaCounts(services.clock.now_ms(), services.config[TRANSACTION_MAX_TIMEOUT_MS])
         self.controller = ControllerCounts()
         self.groups = 0
         self.group_states = dict.fromkeys(GroupState, 0)
         self.committed_offsets = 0
+        self.transaction_states = dict.fromkeys(TransactionState, 0)
 
     async def prepare(self) -> None:
         """Collect what metrics need of every partition."""
@@ -151,6 +174,11 @@ class View:
             self.groups += 1
             self.group_states[group.state] += 1
             self.committed_offsets += len(group.offsets.committed)
+        for owned in list(self.services.coordinators.transactions.transactions.partitions.values()):
+            for done, txn in enumerate(list(owned.states.values()), 1):
+                if done % PER_TURN == 0:
+                    await asyncio.sleep(0)
+                self.transaction_states[txn.state] += 1
 
     async def read(self, families: tuple[Family, ...]) -> list[Found]:
         """The values of all families."""

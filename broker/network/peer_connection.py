@@ -31,7 +31,9 @@ CLIENT_SOFTWARE_VERSION = "3.9.1"
 
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 
-MAY_BE_LARGE: Final = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA, ApiKey.ALTER_PARTITION})
+MAY_BE_LARGE: Final = frozenset(
+    {ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA, ApiKey.ALTER_PARTITION, ApiKey.ADD_PARTITIONS_TO_TXN}
+)
 """Requests that may have thousands of partitions. They are encoded, and their answers decoded, over several turns of the event loop."""
 STEPS_PER_TURN: Final = 200
 """Steps of coding per turn of the event loop, a few microseconds each."""

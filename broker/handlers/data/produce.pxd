@@ -23,7 +23,7 @@ cdef class Produce:
     cdef str _topic
     cdef bytes _topic_bytes
     cdef dict _partitions
-    cdef bint _has_valid_acks, _is_internal, _is_looked_through, _may_write
+    cdef bint _has_valid_acks, _is_closed, _is_looked_through, _may_write
     cdef list _waiting, _in_work, _unverified
     cdef tuple _transaction
     cdef set _leaders
@@ -35,6 +35,7 @@ cdef class Produce:
     cdef void _serve(self, ProduceReader reader) except *
     @cython.locals(run=BatchRun, kind=int64_t)
     cdef bint _look_through(self, ProduceReader reader, int64_t limit) except -1
+    cdef bint _is_kept_back(self, int64_t index, Partition partition) except -1
     cdef void _leave_unverified(self, int64_t index, Partition partition) except *
     cdef void _begin_topic(self, bytes topic) except *
     @cython.locals(log=PartitionLog, end_offset=int64_t)

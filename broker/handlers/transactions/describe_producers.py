@@ -53,7 +53,7 @@ def _refusal(topic: str, context: RequestContext) -> tuple[ErrorCode, str | None
 def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     response = PartitionResponse(partition_index=index)
     try:
-        log = context.broker.data.replica_manager.partition_or_raise(topic, index).log
+        log = context.broker.data.replica_manager.partition_or_raise(topic, index).check_leader(or_follower=True)
     except (ReplicationError, StorageError) as error:
         response.error_code = error_code(error)
         return response

@@ -55,7 +55,8 @@ def test_a_metric_has_the_name_that_the_jmx_exporter_gives_its_mbean(family: Fam
     elif "name=" in family.mbean:
         assert family.name == exported_name(family.mbean, family.kind)
     else:
-        assert family.name.startswith("kafka_server_socket_server_metrics_")
+        kind = family.mbean.rpartition("type=")[2].replace("-", "_")
+        assert family.name.startswith(f"kafka_server_{kind}_")
 
 
 @each_family
@@ -82,7 +83,7 @@ def test_names_are_given_once() -> None:
 @each_family
 def test_counters_end_in_total_or_count_and_others_do_not(family: Family) -> None:
     # A meter that is not called PerSec is a count to the exporter, and a summary has its own.
-    is_meter = "PerSec" not in family.mbean and "type=Throttler" in family.mbean
+    is_meter = "PerSec" not in family.mbean and family.mbean.endswith(("type=Throttler", "type=AddPartitionsToTxnManager"))
     assert family.name.endswith("_count" if is_meter else "_total") == (family.kind is Kind.COUNTER)
 
 
