@@ -28,7 +28,8 @@ SLICE_SECONDS = 0.0015
 RELEASED_PER_TURN = 5_000
 """Weight of the states that are given back to the memory at a time: 0.5 ms."""
 
-TRUNCATION_POLL_SECONDS = 0.01
+POLL_SECONDS = 0.01
+"""How often a log is looked at that is being cut, or whose end is not on all replicas in sync."""
 
 
 class Loader(Protocol[State]):
@@ -53,6 +54,10 @@ class StateKind(Protocol[State]):
     @property
     def noun(self) -> str:
         """The name of the states, for the log: "groups"."""
+
+    @property
+    def waits_for_replicas(self) -> bool:
+        """Whether states are served, and acted on, only once all replicas in sync have what was loaded."""
 
     def loader(self, name: str) -> Loader[State]:
         """A reader for the log of a partition of this name."""
@@ -135,6 +140,9 @@ class Elections(Generic[State]):
             with self._while_loading():
                 await self._read(partition, owned, loader)
                 await self._in_slices(loader.states(self._clock.now_ms(), states), owned)
+            if self._kind.waits_for_replicas:
+                await self._until_replicated(partition, owned)
+            with self._while_loading():
                 await self._in_slices(self._install(owned, states), owned)
         except _Lost:
             logger.info("%s: not loaded to the end, this broker leads it no more", name)
@@ -161,7 +169,7 @@ class Elections(Generic[State]):
     async def _read(self, partition: Partition, owned: OwnedPartition[State], loader: Loader[State]) -> None:
         loop = asyncio.get_running_loop()
         while partition.log.truncation is not None:  # it followed until now
-            await asyncio.sleep(TRUNCATION_POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             self._check(owned)
         offset = partition.log.log_start_offset
         # Asked for anew each time: the log may move to another directory meanwhile, and its files there are closed a minute later.
@@ -173,6 +181,12 @@ class Elections(Generic[State]):
             await self._in_slices(loader.feed(data), owned)
             offset = found.next_offset
         owned.loaded_end_offset = offset
+
+    async def _until_replicated(self, partition: Partition, owned: OwnedPartition[State]) -> None:
+        """Wait for the high watermark. A record above it is lost if this broker dies, after others may have learned of its state."""
+        while partition.log.high_watermark < owned.loaded_end_offset:
+            await asyncio.sleep(POLL_SECONDS)
+            self._check(owned)
 
     async def _in_slices(self, steps: Iterator[None], owned: OwnedPartition[State]) -> None:
         monotonic = self._clock.monotonic

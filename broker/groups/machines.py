@@ -40,6 +40,8 @@ class GroupMachines:
 
     noun = "groups"
 
+    waits_for_replicas = False
+
     def __init__(self, groups: CoordinatedGroups, log: TopicLog, timing_wheel: TimingWheel, clock: Clock) -> None:
         self._groups = groups
         self._log = log

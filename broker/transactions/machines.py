@@ -45,6 +45,9 @@ class TransactionMachines:
 
     noun = "transactional ids"
 
+    waits_for_replicas = True
+    """A marker must not leave before its outcome is safe. Nor may a partition be confirmed whose record may yet be lost."""
+
     markers: TransactionMarkers
 
     def __init__(self, owned: OwnedStates[TransactionMetadata], log: TopicLog, timing_wheel: TimingWheel, clock: Clock) -> None:

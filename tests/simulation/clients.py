@@ -12,7 +12,8 @@ from typing import cast
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from protocol.messages.produce import (
@@ -37,6 +38,9 @@ BACKOFF_S = 0.1
 BATCHES_PER_S = 3
 METADATA_TIMEOUT_MS = 300
 MAX_EPOCH = 1000
+GROUP = 0
+TRANSACTIONAL_ID = 1
+"""What FindCoordinator can ask for."""
 NEVER = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -105,6 +109,37 @@ class Client:
         if peer is None:
             peer = self._peers[broker_id] = self.cluster.client(broker_id)
         return await peer.request(key, version, request, timeout_ms=TIMEOUT_MS)
+
+
+class CoordinatorClient(Client):
+    """Finds the coordinator of a group or a transactional id, from whichever broker answers."""
+
+    def __init__(self, cluster: SimulatedCluster, topic: str, key_type: int, key: str, seed: int) -> None:
+        super().__init__(cluster, topic, seed)
+        self.coordinator: int | None = None
+        """The broker that answered last, or is to be asked next."""
+        self._key_type = key_type
+        self._key = key
+
+    async def ask_coordinator(self, key: ApiKey, version: int, request: Message) -> Message | None:
+        """None when nobody answers, or nobody is said to be it."""
+        try:
+            while self.coordinator is None:
+                find = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=[self._key])
+                answer = await self.ask(self.random.choice(list(self.cluster.nodes)), ApiKey.FIND_COORDINATOR, 4, find)
+                (found,) = cast("FindCoordinatorResponse", answer).coordinators
+                if found.error_code != ErrorCode.NONE:
+                    await asyncio.sleep(BACKOFF_S)
+                    return None
+                self.coordinator = found.node_id
+            return await self.ask(self.coordinator, key, version, request)
+        except PeerUnavailable:
+            self.coordinator = None
+            return None
+
+    def forget_coordinator(self) -> None:
+        """It is none, or not any more."""
+        self.coordinator = None
 
 
 class PartitionClient(Client):
@@ -199,6 +234,8 @@ class Producer(PartitionClient):
 class Consumer(PartitionClient):
     """Reads one partition from its beginning, one committed offset after the other."""
 
+    isolation_level = 0
+
     def __init__(self, cluster: SimulatedCluster, partition: TopicPartition, leaders: Leaders, committed: Committed, seed: int) -> None:
         super().__init__(cluster, partition, leaders, committed, seed)
         self.position = 0
@@ -209,7 +246,11 @@ class Consumer(PartitionClient):
             leader = await self.leaders.leader(self.partition)
             asked = FetchPartition(partition=self.partition, fetch_offset=self.position, partition_max_bytes=1 << 20)
             request = FetchRequest(
-                max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic_id=self.leaders.topic_id, partitions=[asked])]
+                max_wait_ms=500,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                isolation_level=self.isolation_level,
+                topics=[FetchTopic(topic_id=self.leaders.topic_id, partitions=[asked])],
             )
             try:
                 answer = cast("FetchResponse", await self.ask(leader, ApiKey.FETCH, 17, request))
@@ -224,10 +265,11 @@ class Consumer(PartitionClient):
                 continue
             for topic in answer.responses:
                 for partition in topic.partitions:
-                    self._read(partition.records)
+                    self.take(partition)
 
-    def _read(self, records: memoryview | bytes | None) -> None:
-        data = bytes(records or b"")
+    def take(self, answer: PartitionData) -> None:
+        """Read what a leader sent."""
+        data = bytes(answer.records or b"")
         for at, header in iter_batches(data):
             for record in iter_records(data, at, header):
                 if record.offset < self.position:

@@ -53,6 +53,8 @@ CONFIG = {
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "1000",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "500",
     "log.cleaner.enable": "false",
     "log.segment.bytes": "20000",

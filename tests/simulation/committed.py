@@ -12,13 +12,19 @@ from protocol.records.batch import BatchHeader, iter_batches
 from protocol.records.reader import iter_records
 from storage.disk.topic_partition import TopicPartition
 from storage.log.partition_log import PartitionLog
+from tests.simulation.outcomes import TRANSACTION_STATE, Decisions, PartitionTransactions
 
 
 class Committed:
-    """Of one partition. Offsets are dense: every batch begins where the one before it ended."""
+    """Of one partition. Offsets are dense: every batch begins where the one before it ended.
 
-    def __init__(self, partition: TopicPartition) -> None:
+    `decisions` are those of all transaction coordinators.
+    """
+
+    def __init__(self, partition: TopicPartition, decisions: Decisions) -> None:
         self.partition = partition
+        self.transactions = PartitionTransactions()
+        self._decisions = decisions
         self.end_offset = 0
         self.acknowledged = 0
         self.seen = 0
@@ -32,15 +38,25 @@ class Committed:
         """A leader raised its high watermark."""
         for batch, header in batches(log, self.end_offset, high_watermark):
             assert header.base_offset == self.end_offset, f"{who}: a batch of offset {header.base_offset} comes after {self.end_offset - 1}"
-            if header.producer_id >= 0:
+            if header.producer_id >= 0 and header.base_sequence >= 0:
                 sent = header.producer_id, header.producer_epoch, header.base_sequence
                 assert sent not in self._sent, f"{who}: {_told(batch)} is there twice"
                 self._sent.add(sent)
             end_offset = header.last_offset + 1
             self._batches[header.base_offset] = batch, end_offset
-            for record in iter_records(batch):
+            records = list(iter_records(batch))
+            for record in records:
                 self._records[record.offset] = record.value
+            if self.partition.topic == TRANSACTION_STATE:
+                self._decisions.take(records)
+            outcome = self.transactions.take(header, records)
+            if outcome is not None:
+                self._decisions.check(outcome, who)
             self.end_offset = end_offset
+
+    def check_last_stable_offset(self, offset: int, who: str) -> None:
+        """Consumers of committed transactions may read up to there."""
+        self._decisions.check_last_stable_offset(offset, self.transactions, who)
 
     def compare(self, log: PartitionLog, start: int, end: int, who: str) -> int:
         """A replica has what was committed between these offsets, byte for byte; up to where that could be told."""

@@ -11,7 +11,6 @@ from typing import cast
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -23,9 +22,7 @@ from protocol.messages.offset_commit import (
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.schema.message import Message
-from replication.ports.peer import PeerUnavailable
-from tests.simulation.clients import BACKOFF_S, Client
+from tests.simulation.clients import BACKOFF_S, GROUP, CoordinatorClient
 from tests.simulation.cluster import SimulatedCluster
 
 PARTITIONS = 5
@@ -37,34 +34,13 @@ HEARTBEATS_PER_S = 3.0
 COMMITS_PER_S = 3.0
 
 
-class GroupClient(Client):
-    """Finds the coordinator of its group, from whoever answers."""
+class GroupClient(CoordinatorClient):
+    """Finds the coordinator of its group."""
 
     def __init__(self, cluster: SimulatedCluster, topic: str, group: str, seed: int) -> None:
-        super().__init__(cluster, topic, seed)
+        super().__init__(cluster, topic, GROUP, group, seed)
         self.group = group
         self.stopping = False
-        self._coordinator: int | None = None
-
-    async def ask_coordinator(self, key: ApiKey, version: int, request: Message) -> Message | None:
-        """None when nobody answers, or nobody is said to be it."""
-        try:
-            while self._coordinator is None:
-                find = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
-                answer = await self.ask(self.random.choice(list(self.cluster.nodes)), ApiKey.FIND_COORDINATOR, 4, find)
-                (found,) = cast("FindCoordinatorResponse", answer).coordinators
-                if found.error_code != ErrorCode.NONE:
-                    await asyncio.sleep(BACKOFF_S)
-                    return None
-                self._coordinator = found.node_id
-            return await self.ask(self._coordinator, key, version, request)
-        except PeerUnavailable:
-            self._coordinator = None
-            return None
-
-    def forget_coordinator(self) -> None:
-        """It is none, or not any more."""
-        self._coordinator = None
 
 
 class Committer(GroupClient):
@@ -239,7 +215,7 @@ class Member(GroupClient):
         elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self._begin_anew()
         else:
-            assert code != ErrorCode.UNKNOWN_SERVER_ERROR, f"group {self.group} at broker {self._coordinator}"
+            assert code != ErrorCode.UNKNOWN_SERVER_ERROR, f"group {self.group} at broker {self.coordinator}"
             self.forget_coordinator()
 
 

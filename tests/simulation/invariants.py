@@ -13,6 +13,7 @@ from tests.simulation.cluster import Node, SimulatedCluster
 from tests.simulation.committed import Committed
 from tests.simulation.elections import Elections
 from tests.simulation.loop import Life
+from tests.simulation.outcomes import Aborted, Decisions
 
 
 class _Replica:
@@ -42,11 +43,13 @@ class Invariants:
     """Of the replicas of the watched partitions; `after_step` is the loop's."""
 
     def __init__(self, cluster: SimulatedCluster, elections: Elections, watched: list[TopicPartition]) -> None:
-        self.committed = {partition: Committed(partition) for partition in watched}
+        self.decisions = Decisions()
+        self.committed = {partition: Committed(partition, self.decisions) for partition in watched}
         self.checks = 0
         self._cluster = cluster
         self._elections = elections
         self._topics = sorted({partition.topic for partition in watched})
+        """In this order `__transaction_state` comes before the partitions that get markers."""
         self._replicas: dict[Life, dict[str, list[_Replica]]] = {}
         self._logs: dict[TopicPartition, dict[int, PartitionLog]] = {partition: {} for partition in watched}
         """By broker, also of those that are down: what is on their disks."""
@@ -141,6 +144,8 @@ class Invariants:
             self._check_members(topic_partition)
         if high_watermark > seen.compared:
             seen.compared = committed.compare(log, seen.compared, min(high_watermark, committed.end_offset), where)
+        if log.truncation is None:
+            committed.check_last_stable_offset(log.last_stable_offset, where)
         seen.end_offset, seen.high_watermark = end_offset, high_watermark
         seen.leader_epoch, seen.partition_epoch, seen.controller_epoch = epochs
         seen.is_leader = partition.is_leader
@@ -179,11 +184,33 @@ class Invariants:
         self._check_members(partition)
 
     def check_at_the_end(self) -> None:
-        """Every byte on every disk, when all replicas are in sync."""
+        """Every byte on every disk, and what every replica knows of producers and transactions, when all are in sync and none is open."""
         for partition, logs in self._logs.items():
             committed = self.committed[partition]
+            aborted = sorted(committed.transactions.aborted)
+            producers: list[tuple[str, dict[int, tuple[object, ...]]]] = []
             for broker_id in self._elections.states[partition].isr:
                 log = logs[broker_id]
                 where = f"{partition} on broker {broker_id}"
                 end_offset = committed.compare(log, log.log_start_offset, committed.end_offset, where)
                 assert end_offset == committed.end_offset, f"{where} ends at {end_offset}, not at {committed.end_offset}"
+                assert log.last_stable_offset == end_offset, f"{where}: stable up to {log.last_stable_offset}, and ends at {end_offset}"
+                index = log.aborted_transactions(log.log_start_offset, end_offset)
+                listed = sorted(Aborted(each.producer_id, each.first_offset, each.last_offset) for each in index)
+                assert listed == aborted, f"{where}: its list of aborted transactions is {listed}; {aborted} were"
+                producers.append((where, _producers(log)))
+            for where, known in producers:
+                assert known == producers[0][1], f"{where} knows the producers {known}; {producers[0][0]} knows {producers[0][1]}"
+
+
+def _producers(log: PartitionLog) -> dict[int, tuple[object, ...]]:
+    """Those of a replica, without times."""
+    return {
+        each.producer_id: (
+            each.producer_epoch,
+            each.coordinator_epoch,
+            each.current_txn_first_offset,
+            [(batch[0], batch[1], batch[2]) for batch in each.batches],
+        )
+        for each in log.active_producers()
+    }

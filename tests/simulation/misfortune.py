@@ -22,6 +22,7 @@ class Misfortune:
         self.cluster = cluster
         self.random = cluster.random
         self.faults: Counter[str] = Counter()
+        self._greatest_skew_ms = 0
         self._seconds = seconds
         self._is_well = is_well
         self._say = say
@@ -139,12 +140,15 @@ class Misfortune:
         skew_ms = self.random.randint(-600_000, 600_000)
         self.note(f"the clock of broker {broker_id} is wrong by {skew_ms} ms")
         self.cluster.nodes[broker_id].clock.skew_ms = skew_ms
+        self._greatest_skew_ms = max(self._greatest_skew_ms, skew_ms)
 
     async def make_good(self) -> None:
-        """From now on everything works."""
+        """From now on everything works. No clock is behind what it, or another one, once said: times that lie ahead are waited for."""
         self.note("quiet")
         self.cluster.network.heal()
         self.cluster.network.slowness.clear()
+        for node in self.cluster.nodes.values():
+            node.clock.skew_ms = self._greatest_skew_ms
         await asyncio.gather(*self._stopping)
         for broker_id, node in self.cluster.nodes.items():
             self.cluster.resume(broker_id)

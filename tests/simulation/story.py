@@ -22,12 +22,24 @@ from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.elections import Elections
 from tests.simulation.groups import Assignments, Committer, Member, is_settled
 from tests.simulation.invariants import Invariants
+from tests.simulation.ledger import Fate, Ledger
 from tests.simulation.misfortune import Misfortune
+from tests.simulation.outcomes import TRANSACTION_STATE
+from tests.simulation.transactions import CommittedConsumer, TransactionalClient, TransactionalProducer
 from tests.simulation.vandal import Vandal
 
 TOPIC = "story"
 PARTITIONS = 16
-WATCHED = [*(TopicPartition(TOPIC, index) for index in range(PARTITIONS)), TopicPartition("__consumer_offsets", 0)]
+OUTPUT = "transfers"
+OUTPUT_PARTITIONS = 3
+COORDINATED = [TopicPartition("__consumer_offsets", 0), *(TopicPartition(TRANSACTION_STATE, index) for index in range(2))]
+WATCHED = [
+    *(TopicPartition(TOPIC, index) for index in range(PARTITIONS)),
+    *(TopicPartition(OUTPUT, index) for index in range(OUTPUT_PARTITIONS)),
+    *COORDINATED,
+]
+INSTANCES = {"one": 1, "other": 1, "shared": 2}
+"""Transactional id -> how many producers have it."""
 PRODUCERS = 16
 BROKERS = 4
 GROUPS = ("one", "two")
@@ -46,6 +58,8 @@ class Told:
     """How often another broker led a partition, for whatever reason."""
     orders: int = 0
     controllers: int = 0
+    commits: int = 0
+    aborts: int = 0
     acknowledged: int = 0
     seen: int = 0
     rebalances: int = 0
@@ -66,6 +80,7 @@ class Story:
         self.cluster = SimulatedCluster(seed, BROKERS)
         self.random = self.cluster.random
         self.assignments = Assignments()
+        self.ledger = Ledger(list(INSTANCES))
         self.elections = Elections(self.cluster.ensemble, WATCHED, self.cluster.keeper.ended)
         self.invariants = Invariants(self.cluster, self.elections, WATCHED)
         self.cluster.loop.after_step = self.invariants.after_step
@@ -91,6 +106,8 @@ class Story:
             elections=self.elections.elections,
             orders=self._administrator.orders,
             controllers=self.elections.controllers,
+            commits=sum(each.count(Fate.COMMITTED) for each in self.ledger.ids.values()),
+            aborts=sum(each.count(Fate.ABORTED) for each in self.ledger.ids.values()),
             acknowledged=sum(each.acknowledged for each in story),
             seen=sum(each.seen for each in story),
             rebalances=self.assignments.rebalances,
@@ -107,7 +124,8 @@ class Story:
     async def _tell(self) -> None:
         cluster = self.cluster
         await asyncio.gather(*(cluster.start(broker_id) for broker_id in cluster.nodes))
-        await self._create_topic()
+        await self._create_topic(TOPIC, PARTITIONS)
+        await self._create_topic(OUTPUT, OUTPUT_PARTITIONS)
         committed = self.invariants.committed
         leaders = Leaders(cluster, TOPIC, self.random.getrandbits(32))
         producers = [
@@ -124,8 +142,16 @@ class Story:
         committers = [Committer(cluster, TOPIC, group, self.random.getrandbits(32)) for group in GROUPS]
         members = [Member(cluster, TOPIC, "members", self.assignments, self.random.getrandbits(32)) for _ in range(MEMBERS)]
         vandal = Vandal(cluster, TOPIC, PARTITIONS, leaders, self.random.getrandbits(32))
-        active: list[Producer | Administrator | Committer | Vandal] = [*producers, administrator, *committers, vandal]
+        transactional, committed_consumers = self._transactional_clients()
+        active: list[Producer | Administrator | Committer | Vandal | TransactionalClient] = [
+            *producers,
+            administrator,
+            *committers,
+            vandal,
+            *transactional,
+        ]
         acting = [asyncio.create_task(each.run()) for each in active]
+        consumers += committed_consumers
         consuming = [asyncio.create_task(each.run()) for each in (*consumers, *members)]
         misfortune = asyncio.create_task(self._misfortune.run())
         self._tasks = [*acting, *consuming, misfortune]
@@ -134,12 +160,11 @@ class Story:
             each.stopping = True
         await self._misfortune.make_good()
         await self._until_done(acting)
+        await self._until(self._has_no_transaction, "every transaction to end")
         await self._until(self._is_whole, "every replica to be in sync")
         self.invariants.check_at_the_end()
-        await self._until(
-            lambda: all(each.position == committed[TopicPartition(TOPIC, each.partition)].end_offset for each in consumers),
-            "the consumers",
-        )
+        await self._until(lambda: all(each.position == each.committed.end_offset for each in consumers), "the consumers")
+        self.ledger.check_at_the_end()
         self._check_order(producers)
         try:
             await self._until(lambda: self._topics_are_right(administrator), "topics to come and go")
@@ -154,6 +179,25 @@ class Story:
         self._raise()
         for task in consuming:
             task.cancel()
+
+    def _transactional_clients(self) -> tuple[list[TransactionalClient], list[CommittedConsumer]]:
+        """Those that write in transactions, and those that read what is committed."""
+        leaders = Leaders(self.cluster, OUTPUT, self.random.getrandbits(32))
+        producers: list[TransactionalClient] = [
+            TransactionalProducer(
+                self.cluster, leaders, self.ledger.ids[name], f"{name}-{number}", OUTPUT, OUTPUT_PARTITIONS, self.random.getrandbits(32)
+            )
+            for name, instances in INSTANCES.items()
+            for number in range(instances)
+        ]
+        consumers = [
+            CommittedConsumer(
+                self.cluster, partition, leaders, self.invariants.committed[partition], self.ledger, self.random.getrandbits(32)
+            )
+            for partition in WATCHED
+            if partition.topic == OUTPUT
+        ]
+        return producers, consumers
 
     def picture(self) -> str:
         """How the cluster stands, for whoever looks for what went wrong."""
@@ -197,8 +241,8 @@ class Story:
             await asyncio.sleep(0.1)
             self._raise()
 
-    async def _create_topic(self) -> None:
-        request = CreateTopicsRequest(topics=[CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3)], timeout_ms=5000)
+    async def _create_topic(self, name: str, partitions: int) -> None:
+        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=3)], timeout_ms=5000)
         while True:
             for broker_id in self.cluster.nodes:
                 try:
@@ -236,12 +280,18 @@ class Story:
                 return False
         return True
 
+    def _has_no_transaction(self) -> bool:
+        """No coordinator has an unfinished one, nor has a partition: what producers left open timed out."""
+        if self.invariants.decisions.unfinished():
+            return False
+        return all(committed.transactions.first_open is None for committed in self.invariants.committed.values())
+
     def _topics_are_right(self, administrator: Administrator) -> bool:
         """Those that were made are led everywhere; of those that were dropped nothing is left, neither in the store nor on a disk."""
         return not self._wrong_topics(administrator)
 
     def _wrong_topics(self, administrator: Administrator) -> list[str]:
-        wanted = {TOPIC, *administrator.made}
+        wanted = {TOPIC, OUTPUT, *administrator.made}
         wrong: list[str] = []
         for broker in self.cluster.brokers():
             where = f"on broker {broker.services.broker_id}"

@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 
+from broker.coordination.record_encoding import encode_pairs
 from broker.groups import loading
 from broker.groups.classic_group import ClassicGroup
 from broker.handlers.data import delayed_produce, produce
 from broker.serving.dispatch import Dispatcher
+from broker.transactions import state as transaction_state
+from broker.transactions.effects import Store
+from broker.transactions.log_records import transaction_key, transaction_value
+from broker.transactions.machines import TransactionMachines
+from broker.transactions.metadata import PREPARED, TransactionMetadata
 from controller.state import partition_elections
 from controller.store.metadata_store import Create, SetData
 from controller.znodes.layout import CONTROLLER_EPOCH, PartitionState, encode_partition_state, partition_state_path
@@ -262,6 +268,42 @@ def broker_dies_of_bad_input(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dispatcher, "handle", strict)
 
 
+def markers_leave_before_the_outcome_is_safe(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator does not wait for the record of its decision."""
+    store = TransactionMachines._store
+
+    def eager(self: TransactionMachines, txn: TransactionMetadata, what: Store) -> None:
+        if what.transit.state in PREPARED and self._coordinates(txn):
+            records = encode_pairs([(transaction_key(txn.transactional_id), transaction_value(what.transit))])
+            self._log.append(self._owned.partition_for(txn.transactional_id), records, 1, lambda *_: None)
+            self._on_stored(txn, what, ErrorCode.NONE, -1)
+        else:
+            store(self, txn, what)
+
+    patch.setattr(TransactionMachines, "_store", eager)
+
+
+def late_batches_open_transactions(patch: pytest.MonkeyPatch) -> None:
+    """No leader asks a coordinator."""
+    patch.setattr(PartitionLog, "begin_verification", lambda *_: None)
+    patch.setattr(ProducerState, "check_verified", lambda *_: None)
+
+
+def aborted_transactions_are_not_listed(patch: pytest.MonkeyPatch) -> None:
+    """A Fetch tells of none."""
+    patch.setattr(PartitionLog, "aborted_transactions", lambda *_, **__: [])
+
+
+def last_stable_offset_is_not_held_back(patch: pytest.MonkeyPatch) -> None:
+    """It is the high watermark, whatever is open."""
+    patch.setattr(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def transactional_producers_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    """Their coordinator takes every epoch for the newest."""
+    patch.setattr(transaction_state, "_check_producer", lambda *_: ErrorCode.NONE)
+
+
 FAULTS: list[tuple[Plant, str]] = [
     (high_watermark_is_beyond_the_end, r"start \d+, high watermark \d+, end"),
     (high_watermark_goes_back, "the high watermark went back"),
@@ -283,6 +325,11 @@ FAULTS: list[tuple[Plant, str]] = [
     (broker_dies_of_bad_input, "no such api"),
     (group_members_are_not_fenced, "which had been in generation"),
     (coordinator_forgets_offsets, "was acknowledged|in generation"),
+    (markers_leave_before_the_outcome_is_safe, "no coordinator had decided"),
+    (late_batches_open_transactions, "a late batch of"),
+    (aborted_transactions_are_not_listed, "though"),
+    (last_stable_offset_is_not_held_back, "are undecided"),
+    (transactional_producers_are_not_fenced, "had been given before"),
 ]
 
 

@@ -70,6 +70,8 @@ class Counters:
 
     noun = "counters"
 
+    waits_for_replicas = False
+
     def __init__(self, bench: GroupBench, workers: ThreadPoolExecutor) -> None:
         self.owned: OwnedStates[Counter] = OwnedStates(TRANSACTION_STATE_TOPIC, bench.replica_manager.cluster, 1)
         self.owned.is_active = True

@@ -112,6 +112,31 @@ def test_the_next_coordinator_sends_the_markers_with_its_own_epoch(is_commit: bo
     run(second, disks)
 
 
+def test_the_next_coordinator_waits_until_all_replicas_have_what_it_loaded() -> None:
+    disks = Disks()
+
+    async def first(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.init()
+        bench.add(1)
+        bench.leaders.answering.clear()
+        assert bench.end() == [E.NONE]
+
+    async def second(bench: TransactionBench) -> None:
+        await bench.lead(topic=TRANSACTION_STATE_TOPIC, epoch=1, leader=1, isr=(0, 1))
+        bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0).log.update_high_watermark(2)
+        await bench.lead(topic=TRANSACTION_STATE_TOPIC, epoch=2, isr=(0, 1))
+        await bench.until(lambda: bench.transactions.transactions.partitions[0].loaded_end_offset > 0)
+        await bench.take_turns()
+        assert bench.init() == [InitProducerIdResult(E.COORDINATOR_LOAD_IN_PROGRESS)]
+        assert bench.leaders.asked == []
+        follower_has_all(bench)
+        await bench.until(lambda: bool(bench.leaders.asked))
+
+    run(first, disks)
+    run(second, disks)
+
+
 def test_a_coordinator_that_lost_its_partition_answers_and_sends_no_more() -> None:
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate(isr=(0, 1))
