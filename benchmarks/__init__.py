@@ -1,1 +1,1 @@
-"""Side-by-side measurements of brokers. See README.md in this folder; `python -m benchmarks.bench` is `make bench`."""
+"""Measures brokers side by side. See README.md in this folder; `python -m benchmarks.bench` is `make bench`."""

@@ -1,4 +1,4 @@
-"""Asks a broker for all that a benchmark needs besides load, and waits for it: versions, topics, their ends, producer ids."""
+"""Sends all requests of a benchmark except the load, and waits for their effect: versions, topics, their ends, producer ids."""
 
 import socket
 import struct
@@ -60,7 +60,7 @@ class Admin:
         return self.create_topics([name], partitions)[0]
 
     def create_topics(self, names: Sequence[str], partitions: int, config: Mapping[str, str] = NOTHING) -> list[Topic]:
-        """Create topics of so many partitions with one replica, in one request, and wait for all leaders. Raises BrokerRefusedError."""
+        """Create topics of `partitions` partitions with one replica in one request, and wait for all leaders. Raises BrokerRefusedError."""
         configs = [CreatableTopicConfig(name=name, value=value) for name, value in config.items()]
         topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs) for name in names]
         for created in self.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=topics), CreateTopicsResponse).topics:
@@ -69,7 +69,7 @@ class Admin:
         return [Topic(found.name or "", found.topic_id, partitions) for found in self._described(names)]
 
     def wait_for_leaders(self, names: Sequence[str], partitions: int) -> None:
-        """Until every partition of these topics has its leader. Raises BrokerRefusedError."""
+        """Wait until every partition of these topics has a leader. Raises BrokerRefusedError."""
         deadline = time.monotonic() + _TIMEOUT_S
         while not all(found.error_code == 0 and _led(found) == partitions for found in self._described(names)):
             if time.monotonic() > deadline:
@@ -96,7 +96,7 @@ class Admin:
         return [offsets[at] for at in range(topic.partitions)]
 
     def producer_id(self) -> int:
-        """A new one, for a producer that is idempotent. Raises BrokerRefusedError."""
+        """A new producer id for an idempotent producer. Raises BrokerRefusedError."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         deadline = time.monotonic() + _TIMEOUT_S
         while True:

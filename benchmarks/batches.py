@@ -1,4 +1,4 @@
-"""Makes record batches as producers send them, of a wanted size and with values that compress like event data."""
+"""Makes record batches as producers send them, of a given size and with values that compress like event data."""
 
 import random
 import struct
@@ -13,7 +13,7 @@ from protocol.records.reader import Record
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 CRC_AT = 17
-"""Where the checksum stands in a batch; it covers what comes after it."""
+"""Place of the checksum in a batch; it covers all bytes after it."""
 COVERED_AT = CRC_AT + 4
 SEQUENCE_AT = 53
 _PRODUCER = struct.Struct(">qhi")  # id, epoch, base sequence
@@ -22,13 +22,13 @@ _WORDS = ("amount", "city", "currency", "customer", "delivered", "order", "payme
 
 
 def batch_of_values(values: Sequence[bytes], timestamp_ms: int, codec: Codec = "none") -> bytes:
-    """One batch of records without keys, all of one timestamp, from no idempotent producer."""
+    """One batch of records without keys, all with the same timestamp, from a producer that is not idempotent."""
     records = [Record(offset, timestamp_ms, None, value) for offset, value in enumerate(values)]
     return bytes(build_batch(records, CODEC_BY_NAME[codec]))
 
 
 def values_like_text(count: int, size: int, seed: int = 1) -> list[bytes]:
-    """That many values of exactly `size` bytes: known words, changing digits."""
+    """`count` values of exactly `size` bytes: known words, changing digits."""
     chosen = random.Random(seed)
     values = []
     for _ in range(count):
@@ -40,7 +40,7 @@ def values_like_text(count: int, size: int, seed: int = 1) -> list[bytes]:
 
 
 def batch_of_size(total_bytes: int, records: int, timestamp_ms: int, codec: Codec = "none") -> bytes:
-    """A batch of so many records whose uncompressed form is as close to `total_bytes` as equal values allow, and never longer."""
+    """A batch of `records` records whose uncompressed form is as close to `total_bytes` as equal values allow, and never longer."""
 
     def uncompressed(size: int) -> int:
         return len(batch_of_values([bytes(size)] * records, timestamp_ms))

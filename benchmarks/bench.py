@@ -1,7 +1,7 @@
-"""Ottla beside Apache Kafka, part by part and in turns: `python -m benchmarks.bench`, `make bench`, `make bench-quick`, `make bench-long`.
+"""Runs Ottla and Apache Kafka part by part, in turns: `python -m benchmarks.bench`, `make bench`, `make bench-quick`, `make bench-long`.
 
-Prints the tables of every part as soon as it is over, and has by then a page with all tables so far, pictures, and every raw number in
-benchmarks/results/<date and time>/. Exit code 1 when something failed or a target was missed and `--strict` was given.
+Prints the tables of every part when the part ends. By then benchmarks/results/<date and time>/ has a page with all tables and charts so
+far, and every raw number. With `--strict` the exit code is 1 when a turn failed or a target was missed.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def _memory_present(size: Size, facts: dict[str, str], plan: Plan) -> Iterator[N
 
 
 def _take_turns(part: Part, kinds: Sequence[str], plan: Plan, scratch: Path, console: Console) -> Sides:
-    """All turns of a part: every side once, then again, so that what changes in the machine meets all."""
+    """All turns of a part: every side once, then again, so that changes of the machine affect all sides."""
     chosen = [kind for kind in kinds if kind in part.kinds]
     sides: dict[str, list[Turn]] = {label: [] for label in labels([part.kinds[kind] for kind in chosen])}
     repeats = plan.size.repeats if part.is_repeated else 1

@@ -1,4 +1,4 @@
-"""The kinds of brokers that can be measured. A kind starts one broker in a folder of its own, optionally bound to one core.
+"""Defines the kinds of brokers that can be measured. A kind starts one broker in its own folder, optionally bound to one core.
 
 Add a kind by a class with the members of `Broker` and an entry in `KINDS`.
 """
@@ -23,14 +23,14 @@ from tests.support.apache_kafka import (
     process_guard,
 )
 
-# Told to every kind: topics dropped between two loads give their pages back before the next load, instead of being written to the disk.
+# For every kind: topics that are deleted between two loads release their pages before the next load, instead of being written to the disk.
 COMMON_CONFIG = {"log.segment.delete.delay.ms": "500"}
 _START_SECONDS = 60
 _STOP_SECONDS = 30
 
 
 class Broker(Protocol):
-    """One broker of one kind; `start` returns when it answers ApiVersions, `start_s` is how long that took from its fork."""
+    """One broker of one kind; `start` returns when it answers ApiVersions, `start_s` is the time from its fork until then."""
 
     label: ClassVar[str]
     librdkafka_warm_up_s: ClassVar[float]
@@ -163,7 +163,7 @@ class OttlaBroker:
 
 
 class PurePythonOttlaBroker(OttlaBroker):
-    """The same without its compiled modules."""
+    """Ottla without its compiled modules."""
 
     label: ClassVar[str] = "Ottla, pure Python"
 
@@ -172,7 +172,7 @@ class PurePythonOttlaBroker(OttlaBroker):
 
 
 class OtherOttlaBroker(OttlaBroker):
-    """Ottla of another checkout, which has a `.venv` of its own: the state before a change, for example."""
+    """Ottla of another checkout, which has its own `.venv`: for example, the state before a change."""
 
     label: ClassVar[str] = "Ottla, other checkout"
 

@@ -1,6 +1,6 @@
-"""How long brokers that share a metadata file take to learn of a change: `python -m benchmarks.change_notification`.
+"""Measures how long brokers that share a metadata file take to learn of a change: `python -m benchmarks.change_notification`.
 
-One process writes a znode, another watches it. From just before the write until the watch has fired, while nothing else goes on.
+One process writes a znode, another watches it. The time runs from just before the write until the watch has fired, on an idle store.
 """
 
 import argparse

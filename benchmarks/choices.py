@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def several(what: str, known: Container[str]) -> Callable[[str], list[str]]:
-    """The `type` of an argument. A name that is not known is told as `no such <what>`."""
+    """The `type` of an argument. The error for an unknown name is `no such <what>`."""
 
     def parse(text: str) -> list[str]:
         chosen = text.split(",")
@@ -20,7 +20,7 @@ def several(what: str, known: Container[str]) -> Callable[[str], list[str]]:
 
 
 def patterns(what: str, known: Sequence[str]) -> Callable[[str], list[str]]:
-    """The same where a name may have the wildcards of a shell; the names that match stand in its place."""
+    """Like `several`, with shell wildcards: a pattern is replaced by the names that match."""
 
     def parse(text: str) -> list[str]:
         matches = {each: matching(known, each) for each in text.split(",")}
@@ -33,7 +33,7 @@ def patterns(what: str, known: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def folder(text: str) -> str:
-    """The `type` of an argument: a folder that is there."""
+    """The `type` of an argument: an existing folder."""
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text} is no folder")
     return text

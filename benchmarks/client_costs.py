@@ -1,4 +1,4 @@
-"""Measures what real clients cost a broker: its processor time per million records that they write or read."""
+"""Measures a broker's processor time per million records that real clients write or read."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,7 @@ from tests.support.apache_kafka import ToolMissingError, pinned_to
 
 PARTITIONS = (12, 100)
 _WARM_UP_SHARE = 4
-"""Before the first measurement of a client it does this part of its work, for the sake of JITs."""
+"""Divisor of a client's work for its warm-up before the first measurement, which JITs need."""
 _BRIEF_S, _SECONDS = 0.5, 4.0
 
 
@@ -67,7 +67,7 @@ def _measuring(stage: Stage, client: Client, partitions: int, is_warm: set[str])
 
 
 def _run(stage: Stage, client: Client, job: Job) -> int:
-    """On the core that is not the broker's; how many records there were. Raises LoadFailedError when there were too few."""
+    """Run a client on the core that is not the broker's. Returns the number of records; raises LoadFailedError when there were too few."""
     with pinned_to(stage.bench.plan.cores.generator):
         done = client.run(job)
     if not done or (done < job.records and client.key != "librdkafka-produce"):
@@ -76,7 +76,7 @@ def _run(stage: Stage, client: Client, job: Job) -> int:
 
 
 def _filled(stage: Stage, partitions: int, records: int) -> str:
-    """A topic with at least so many records, in batches of 16 KiB with records of about 100 bytes."""
+    """A topic with at least `records` records, in batches of 16 KiB with records of about 100 bytes."""
 
     def make() -> str:
         topic = stage.keep(f"read-{partitions}", partitions)

@@ -1,4 +1,4 @@
-"""The kinds of clusters that can be measured: three brokers, unless told otherwise, on all cores, of Apache Kafka or of Ottla.
+"""Defines the kinds of clusters that can be measured: three brokers by default, on all cores, of Apache Kafka or of Ottla.
 
 Add a kind by a class with the members of `Cluster` and an entry in `KINDS`.
 """
@@ -51,7 +51,7 @@ class ApacheCluster(ApacheKafka):
 
 
 class OttlaCluster:
-    """Ottla's processes on the metadata file that they share."""
+    """Ottla's processes with a shared metadata file."""
 
     label: ClassVar[str] = "Ottla"
     warm_up_s: ClassVar[float] = 2.0

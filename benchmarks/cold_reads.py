@@ -1,8 +1,8 @@
-"""What a consumer at the tail feels of one that reads last month's data: `python -m benchmarks.cold_reads [--kinds ottla apache]`.
+"""Measures reads at the tail beside a consumer of old data: `python -m benchmarks.cold_reads [--kinds ottla apache]`.
 
-A topic of many segments is filled and, again and again, dropped from the page cache. Meanwhile one client writes a batch to another topic
-every few milliseconds and reads it at once; the time of that read is what is measured: alone, beside a reader that jumps about in the old
-topic while that is cached, and beside the same reader while it is not.
+A topic of many segments is filled and repeatedly dropped from the page cache. Meanwhile one client writes a batch to another topic every
+few milliseconds and reads it at once. The time of that read is measured: alone, beside a reader of random offsets in the old topic while
+that is cached, and beside the same reader while the topic is not cached.
 """
 
 import argparse
@@ -39,7 +39,7 @@ TITLES = {ALONE: "nobody besides", "cached": "beside old data from memory", "col
 
 
 class Beside(NamedTuple):
-    """What the reads at the tail took, ascending, while somebody read so much old data a second."""
+    """Times of the reads at the tail, ascending, and the rate at which another client read old data meanwhile."""
 
     key: str
     taken_ms: list[float]
@@ -61,7 +61,7 @@ def produce(admin: Admin, topic: str, batch: bytes) -> int:
 
 
 def fetch(admin: Admin, topic: Topic, offset: int, max_bytes: int) -> int:
-    """How many bytes came."""
+    """The number of bytes in the answer."""
     asked = FetchTopic(
         topic_id=topic.topic_id, partitions=[FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)]
     )
@@ -75,7 +75,7 @@ def fetch(admin: Admin, topic: Topic, offset: int, max_bytes: int) -> int:
 def read_old_data(
     port: int, topic: Topic, end_offset: int, files: str, is_cold: bool, end: Event, read: "multiprocessing.Queue[int]"
 ) -> None:
-    """A process: fetches from anywhere in the topic until `end`; each from the disk, if `is_cold`."""
+    """A process that fetches from random offsets of the topic until `end`; every time from the disk, if `is_cold`."""
     jumps = random.Random(1)
     count = 0
     descriptors = [os.open(path, os.O_RDONLY) for path in glob.glob(files)]
@@ -90,7 +90,7 @@ def read_old_data(
 
 @contextmanager
 def beside(port: int, topic: Topic, end_offset: int, files: str, *, is_cold: bool) -> Iterator["multiprocessing.Queue[int]"]:
-    """A reader of old data; the bytes it got are in the queue afterwards."""
+    """A reader of old data; the number of bytes that it read is in the queue afterwards."""
     end = multiprocessing.Event()
     read: multiprocessing.Queue[int] = multiprocessing.Queue()
     reader = multiprocessing.Process(target=read_old_data, args=(port, topic, end_offset, files, is_cold, end, read))
@@ -103,7 +103,7 @@ def beside(port: int, topic: Topic, end_offset: int, files: str, *, is_cold: boo
 
 
 def tail_latencies(admin: Admin, topic: Topic, seconds: float) -> list[float]:
-    """Milliseconds that reads of what was just written took, ascending."""
+    """Times of reads of the batch that was just written, ms, ascending."""
     batch = batch_of_size(1000, 10, int(time.time() * 1000))
     taken = []
     deadline = time.monotonic() + seconds
@@ -117,7 +117,7 @@ def tail_latencies(admin: Admin, topic: Topic, seconds: float) -> list[float]:
 
 
 def measure(broker: Broker, directory: Path, megabytes: int, seconds: float) -> Iterator[Beside]:
-    """All three, on a broker that runs and has its data somewhere below `directory`."""
+    """All three measurements, on a running broker whose data is below `directory`."""
     with Admin("127.0.0.1", broker.port) as admin:
         old, tail = admin.create_topic("old", 1), admin.create_topic("tail", 1)
         batch = batch_of_size(16 * 1024, BATCH_RECORDS, int(time.time() * 1000))

@@ -1,10 +1,10 @@
-"""What compaction costs: its speed beside Apache Kafka's cleaner on the same log, and what the event loop feels of it.
+"""Measures compaction beside Apache Kafka's cleaner on the same log, and the delay of the event loop meanwhile.
 
     python -m benchmarks.compaction [--records N] [--keys K] [--value-bytes B] [--no-apache]
 
-The log is made once, by our storage, and cleaned by each in turn with one thread and the default limits; the time is what each cleaner says
-it took. The loop is asked every millisecond how late it is: idle, with the cleaner in its process, and with the same cleaner in a thread,
-which is why there is a process.
+Our storage makes the log once. Both cleaners clean it in turn, with one thread and the default limits, and report their own times. The
+delay of the loop is measured every millisecond: idle, with the cleaner in its process, and with the same cleaner in a thread. The
+difference is the reason for the process.
 """
 
 import argparse
@@ -54,7 +54,7 @@ class Clock:
 
 
 class ThreadCleaner:
-    """A `CleanerWorker` that shares the interpreter with the loop: what `CleanerProcess` is measured against."""
+    """A `CleanerWorker` that shares the interpreter with the loop, as the reference for `CleanerProcess`."""
 
     def __init__(self) -> None:
         self._said: queue.SimpleQueue[CleanerMessage] = queue.SimpleQueue()
@@ -132,7 +132,7 @@ async def make(directory: Path, records: int, keys: int, value_bytes: int) -> in
 
 
 async def lateness_while(is_done: Callable[[], bool], seconds: float) -> list[float]:
-    """How late, in ms, a timer of 1 ms is, over and over, until it is done and the seconds are over."""
+    """Delays of a repeated timer of 1 ms, in ms, until `is_done` and for at least `seconds`."""
     late = []
     began = time.perf_counter()
     while not is_done() or time.perf_counter() - began < seconds:
@@ -143,7 +143,7 @@ async def lateness_while(is_done: Callable[[], bool], seconds: float) -> list[fl
 
 
 async def measure_ours(directory: Path, new_cleaner: Callable[[], CleanerWorker]) -> tuple[str, list[float]]:
-    """What the cleaner says it took, and how late the loop was meanwhile."""
+    """The report of the cleaner, and the delays of the loop meanwhile."""
     cpu_before = os.times()
     with a_manager(directory, new_cleaner, cleans=True) as manager:
         log = manager.get(TOPIC)
@@ -173,7 +173,7 @@ def show(name: str, late: list[float]) -> None:
 
 
 def measure_apache(directory: Path, made: Path) -> str:
-    """Apache Kafka cleans a copy of the log; what it says of it."""
+    """Let Apache Kafka clean a copy of the log. Returns its report."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 

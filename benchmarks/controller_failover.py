@@ -1,9 +1,9 @@
-"""How long a controller takes to take over, and to decide on ISRs: `python -m benchmarks.controller_failover [--partitions 2000]`.
+"""Measures how long a controller takes to take over, and to change ISRs: `python -m benchmarks.controller_failover [--partitions 2000]`.
 
-Three brokers without logs over one tree, in memory and in the file of the embedded store, all in this process, so that what is
-measured is the controller's work, the store's, and the brokers' taking in of the metadata, on one core. The controller dies while it
-leads a third of the partitions; the clock runs from the end of its session until every broker has answered every request. Then the new
-controller is asked to shrink the ISRs of all partitions that one broker leads.
+Three brokers without logs share one tree, in memory and in the file of the embedded store, all in this process. So the measurement covers
+the work of the controller, of the store, and of the brokers that apply the metadata, on one core. The controller dies while it leads a
+third of the partitions; the clock runs from the end of its session until every broker has answered every request. Then the new controller
+has to shrink the ISRs of all partitions that one broker leads.
 """
 
 import argparse
@@ -73,7 +73,7 @@ class Cluster:
         await self.controllers[0].delivered()
 
     async def fail_over(self) -> tuple[float, Controller]:
-        """Seconds until the next controller has told everybody, and that controller."""
+        """Seconds until all brokers have answered the next controller, and that controller."""
         await self.controllers[0].shutdown()
         started = time.perf_counter()
         await self.stores[0].close()
@@ -86,7 +86,7 @@ class Cluster:
         return time.perf_counter() - started, active
 
     async def shrink(self, active: Controller, limit: int) -> tuple[int, float]:
-        """How many ISRs one request shrank, and the seconds that took."""
+        """The number of ISRs that one request shrank, and its time in seconds."""
         leaderships = active.context.leaderships.items()
         led = [(partition, each) for partition, each in leaderships if each.state.leader == active.broker_id][:limit]
         changes = {

@@ -1,9 +1,9 @@
-"""What a follower's Fetch costs its leader, by what its session has: `python -m benchmarks.followers [--strict]`.
+"""Measures a leader's cost of a follower's Fetch, by the partitions of its session: `python -m benchmarks.followers [--strict]`.
 
-A leader in this process, in memory and without a network. In every round a follower that has everything fetches, one batch is appended to
-each of its busy partitions, and the answer leaves; of its idle partitions there is nothing to tell. Prints µs of processor time per round,
-appends included, the least of several rounds of each kind, which take turns. Other load on the machine moves all of them together, so
-`--strict` asks for their ratio alone: exit code 1 when idle partitions make a fetch cost more than half as much again.
+A leader in this process, in memory and without a network. In every round a follower that has all records fetches, one batch is appended to
+each of its busy partitions, and the answer leaves. Its idle partitions have no news. Prints µs of processor time per round, appends
+included: the minimum of several rounds of each kind, which take turns. Other load on the machine affects all kinds alike, so `--strict`
+checks only their ratio: exit code 1 when idle partitions raise the cost of a fetch by more than a half.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tests.support.handler_bench import HandlerBench
 from tests.support.replicas import TOPIC, TOPIC_ID, state
 
 SESSIONS = ((1, 0), (4, 0), (12, 0), (1, 1_000), (12, 1_000), (12, 3_000))
-"""How many partitions are busy, and how many idle."""
+"""Numbers of busy and of idle partitions."""
 ROUNDS = 20
 FETCHES = 50  # per round
 VERSION = 17
@@ -30,7 +30,7 @@ LIMIT = 1.5
 
 
 class Follower:
-    """Broker 1 in a session with a leader of its own."""
+    """Broker 1 in a session with its own leader."""
 
     def __init__(self, busy: int, idle: int) -> None:
         self._bench = HandlerBench()
@@ -93,7 +93,7 @@ class Follower:
 
 
 async def answered(pending: Pending) -> None:
-    """Lets the loop turn until it is."""
+    """Let the loop run until `pending` is complete."""
     for _ in range(10_000):
         if pending.completed:
             return

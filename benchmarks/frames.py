@@ -1,6 +1,6 @@
-"""Makes request frames as the load generator sends them, length included, and finds the places of error codes in their answers.
+"""Makes request frames as the load generator sends them, with their length, and finds the places of error codes in their answers.
 
-A version is that of Apache Kafka's own 3.9 clients, unless another is named. The correlation id is 0; a sender patches bytes 8 to 12.
+By default the version is that of Apache Kafka's own 3.9 clients. The correlation id is 0; a sender patches bytes 8 to 12.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -99,13 +99,13 @@ def produce_partitions(topic: str, batches: Mapping[int, bytes], acks: int = _AL
 
 
 def produce_error_offsets(topic: str, partitions: int = 1, version: int | None = None) -> tuple[int, ...]:
-    """Where the error codes stand in the answer to `produce_partitions`, counted from the correlation id."""
+    """Places of the error codes in the answer to `produce_partitions`, counted from the correlation id."""
     codes = [_MARK + at for at in range(partitions)]
     return error_offsets(answer_frame(ApiKey.PRODUCE, _produced(topic, codes), version), codes)
 
 
 def produce_answer_bytes(topic: str, partitions: int = 1, version: int | None = None) -> int:
-    """How long the answer to `produce_partitions` is, length included."""
+    """Size of the answer to `produce_partitions`, with its length field."""
     return len(frame(answer_frame(ApiKey.PRODUCE, _produced(topic, [0] * partitions), version)))
 
 
@@ -141,7 +141,7 @@ def fetch_partitions(
 
 
 def fetch_error_offsets(topic: str = "", version: int | None = None) -> tuple[int, ...]:
-    """Where the request's error code stands in the answer to a fetch, if its version has one, and that of the first partition."""
+    """Places of the request's error code in the answer to a fetch, if its version has one, and of the first partition's."""
     version = VERSIONS[ApiKey.FETCH] if version is None else version
     codes = [_MARK, _MARK + 1][version < _FIRST_WITH_SESSIONS :]
     partition = PartitionData(partition_index=0, error_code=_MARK + 1, high_watermark=0, records=None)
@@ -150,23 +150,23 @@ def fetch_error_offsets(topic: str = "", version: int | None = None) -> tuple[in
 
 
 def session_id_offset() -> int:
-    """Where the id of its session stands in the answer to a fetch, counted from the correlation id."""
+    """Place of the session id in the answer to a fetch, counted from the correlation id."""
     (place,) = error_offsets(answer_frame(ApiKey.FETCH, FetchResponse(session_id=_MARK)), [_MARK])
     return place - 2  # the mark is the lower half
 
 
 def session_offsets(fetch: Callable[[Session], bytes]) -> tuple[int, int]:
-    """Where the id and the epoch of its session stand in a frame of Fetch that `fetch` makes."""
+    """Places of session id and epoch in a frame of Fetch that `fetch` makes."""
     marked = Session(_MARK << 16 | _MARK, (_MARK + 1) << 16 | (_MARK + 1))
     made = fetch(marked)
     return made.index(marked.session_id.to_bytes(4, "big")), made.index(marked.epoch.to_bytes(4, "big"))
 
 
 def error_offset(key: ApiKey, answer: Callable[[int], Message]) -> int:
-    """Where the error code stands that `answer` puts into a response, counted from the correlation id."""
+    """Place of the error code that `answer` puts into a response, counted from the correlation id."""
     return error_offsets(answer_frame(key, answer(_MARK)), [_MARK])[0]
 
 
 def error_offsets(answer: bytes, codes: Sequence[int]) -> tuple[int, ...]:
-    """Where these codes stand in an answer that holds each of them once."""
+    """Places of these codes in an answer that contains each of them once."""
     return tuple(answer.index(code.to_bytes(2, "big")) for code in codes)

@@ -1,15 +1,15 @@
-"""Consumer groups beside Apache Kafka's: `python -m benchmarks.groups [--members N ...] [--records N] [--kinds KINDS]`.
+"""Measures consumer groups beside Apache Kafka's: `python -m benchmarks.groups [--members N ...] [--records N] [--kinds KINDS]`.
 
 Each kind in turn, on all cores, with one partition of `__consumer_offsets`:
 
-    commits   offset commits of eight consumers, each with four requests under way, answered per second; of one partition, and of 100
+    commits   offset commits of eight consumers, each with four requests in flight, answered per second; of one partition, and of 100
     rebalance from the first JoinGroup to the moment when every member of a group of N has its assignment; the initial delay of 200 ms,
               which begins anew with every member that joins, is part of it
     load      the broker is killed and started again: until offsets are served, from a log of N offset records. They are N / 200 commits of
               one group's 200 offsets, or each is another group's, so that all N offsets are there afterwards
 
-The members are played by this process with frames made beforehand, so what is compared is the brokers. Beside what somebody waits for
-stands what it cost the broker: processor seconds of its process, from its start on where it was started.
+This process plays the members with prepared frames, so only the brokers are compared. Beside each wait the table has its cost for the
+broker: processor seconds of its process, counted from its start where the broker was restarted.
 """
 
 import argparse
@@ -75,7 +75,7 @@ _Answer = TypeVar("_Answer", bound=Message)
 
 @dataclass(slots=True)
 class Result:
-    """What the turns of one kind showed, by line."""
+    """The results of the turns of one kind, by line."""
 
     numbers: dict[str, list[float]] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A line of the table: its key in `Result.numbers`, and how it is shown."""
+    """A line of the table: its key in `Result.numbers`, and its format."""
 
     key: str
     title: str
@@ -123,7 +123,7 @@ class Asker:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def connect(self) -> None:
-        """Beforehand, so that a queue of connections is not what is measured."""
+        """Connect before the measurement, which must not include a queue of connections."""
         self._streams = await asyncio.open_connection("127.0.0.1", self._port)
 
     async def ask(self, key: ApiKey, request: Message, answers: type[_Answer]) -> _Answer:
@@ -162,7 +162,7 @@ def commit_error_offsets(count: int) -> tuple[int, ...]:
 
 
 def measure_commits(broker: Broker, size: int, result: Result) -> None:
-    """Commits of so many partitions each, as fast as they are answered."""
+    """Commits of `size` partitions each, as fast as they are answered."""
     load = Load(
         frames=[commit_frame(f"committing-{number}", number, size) for number in range(COMMIT_CONNECTIONS)],
         connections=COMMIT_CONNECTIONS,
@@ -178,7 +178,7 @@ def measure_commits(broker: Broker, size: int, result: Result) -> None:
 
 
 async def wait_for_coordinator(port: int) -> None:
-    """Ask until there is one, which the first question brings about, and until it has loaded what it coordinates, which is nothing yet."""
+    """Ask until there is a coordinator, whose topic the first request creates, and until it has loaded its partitions, which are empty."""
     asker = Asker(port)
     deadline = time.monotonic() + PATIENCE_S
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["any"])
@@ -209,7 +209,7 @@ class Member:
         await self._asker.connect()
 
     async def become_stable(self) -> int:
-        """Join and sync until an assignment came; the generation that it came in."""
+        """Join and sync until an assignment arrives. Returns its generation."""
         while True:
             joined = await self._join()
             everybody = [member.member_id for member in joined.members]
@@ -228,7 +228,7 @@ class Member:
             assert synced.error_code == ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.of(synced.error_code).name
 
     async def is_stable(self, generation: int) -> bool:
-        """Whether the coordinator, asked by a heartbeat, knows of no rebalance."""
+        """Whether the answer to a heartbeat reports no rebalance."""
         heartbeat = HeartbeatRequest(group_id=self._group, generation_id=generation, member_id=self._member_id)
         answered = await self._asker.ask(ApiKey.HEARTBEAT, heartbeat, HeartbeatResponse)
         assert answered.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS), ErrorCode.of(answered.error_code).name
@@ -287,7 +287,7 @@ def loaded_group(number: int) -> str:
 
 
 def fill(port: int, records: int, groups: int) -> None:
-    """Commit `records` offsets of so many groups in turn, a topic's worth at a time."""
+    """Commit `records` offsets of `groups` groups in turn, all partitions of a topic at a time."""
     load = Load(
         frames=[commit_frame(loaded_group(number), 0, PARTITIONS) for number in range(groups)],
         connections=1,  # so that the groups come in order
@@ -301,7 +301,7 @@ def fill(port: int, records: int, groups: int) -> None:
 
 
 async def seconds_to_load(port: int, group_id: str) -> float:
-    """Until the offsets of the group are answered, from now."""
+    """Seconds from now until the offsets of the group are answered."""
     began = time.monotonic()
     asker = Asker(port)
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
@@ -316,7 +316,7 @@ async def seconds_to_load(port: int, group_id: str) -> float:
 
 
 def measure_load(broker: Broker, records: int, groups: int, key: str, result: Result) -> None:
-    """Kill the broker once the log has that many records, and start it again."""
+    """Kill the broker once the log has `records` records, and start it again."""
     fill(broker.port, records, groups)
     broker.restart()
     result.add(f"{key}_s", uvloop.run(seconds_to_load(broker.port, loaded_group(groups - 1))))
@@ -324,7 +324,7 @@ def measure_load(broker: Broker, records: int, groups: int, key: str, result: Re
 
 
 def measure_rebalance(broker: Broker, members: int, result: Result) -> None:
-    """A group of so many members comes into being."""
+    """Measure the first rebalance of a group of `members` members."""
     uvloop.run(seconds_to_stable(broker.port, min(members, 20)))  # warm
     before_s = cpu_s(broker.pid)
     result.add(f"rebalance_{members}_s", uvloop.run(seconds_to_stable(broker.port, members)))
@@ -332,7 +332,7 @@ def measure_rebalance(broker: Broker, members: int, result: Result) -> None:
 
 
 def prepared(broker: Broker) -> None:
-    """Started, with the topic that offsets are committed of, and a coordinator."""
+    """The broker, started, with the topic for which offsets are committed, and a coordinator."""
     broker.start()
     with Admin("127.0.0.1", broker.port) as admin:
         admin.create_topic(TOPIC, PARTITIONS)
@@ -340,7 +340,7 @@ def prepared(broker: Broker) -> None:
 
 
 def take_turn(new_broker: Callable[[str], Broker], result: Result, members: Sequence[int], records: int) -> None:
-    """All of it on a broker started fresh, and the last part on another; `new_broker` gets a name that tells them apart."""
+    """All measurements on a new broker, and the last part on another one; `new_broker` gets a name for each."""
     broker = new_broker("first")
     try:
         prepared(broker)
@@ -361,7 +361,7 @@ def take_turn(new_broker: Callable[[str], Broker], result: Result, members: Sequ
 
 
 def table(results: dict[str, Result], members: Sequence[int], records: int) -> Table:
-    """A line per measure: medians of the turns, and how many times better the others are than the first."""
+    """A line per measure: medians of the turns, and the ratios of the other kinds to the first."""
     reference, *others = results
     shown = side_by_side("Consumer groups, side by side", list(results))
     for measure in measures(members, records):

@@ -1,4 +1,4 @@
-"""Latency histograms with logarithmic buckets, as loadgen/loadgen.c counts them; merged over runs, asked for percentiles.
+"""Keeps latency histograms with logarithmic buckets, as loadgen/loadgen.c counts them; merges runs and computes percentiles.
 
 128 buckets per power of two: a value is known to better than 0.8 %. A bucket stands for its upper end, so a percentile is never too good.
 """
@@ -43,7 +43,7 @@ class Histogram:
         self.maximum = max(self.maximum, value)
 
     def merged(self, other: "Histogram") -> "Histogram":
-        """Both taken together."""
+        """The sum of both."""
         return Histogram([*self._counts.items(), *other._counts.items()], max(self.maximum, other.maximum))
 
     def percentile(self, percent: float) -> int:

@@ -1,9 +1,9 @@
-"""What Produce, Fetch and OffsetCommit cost between the frame and the answer, without a network: `python -m benchmarks.hot_path`.
+"""Measures Produce, Fetch and OffsetCommit from the frame to the answer, without a network: `python -m benchmarks.hot_path`.
 
-A broker in this process; every frame goes through `Dispatcher.handle`. Prints µs of processor time per request, the least of several
-rounds, beside a floor that is measured in the same rounds: what even the barest broker in Python would call for the same bytes. Absolute
-figures differ from machine to machine and from hour to hour, the ratio much less: `--strict` ends with exit code 1 when one is above its
-limit, which is about a third more than it was when the limit was set.
+A broker in this process; every frame goes through `Dispatcher.handle`. Prints µs of processor time per request, the minimum of several
+rounds. Beside it stands a floor from the same rounds: the calls that even a minimal broker in Python would make for the same bytes.
+Absolute figures differ between machines and hours, the ratios much less. `--strict` ends with exit code 1 when a ratio exceeds its limit;
+limits are about a third above the ratios at the time when they were set.
 
     produce   the checksum of the batch and os.pwrite of it
     commit    the same for the batch that commits the offsets
@@ -46,7 +46,7 @@ PARTITIONS = 4
 PREFILL_BYTES = 64 << 20
 TOPIC = "hot"
 COMMITS = ((1, 20.0), (100, 22.0))
-"""How many offsets a commit names, and the limit."""
+"""Offsets in a commit, and the limit of its ratio."""
 
 _PACE = Pace(0, 0, 0, 0, PREFILL_BYTES)
 _CONNECTION: Any = ClientConnection()
@@ -55,7 +55,7 @@ Work = Callable[[], None]
 
 
 class Line(NamedTuple):
-    """One kind of request: a round of it, a round of its floor, and how many times the floor it may cost."""
+    """One kind of request: a round of it, a round of its floor, and the limit of their ratio."""
 
     title: str
     work: Work

@@ -1,11 +1,11 @@
-"""How long others wait while a broker answers a huge request: every API that clients may ask, as many elements as one likes to send.
+"""Measures how long other clients wait while a broker answers a huge request of any API, with a given number of elements.
 
     python -m benchmarks.huge_requests [--elements 100000] [--only METADATA,FETCH] [--json FILE]
 
-For every API two requests in its last version: `wide` has that many elements in its arrays at the top, with one in each array within;
-`deep` has one element at the top and that many in each array within. Strings differ, all else has its default. One connection sends it, a
-second asks ApiVersions once a millisecond; the longest it waited is what counts. It is printed beside its longest wait of half a second
-without a huge request: a machine that has other things to do lets both wait.
+For every API it sends two requests in the last version. `wide` has all elements in its top-level arrays, and one element in each nested
+array; `deep` has one element at the top, and all elements in each nested array. Strings differ, all other fields have their defaults. One
+connection sends the request; a second sends ApiVersions once a millisecond. The longest wait of the second is printed, beside its longest
+wait during half a second without a huge request: other load on the machine raises both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANSWER_S = 600.0
 
 
 class Other:
-    """The second connection: asks and asks in a thread, and remembers how long it waited at worst."""
+    """The second connection: sends requests in a thread, and remembers its longest wait."""
 
     def __init__(self, port: int) -> None:
         self._socket = _connected(port)
@@ -79,7 +79,7 @@ def _skip_answer(connection: socket.socket) -> int:
 
 
 def measure(broker: OttlaBroker, request: bytes | None, seconds: float = 0.5) -> dict[str, float]:
-    """The longest wait of another while `request` is answered; without one, for so many seconds."""
+    """The longest wait of the other connection while `request` is answered; without a request, during `seconds`."""
     cpu = _cpu_s(broker.pid)
     began = time.monotonic()
     length = 0

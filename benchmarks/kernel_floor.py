@@ -1,8 +1,8 @@
-"""What a request costs above the least that the kernel asks for it: `python -m benchmarks.kernel_floor`.
+"""Measures the cost of a request beyond its unavoidable system calls: `python -m benchmarks.kernel_floor`.
 
-Brokers and C programs that do nothing but the system calls of a request (loadgen/produce_floor.c, loadgen/fetch_floor.c) serve the same
+Brokers and C programs that make only the system calls of a request (loadgen/produce_floor.c, loadgen/fetch_floor.c) serve the same
 generator, in turns, bound to the same core, under the loads of `make bench`. Prints processor µs per request (user and system; the median
-of the turns), also as multiples of the floor's: what no broker, in whatever language, comes below with these system calls. On loopback the
+of the turns), also as multiples of the floor. No broker with these system calls, in any language, can be below the floor. On loopback the
 floor contains the half of TCP that runs on the sender's core. The floor of produce computes no checksum and keeps no index.
 """
 
@@ -46,14 +46,14 @@ _KEYS = [load.key for load in LOADS]
 
 
 class Server(NamedTuple):
-    """What answers: its process, and where it listens."""
+    """A running server: its process and its port."""
 
     pid: int
     port: int
 
 
 class Costs(NamedTuple):
-    """One kind under one load, medians of the turns: processor µs per request, requests per second, and what percentiles of them waited."""
+    """Medians of the turns of one kind under one load: processor µs per request, requests per second, and latency percentiles."""
 
     cpu_us: float
     per_second: float
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(kinds: Sequence[str], turns: int, scratch: Path, plan: Plan) -> dict[str, dict[str, Costs]]:
-    """For every load by its title, what every kind and the floor cost."""
+    """The costs of every kind and of the floor, by title of the load."""
     chosen = [load for load in LOADS if load.key in plan.only]
     with ExitStack() as stack:
         benches: dict[str, Bench] = {}
@@ -124,7 +124,7 @@ def _warm_up(bench: Bench) -> None:
 
 
 def _produce(bench: Bench, load: Produce) -> Measured:
-    """To a topic of its own, dropped before its pages would go to the disk."""
+    """Produce to a new topic, which is deleted before its pages are written to the disk."""
     with Admin("127.0.0.1", bench.broker.port) as admin:
         topic = admin.create_topic(load.key, workloads.PRODUCE_CONNECTIONS)
         measured = bench.load(load.load(topic, bench.plan.size.pace))
@@ -152,7 +152,7 @@ def _run_floor(load: Produce | Fetch, scratch: Path, plan: Plan) -> Measured:
 
 
 def _append(path: Path, data: bytes, times: int) -> None:
-    """By as many writes, as brokers fill their logs: what one large write leaves in the page cache are larger pieces, which cost less."""
+    """Append with `times` writes, as brokers fill logs. One large write would leave larger pieces in the page cache, which cost less."""
     with path.open("wb", buffering=0) as file:
         for _ in range(times):
             file.write(data)

@@ -1,4 +1,4 @@
-"""The lines of a result: which number of the turns each shows, what it should reach, and whether it does. The parts declare them.
+"""Defines the lines of a result: the number of the turns that each shows, its target, and whether that is reached. The parts declare lines.
 
 A ratio is always "how many times better than the reference": measured rates are divided by the reference's, times and memory the other
 way round. A target is either such a ratio or an absolute bound.
@@ -19,7 +19,7 @@ Value = Callable[[Sequence[Turn]], float | None]
 class Line:
     """One row. `ratio_at_least` and `at_most` are the target, if it has one; `at_most` implies that less is better.
 
-    What is best near zero, such as a growth, is not `is_compared`: there a ratio would say nothing.
+    A value that is best near zero, such as a growth, is not `is_compared`, since a ratio would mean nothing.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Line:
     is_compared: bool = True
 
     def ratio(self, ours: float | None, reference: float | None) -> float | None:
-        """How many times better; None when either number is missing or zero, or such lines are not compared."""
+        """The factor by which ours is better; None when either number is missing or zero, or the line is not compared."""
         if not ours or not reference or not self.is_compared:
             return None
         return reference / ours if self.less_is_better else ours / reference
@@ -44,7 +44,7 @@ class Line:
         return "" if self.at_most is None else f"≤ {self.at_most:g} {self.unit}"
 
     def reached(self, ours: float | None, reference: float | None) -> bool | None:
-        """None when there is no target or nothing to judge by."""
+        """Whether the target is reached; None without a target or numbers."""
         if self.at_most is not None:
             return None if ours is None else ours <= self.at_most
         ratio = self.ratio(ours, reference)
@@ -57,7 +57,7 @@ def rate_of(key: str) -> Value:
 
 
 def latency_of(key: str, percent: float) -> Value:
-    """Milliseconds that so many percent of the requests of all turns together did not exceed."""
+    """The latency percentile over the requests of all turns together, ms."""
 
     def value(turns: Sequence[Turn]) -> float | None:
         merged = reduce(Histogram.merged, [turn.loads[key].latency_ns for turn in turns if key in turn.loads], Histogram())
@@ -78,7 +78,7 @@ def cpu_of(key: str) -> Value:
 
 
 def cpu_per_gb_of(key: str) -> Value:
-    """The broker's processor seconds per 10^9 bytes that went the way that carries the records, over all turns."""
+    """The broker's processor seconds per 10^9 bytes in the direction of the records, over all turns."""
 
     def value(turns: Sequence[Turn]) -> float | None:
         loads = [turn.loads[key] for turn in turns if key in turn.loads]
@@ -89,12 +89,12 @@ def cpu_per_gb_of(key: str) -> Value:
 
 
 def generator_load_of(key: str) -> Value:
-    """How busy the generator's core was with it, 0 to 1: near 1, the generator and not the broker was measured (spinning apart)."""
+    """The generator's share of its core, 0 to 1. Near 1, the generator was the limit, not the broker (unless it polls)."""
     return lambda turns: _median([turn.loads[key].generator_cpu_s / turn.loads[key].window_s for turn in turns if key in turn.loads])
 
 
 def percent_name(percent: float) -> str:
-    """What a percentile is called in a title."""
+    """The name of a percentile in a title."""
     return "longest" if percent == 100 else f"p{percent:g}"
 
 

@@ -1,11 +1,10 @@
-"""The longest turns of the event loop while somebody administers: `python -m benchmarks.long_turns [--partitions 10000] [--where]`.
+"""Measures the longest turns of the event loop during administration: `python -m benchmarks.long_turns [--partitions 10000] [--where]`.
 
-Three brokers in one process and on one loop, over one metadata file; logs in a folder of memory where there is one. Topics are made,
+Three brokers in one process and on one loop, with one metadata file; logs are in a memory file system if there is one. Topics are created,
 a broker leaves and comes back, the controller loses its session, a client asks for all metadata, offsets are checkpointed, topics are
-deleted. A turn is one callback of the loop. What counts is the processor time of the loop's thread in it, so other programs of the
-machine change it little; the longest turns of each step are printed, with what they ran and how much of that was the garbage collector's,
-which looks here at what three brokers have. `--where` looks into them: which lines were found at work, once a millisecond of processor
-time.
+deleted. A turn is one callback of the loop. Its processor time in the loop's thread is measured, which other programs affect little. The
+longest turns of each step are printed with their callbacks, and with the share of the garbage collector, which here visits the objects of
+three brokers. `--where` samples the lines in them, once a millisecond of processor time.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class Turns:
 
 
 def _name(handle: asyncio.Handle) -> str:
-    callback: Any = handle._callback  # type: ignore[attr-defined]  # what it is going to call is nobody else's business
+    callback: Any = handle._callback  # type: ignore[attr-defined]  # a handle has no public attribute for its callback
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
         return f"task {task.get_name()} {getattr(task.get_coro(), '__qualname__', '')}"
@@ -142,7 +141,7 @@ class Cluster:
         return answer
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for it, and then for quiet."""
+        """Wait for the condition, and then for quiet."""
         while not condition():
             await self._delivered()
             await asyncio.sleep(0.05)
@@ -155,7 +154,7 @@ class Cluster:
                 await broker.controller.delivered()
 
     def known(self) -> list[int]:
-        """How many partitions each broker knows to be led."""
+        """The number of partitions with a leader that each broker knows."""
         return [
             sum(state.leader >= 0 for image in broker.services.metadata.topics.values() for state in image.partitions.values())
             for broker in self.brokers.values()

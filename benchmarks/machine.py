@@ -1,4 +1,4 @@
-"""The facts about the machine and the programs without which a figure means nothing."""
+"""Collects the facts about machine and programs that figures need to have a meaning."""
 
 import importlib.metadata
 import os
@@ -37,7 +37,7 @@ def machine_facts() -> dict[str, str]:
 
 
 def _python() -> str:
-    """Its version, and whether its build was optimised by a profile: that is a tenth of a broker's time. Distributions build theirs so."""
+    """The version of Python, and whether its build used profile-guided optimisation, as distributions do: a tenth of a broker's time."""
     optimised = sys.base_prefix == "/usr" or "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
     return f"{platform.python_version()}, {'with' if optimised else 'without'} profile-guided optimisation"
 
@@ -59,7 +59,7 @@ def _field(path: str, name: str) -> str:
 
 
 def _output(*command: str) -> str:
-    """What a program says on either stream; empty when it cannot be run."""
+    """The output of a program on both streams; empty when it cannot be run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, cwd=Path(__file__).parent)
     except OSError:

@@ -1,11 +1,11 @@
-"""What the metrics cost: `python -m benchmarks.metrics_cost [--turns N] [--partitions N]`.
+"""Measures the cost of metrics: `python -m benchmarks.metrics_cost [--turns N] [--partitions N]`.
 
-A broker in this process, without sockets: the same frames go through a dispatcher that measures nothing and one that does, in turns, so
-that a machine that changes its pace changes it for both. Prints µs of processor time per request of both, and what the metrics add: the
-median of neighbours in time.
+A broker in this process, without sockets: the same frames go through a dispatcher without metrics and one with metrics, in turns, so that
+changes of the machine's pace affect both. Prints µs of processor time per request of both, and the difference: the median over neighbours
+in time.
 
-Then the metrics of many partitions are scraped, while the event loop turns as fast as it can: how long a scrape takes, and the longest time
-between two turns of the loop, beside the same without a scrape.
+Then the metrics of many partitions are scraped, while the event loop turns as fast as it can. Prints the time of a scrape, and the longest
+time between two turns of the loop with and without a scrape.
 """
 
 import argparse
@@ -38,17 +38,17 @@ TOPIC = "cost"
 PARTITIONS = 8
 SCRAPES = 9
 SCRAPE_SECONDS = 0.5
-"""About how long one takes; so long the loop is watched without one, too."""
+"""Approximate length of a scrape, seconds; the loop is watched for the same time without one."""
 TURN = 250
-"""Requests of one kind before the other dispatcher has its turn."""
+"""Requests of one kind in a turn of a dispatcher."""
 
 
 def seconds(handle: Callable[[memoryview, Connection], Answer], frame: bytearray, batch_at: int, count: int) -> float:
-    """How long `count` requests take, with the part of the network that tells of answers.
+    """The time of `count` requests, with the part of the network that reports answers.
 
     The base offset of a batch at `batch_at` is set back before each: an append stamps it.
     """
-    connection: Any = ClientConnection()  # what dispatcher and metrics see of one
+    connection: Any = ClientConnection()  # has the attributes that dispatcher and metrics use
     view = memoryview(frame)[4:]
     base_offset = view[batch_at : batch_at + 8] if batch_at else memoryview(bytearray(8))
     as_sent = bytes(8)

@@ -1,10 +1,10 @@
-"""What the network floor costs above a bare echo: processor time per request and memory per idle connection, side by side.
+"""Measures the network floor beside a bare echo: processor time per request and memory per idle connection.
 
     .venv/bin/python -m benchmarks.network [--seconds S] [--turns N] [--idle N] [--cpu SERVER,GENERATOR]
 
-Both servers run in a process of their own with a handler that does nothing, so what differs is the road from the socket to the handler and
-back: limits, ordering, queueing, accounting. The bare one is the least that speaks frames on uvloop: a BufferedProtocol with one shared
-buffer, one write per read. Loads take turns so that a machine that changes its pace changes it for both.
+Each server runs in its own process with a handler that does nothing. So the difference is the path from the socket to the handler and back:
+limits, ordering, queueing, accounting. The bare server is the minimum for frames on uvloop: a BufferedProtocol with one shared buffer, and
+one write per read. Loads take turns, so that changes of the machine's pace affect both.
 """
 
 import argparse
@@ -43,8 +43,8 @@ def _frame(size: int) -> bytes:
     return _SIZE.pack(size) + bytes((0, 18, 0, 0)) + bytes(size - 4)
 
 
-# What is sent, from where on it is echoed (an answer begins with the correlation id, as the generator expects), and how many bytes of a
-# file follow. The bare server reads the file and writes the bytes; the network floor sends regions.
+# Size of the request, the part of it in the answer (which begins with the correlation id, as the generator expects), and the bytes of a
+# file behind it. The bare server reads the file and writes the bytes; the network floor sends regions.
 LOADS = {
     "echo of 100 B": (100, slice(4, None), 0),
     "16 KiB, answered with 60 B": (16 * 1024, slice(4, 64), 0),
@@ -158,7 +158,7 @@ def _serve(kind: str, load: str) -> None:
 
 
 class Served:
-    """A server in a process of its own, until the `with` ends."""
+    """A server in its own process, until the `with` ends."""
 
     def __init__(self, kind: str, load: str, cpu: int | None) -> None:
         command = [sys.executable, "-m", "benchmarks.network", "--serve", kind, load]
@@ -189,7 +189,7 @@ def measure(load: str, turns: int, seconds: float, cpus: tuple[int | None, int |
 
 
 def idle_bytes(kind: str, count: int) -> float:
-    """Resident bytes of the server per connection that sent one request and then nothing."""
+    """Resident bytes of the server per connection that sent one request and is idle."""
     with Served(kind, "echo of 100 B", None) as served:
         request = _frame(100)
         warm = socket.create_connection(("127.0.0.1", served.port))

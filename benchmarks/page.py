@@ -1,4 +1,4 @@
-"""The page of a run: README.md with the machine, the versions, the commands, tables and pictures; results.json with every number."""
+"""Writes the page of a run: README.md with the machine, versions, commands, tables and charts; results.json with every number."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _PERCENTS = (50, 90, 99, 99.9, 99.99, 100)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run so far: what every part found that is over, how large it is, and where it runs. `missing` names the parts to come."""
+    """A run so far: the results of completed parts, its size, and its machine. `missing` names the parts to come."""
 
     facts: Mapping[str, str]
     size_name: str
@@ -30,13 +30,13 @@ class Run:
 
     @property
     def foreign_share(self) -> float:
-        """The most that others used of the machine during a turn."""
+        """The largest share of the machine that other programs used during a turn."""
         turns = [turn for _, sides in self.parts for of_side in sides.values() for turn in of_side]
         return max((turn.numbers.get(FOREIGN_SHARE, 0.0) for turn in turns), default=0.0)
 
     @property
     def warning(self) -> str:
-        """Why the figures should not be quoted; empty when they may."""
+        """The reason why the figures should not be quoted; empty if they may be quoted."""
         if self.missing:
             return f"The run has not come to its end: {', '.join(self.missing)} is missing."
         if self.foreign_share > MOST_FOREIGN_SHARE:
@@ -50,7 +50,7 @@ class Run:
 
 
 def write_page(run: Run, directory: Path) -> None:
-    """All files of the page, into a folder that may have those of an earlier moment of the run."""
+    """Write all files of the page into a folder, over those of an earlier moment of the run."""
     directory.mkdir(parents=True, exist_ok=True)
     result = {
         "machine": dict(run.facts),
@@ -67,7 +67,7 @@ def write_page(run: Run, directory: Path) -> None:
 
 
 def part_tables(part: Part, sides: Sides, size: Size) -> list[Table]:
-    """Its lines, and the loads in full if it has any."""
+    """The lines of the part, and its loads in full."""
     details = part.details(size)
     return [line_table(part.title, sides, part.lines(size)), *([load_table(sides, details)] if details else [])]
 
@@ -101,7 +101,7 @@ def _section(run: Run, part: Part, sides: Sides, directory: Path) -> str:
 
 
 def _item(note: str) -> str:
-    """A note of the list; what it quotes of a log behind its first line stands as it is."""
+    """A note of the list; lines behind the first one, quoted from a log, stay as they are."""
     first, *others = note.rstrip().split("\n")
     return "\n".join([f"- {first}", *(["", *(f"      {line}" for line in others), ""] if others else [])])
 

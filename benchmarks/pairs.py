@@ -1,8 +1,8 @@
-"""Compares two brokers in short windows that alternate: `python -m benchmarks.pairs --kinds ottla-other,ottla --only produce-10x10`.
+"""Compares two brokers in short alternating windows: `python -m benchmarks.pairs --kinds ottla-other,ottla --only produce-10x10`.
 
-Both brokers run all the time, bound to the same core; the one that is not loaded costs nothing. Windows come in pairs, the first of either
-side in turns, so that a machine that grows slower or is shared meets both alike. Shown are medians of the windows, and the median and the
-quartiles of the ratios of the pairs: of requests a second, and of the broker's processor time per request, which a busy machine moves less.
+Both brokers run all the time, bound to the same core; the idle one costs nothing. Windows come in pairs, and the sides take turns in being
+the first of a pair. So a machine that slows down, or is shared, affects both alike. Prints medians of the windows, and median and quartiles
+of the pairs' ratios: of requests per second, and of the broker's processor time per request, which a busy machine affects less.
 `ottla-other` is the checkout that OTTLA_OTHER names, with its own `.venv`.
 """
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(stages: Sequence[Stage], shape: Shape, count: int) -> list[Pair]:
-    """So many pairs of windows of a shape, the first side's first. Raises what FAILURES names."""
+    """`count` pairs of windows of a shape, the first side's window first. Raises the exceptions in FAILURES."""
     try:
         makers = [shape.prepare(stage) for stage in stages]
         for stage, make in zip(stages, makers, strict=True):

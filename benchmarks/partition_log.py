@@ -1,8 +1,7 @@
-"""What the partition log costs per append and per read: `python -m benchmarks.partition_log`.
+"""Measures the partition log per append and per read: `python -m benchmarks.partition_log`.
 
-Prints CPU µs beside the system calls that nothing can avoid, made in the same run on the same bytes: one pwrite per append, one pread per
-read (a read here is what finds the region; sendfile then moves the bytes). Absolute figures differ from machine to machine; compare within
-one run.
+Prints CPU µs beside the unavoidable system calls, made in the same run on the same bytes: one pwrite per append, one pread per read. A read
+only finds the region; sendfile then moves the bytes. Absolute figures differ between machines; compare within one run.
 """
 
 import os
@@ -95,7 +94,7 @@ def read_sequentially(log: PartitionLog, max_bytes: int) -> float:
 
 
 def read_anywhere(log: PartitionLog, max_bytes: int, count: int = 2000) -> float:
-    """CPU µs of a read at an offset that nobody has read near."""
+    """CPU µs of a read at an offset far from earlier reads."""
     end = log.log_end_offset
     began = time.thread_time()
     for n in range(count):
@@ -118,7 +117,7 @@ def main() -> int:
             run.read(0)
             judge(run, log.rules, NOW_MS, True)
             fd = os.open(f"{directory}/bare-{records}", os.O_RDWR | os.O_CREAT)
-            # In turns, so that both see the same moods of the machine.
+            # In turns, so that changes of the machine affect both.
             bare = best(partial(bare_pwrite, fd, run.frame), count)
             ours = best(partial(append, log, run), count)
             bare = min(bare, best(partial(bare_pwrite, fd, run.frame), count))

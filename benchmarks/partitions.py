@@ -1,7 +1,7 @@
-"""What partitions cost a broker: `python -m benchmarks.partitions [--partitions 10000]`.
+"""Measures the cost of partitions for a broker: `python -m benchmarks.partitions [--partitions 10000]`.
 
-Starts a broker of its own, creates topics, writes a batch to every partition, and starts it again after a clean stop and after a kill.
-Prints how long each took, and memory and open files afterwards.
+Starts a broker, creates topics, writes a batch to every partition, and restarts the broker after a clean stop and after a kill. Prints the
+time of each step, and memory and open files after it.
 """
 
 from __future__ import annotations

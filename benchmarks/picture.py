@@ -1,4 +1,4 @@
-"""The pictures of a result, as SVG text: how many times better than the reference, and courses of both sides."""
+"""Draws the charts of a result as SVG text: ratios to the reference, and courses of both sides."""
 
 import io
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ _MOST_TIMES = 20.0
 
 
 def ratio_picture(sides: Sides, lines: Sequence[Line]) -> str:
-    """A bar per line and side: "times better than the first side", whose own place is the line at 1; a black mark where the target lies.
+    """A bar per line and side: "times better than the first side", which is the line at 1; a black mark shows the target.
 
-    Empty text when there is nothing to compare. The axis ends at 20: what is beyond is said in words.
+    Empty text when there is nothing to compare. The axis ends at 20; larger ratios are written as text.
     """
     reference, *others = sides
     rows = []

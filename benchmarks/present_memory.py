@@ -1,10 +1,10 @@
-"""Takes the host's share out of what is measured on a virtual machine that gives its free memory back.
+"""Keeps the host's share out of measurements on a virtual machine that gives free memory back.
 
-With free page reporting (virtio-balloon) the host takes free blocks of 2 MiB away within seconds, and who uses their pages again waits for
-every one of them: 10 to 12 us instead of 1 or less where this was measured, 3 ms for a batch of 1 MB. What the host does to take blocks
-costs processor time of the guest besides. How much a load meets of both is chance: by what ran before, the same broker was four times as
-fast in one turn as in another, and its p99 lay between 0.2 and 30 ms. A machine whose page cache has filled in the course of days, as
-brokers' do, has no free blocks and none of that.
+With free page reporting (virtio-balloon) the host takes free blocks of 2 MiB away within seconds. A program that uses their pages again
+waits for every page: where this was measured, 10 to 12 µs instead of 1 or less, and 3 ms for a batch of 1 MB. The removal of blocks costs
+processor time of the guest, too. How much of both affects a load depends on chance: after different earlier loads the same broker was four
+times as fast in one turn as in another, and its p99 was between 0.2 and 30 ms. A machine whose page cache has filled over days, as those of
+brokers do, has no free blocks, and none of these effects.
 """
 
 import mmap
@@ -21,9 +21,10 @@ _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of linux/mman.h (Linux 5.14), for wh
 
 @contextmanager
 def free_memory_present() -> Iterator[int]:
-    """Have most of the free memory present until the context ends; gives its size in bytes, 0 where the kernel reports no free pages.
+    """Keep most of the free memory present until the context ends. Gives its size in bytes; 0 where the kernel reports no free pages.
 
-    All of it is used once, and freed again but for a page of every block: the rest is free for everybody, but no block is free as a whole.
+    All of it is used once, and freed again except for a page of every block: the rest is free for any program, but no block is free as a
+    whole.
     """
     length = int(_available_bytes() * _SHARE) // _BLOCK_BYTES * _BLOCK_BYTES if _REPORTING.exists() else 0
     if not length:

@@ -1,4 +1,4 @@
-"""What a broker costs the machine, read from /proc: processor time and memory of a process and its children."""
+"""Reads processor time and memory of a broker's process and its children from /proc."""
 
 import os
 from collections.abc import Iterable
@@ -23,12 +23,12 @@ def cpu_s(pid: int) -> float:
 
 
 def compiler_cpu_s(pid: int) -> float:
-    """The part of it that a JVM's JIT compilers have used; 0 for what is no JVM."""
+    """The part of `cpu_s` that a JVM's JIT compilers have used; 0 for other processes."""
     return sum(_used_s(stat) for stat in Path(f"/proc/{pid}/task").glob("*/stat") if "CompilerThre" in _read(stat))
 
 
 def bind(pid: int, cores: Iterable[int]) -> None:
-    """Bind all threads of a process to these cores; threads to come inherit it."""
+    """Bind all threads of a process to these cores; later threads inherit the binding."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(ProcessLookupError):
             os.sched_setaffinity(int(task.name), cores)
@@ -45,13 +45,13 @@ def peak_resident_bytes(pid: int) -> int:
 
 
 def machine_busy_s() -> float:
-    """Seconds that all cores together were not idle since the machine started, time stolen by its host included."""
+    """Busy seconds of all cores together since the machine started, including time stolen by its host."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = _machine_ticks()
     return (user + nice + system + irq + softirq + steal) / _TICKS_PER_S
 
 
 def stolen_s() -> float:
-    """Seconds, of all cores together, in which the machine's host let something else run though there was work; 0 if it does not tell."""
+    """Seconds of all cores together for which the host withheld a core that had work; 0 if the host does not report them."""
     return _machine_ticks()[-1] / _TICKS_PER_S
 
 

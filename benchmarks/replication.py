@@ -1,13 +1,13 @@
-"""Three brokers beside three of Apache Kafka, on the same cores: `python -m benchmarks.replication [--only ...]`.
+"""Measures three brokers beside three of Apache Kafka, on the same cores: `python -m benchmarks.replication [--only ...]`.
 
-    throughput   produce with acks=all to partitions with three replicas: batches of 16 KiB, and single records, per second; these once
-                 more beside IDLE_PARTITIONS to which nobody writes
+    throughput   produce with acks=all to partitions with three replicas: batches of 16 KiB, and single records, per second; single
+                 records once more beside IDLE_PARTITIONS without writes
     stall        the longest time without an acknowledgement that a producer of small records sees: its leader is killed (session timeout
                  4 s), and its leader is stopped cleanly
     catch-up     a follower comes back after it missed CATCH_UP_BYTES: until it is in sync again
-    failover     the controller is killed, which led a third of PARTITIONS partitions: until all of them have leaders again
+    failover     the controller, which leads a third of PARTITIONS partitions, is killed: until all of them have leaders again
 
-Kinds take turns; what is shown is the median of the turns.
+Kinds take turns; the table shows the medians of the turns.
 """
 
 import argparse
@@ -42,8 +42,8 @@ PARTITIONS_PER_BROKER = 4
 IN_FLIGHT = 2
 WINDOW_S = 6.0
 WINDOW_BYTES = 384 << 20
-"""What the generators of a window send at most: three times that, and half as much again in the warm-up, is less than the kernel lets grow
-dirty on a machine of 16 GB before it writes back. A window that goes on measures the disk."""
+"""Limit of the bytes that the generators of a window send; a longer window would measure the disk. Three replicas, and half as much again
+in the warm-up, stay below the dirty bytes at which the kernel of a 16 GB machine begins to write back."""
 WINDOWS = 3
 IDLE_PARTITIONS = 1000
 FAILOVER_PARTITIONS = 2000
@@ -54,7 +54,7 @@ STEADY_RECORDS = 400
 
 
 class Line(NamedTuple):
-    """One figure. `target`: how many times better than the reference, or None."""
+    """One figure. `target`: the wanted ratio to the reference, or None."""
 
     key: str
     title: str
@@ -76,7 +76,7 @@ LINES = (
 
 
 def create(cluster: Cluster, topic: str, partitions: int) -> AdminClient:
-    """A topic whose partition i is led by broker i % 3; returns when it is led, as far as every broker knows."""
+    """Create a topic whose partition i is led by broker i % 3. Returns when every broker knows the leaders."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     assignment = [[(index + k) % BROKERS for k in range(BROKERS)] for index in range(partitions)]
     admin.create_topics([NewTopic(topic, partitions, replica_assignment=assignment)], request_timeout=60)[topic].result(90)
@@ -86,13 +86,13 @@ def create(cluster: Cluster, topic: str, partitions: int) -> AdminClient:
 
 
 def knows(port: int, topic: str, partitions: int) -> bool:
-    """Whether the broker there knows all leaders of a topic. A client asks whom it begins with, as long as it knows nobody else."""
+    """Whether the broker at this port knows all leaders of a topic. A new client asks only its bootstrap broker."""
     asked = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
     return all(leader_of(asked, topic, index) >= 0 for index in range(partitions))
 
 
 def wait(condition: Callable[[], bool], what: str) -> float:
-    """Poll; the seconds that it took."""
+    """Poll until the condition holds. Returns the seconds until then."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > PATIENCE_S:
@@ -102,13 +102,13 @@ def wait(condition: Callable[[], bool], what: str) -> float:
 
 
 def leader_of(admin: AdminClient, topic: str, partition: int) -> int:
-    """-1 without one."""
+    """The id of the leader; -1 without one."""
     found = admin.list_topics(topic, timeout=10).topics[topic].partitions.get(partition)
     return -1 if found is None else int(found.leader)
 
 
 def in_sync(admin: AdminClient, topic: str) -> bool:
-    """Whether all replicas of all partitions are."""
+    """Whether all replicas of all partitions are in sync."""
     return all(len(found.isrs) == BROKERS for found in admin.list_topics(topic, timeout=10).topics[topic].partitions.values())
 
 
@@ -116,7 +116,7 @@ def in_sync(admin: AdminClient, topic: str) -> bool:
 
 
 def on_every_leader(cluster: Cluster, wanted: Callable[[int], Load]) -> Measured:
-    """Every leader gets its own generator, with the load for its broker id; the processor time is that of all brokers."""
+    """Load every leader from its own generator, with the load for its broker id; the processor time is that of all brokers."""
 
     def cpu_s() -> float:
         return sum(process.cpu_s(cluster.pid(broker_id)) for broker_id in range(BROKERS))
@@ -141,7 +141,7 @@ def throughput(cluster: Cluster, topic: str, batch: bytes, seconds: float, max_b
 
 
 def steady_throughput(cluster: Cluster, topic: str, batch: bytes) -> tuple[float, float]:
-    """The same, of a warm cluster and without the disk: the medians of WINDOWS windows, which all begin with nothing left to write back."""
+    """Like `throughput`, of a warm cluster and without the disk: medians of WINDOWS windows, which all begin with no dirty pages."""
     windows = []
     for _ in range(WINDOWS):
         os.sync()
@@ -170,7 +170,7 @@ def measure_throughput(cluster: Cluster, found: dict[str, list[float]]) -> None:
 
 
 class SteadyProducer:
-    """Sends a record every 5 ms and notes when each was acknowledged."""
+    """Sends a record every 5 ms and notes the time of each acknowledgement."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 0, "acks": "all"})
@@ -199,7 +199,7 @@ class SteadyProducer:
         return len(self._acknowledged)
 
     def longest_stall(self) -> float:
-        """End; seconds. Raises RuntimeError when a record was lost."""
+        """End, and return the longest stall in seconds. Raises RuntimeError when a record was lost."""
         self._stopping.set()
         self._thread.join()
         if self._failed:
@@ -209,7 +209,7 @@ class SteadyProducer:
 
 
 def measure_stalls(cluster: Cluster, found: dict[str, list[float]]) -> None:
-    """The leader of partition 0 goes, in two ways."""
+    """Measure the stalls when the leader of partition 0 is killed, and when it is stopped."""
     _measure_stall(cluster, "stop", cluster.stop_broker, found)
     _measure_stall(cluster, "kill", cluster.kill_broker, found)
 
@@ -232,7 +232,7 @@ def _measure_stall(cluster: Cluster, key: str, go: Callable[[int], None], found:
 
 
 def measure_catch_up(cluster: Cluster, found: dict[str, list[float]]) -> None:
-    """From its start to being in sync."""
+    """Measure a follower from its start until it is in sync."""
     topic = "catch-up"
     admin = create(cluster, topic, 1)
     follower = (leader_of(admin, topic, 0) + 1) % BROKERS
@@ -248,7 +248,7 @@ def measure_catch_up(cluster: Cluster, found: dict[str, list[float]]) -> None:
 
 
 def measure_failover(cluster: Cluster, found: dict[str, list[float]]) -> None:
-    """Until nobody is led by the broker that died."""
+    """Measure until no partition is led by the broker that died."""
     topic = "failover"
     admin = create(cluster, topic, FAILOVER_PARTITIONS)
     wait(lambda: in_sync(admin, topic), "all replicas")

@@ -43,7 +43,7 @@ _SESSION_BATCHES = 64  # of a partition with news
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One line: `ratio_at_least` is how many times as many requests as the reference it should make."""
+    """One line: `ratio_at_least` is the wanted ratio of its request rate to the reference's."""
 
     key: str
     title: str
@@ -60,7 +60,7 @@ class Batches:
     batch_bytes: int
 
     def batch(self, codec: Codec = "none") -> bytes:
-        """One of them, of this moment."""
+        """One batch, with the present time."""
         return batch_of_size(self.batch_bytes, self.records, int(time.time() * 1000), codec)
 
 
@@ -91,7 +91,7 @@ def produced(
 def produced_idempotently(
     topic: str, batches: dict[int, bytes], producer_id: int, first_counter: int, *, records: int, version: int = _NEWEST_PRODUCE
 ) -> Prepared:
-    """The same by an idempotent producer, whose sequence numbers are counted up. A counter for each partition, from `first_counter` on."""
+    """Like `produced`, by an idempotent producer, whose sequence numbers advance. A counter for each partition, from `first_counter` on."""
     numbered = {partition: of_producer(batch, producer_id) for partition, batch in batches.items()}
     unpatched = produced(topic, numbered, version=version)
     patches, at = [], 0
@@ -181,9 +181,9 @@ def _session_topic(stage: Stage) -> _SessionTopic:
 
 
 def sessions(stage: Stage, connections: int) -> tuple[list[Prepared], list[list[Prepared]]]:
-    """(what begins the session of each connection, what each sends then). Every session has all partitions, and two of them have news.
+    """(the first request of each connection's session, its later requests). Every session has all partitions; two of them have news.
 
-    A connection goes through two partitions of its own, batch by batch, over and over; it has read all others to their ends.
+    A connection reads its own two partitions batch by batch, again and again; it has read all others to their ends.
     """
     found = stage.once("session", lambda: _session_topic(stage))
     opening, lists = [], []
@@ -198,7 +198,7 @@ def sessions(stage: Stage, connections: int) -> tuple[list[Prepared], list[list[
 
 
 def _continued(found: _SessionTopic, pair: tuple[int, int], step: int, counter: int) -> Prepared:
-    """A fetch of a session that names the two partitions in which the client has moved on."""
+    """A fetch of a session that names the two partitions whose offsets advanced."""
     contents = CONTENTS["2k"]
     asked = [Asked(each, step * contents.records, contents.batch_bytes) for each in pair]
 
@@ -271,7 +271,7 @@ class _MixedProducer:
         self._batches = dict.fromkeys(range(first, first + self._carried.partitions), self._carried.batch(codec))
 
     def sent(self, producer_id: int) -> list[Prepared]:
-        """In turns. Every other one that waits for all replicas is idempotent; after requests without an answer comes one that has one."""
+        """Requests in turns. Every other one with acks=all is idempotent; requests without an answer are followed by one with an answer."""
         if self._acks == _ALL and self._number % 2 == 0:
             counter = _MIXED_SESSIONS + self._number * _MIXED_PARTITIONS
             records = self._carried.records

@@ -1,4 +1,4 @@
-"""Declares how large a run is: lengths and counts of every part, for a quick look, for the usual run, and for one of more turns."""
+"""Declares the sizes of a run: lengths and counts of every part, for a quick run, the usual run, and a run of more turns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long the loads of the load generator take.
+    """Lengths of the loads of the load generator.
 
     `warm_up_limit_s` bounds the warm-up of a fresh broker, which goes in slices, `warm_up_s` comes before every window. `max_bytes` ends a
     produce window early, before the disk would be what is measured.
@@ -24,7 +24,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """All of it. `repeats` belongs to the part with one broker, whose targets are the tightest; every other part takes one turn."""
+    """All sizes of a run. `repeats` are the turns of the part with one broker, which has the tightest targets; others take one turn."""
 
     pace: Pace
     repeats: int
@@ -41,7 +41,7 @@ class Size:
     steady_s: float = 10.0
     client_records: int = 2_000_000
     settle_s: float = 2.0
-    """How long a broker is left alone before its idle state is measured: what it does right after its start is not that."""
+    """Time without load before the idle state of a broker is measured, seconds; work right after its start is not idleness."""
     is_brief: bool = False
 
 

@@ -1,4 +1,4 @@
-"""The data pipeline against Apache Kafka and Ottla in turns on one machine: `python -m benchmarks.spark_validation`, `make validate`.
+"""Runs the data pipeline with Apache Kafka and Ottla in turns on one machine: `python -m benchmarks.spark_validation`, `make validate`.
 
 Every turn starts a broker in an empty folder and runs the pipeline as `ottla validate` does, Spark and broker sharing all cores. Prints the
 verdicts and a table of medians with their ratios, and leaves them with every report in benchmarks/results/<date and time>-spark/. Exit code
@@ -41,7 +41,7 @@ class PipelineFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One turn: the pipeline's report, and what the broker cost meanwhile."""
+    """One turn: the pipeline's report, and the broker's costs meanwhile."""
 
     report: Mapping[str, Any]
     cpu_s: float
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def result_table(sides: Mapping[str, Sequence[Measured]]) -> Table:
-    """Medians of every side, and how many times better than the first side each other is."""
+    """Medians of every side, and the ratios of the other sides to the first."""
     reference, *others = sides
     table = Table(title="Spark through one broker, side by side", title_justify="left")
     table.add_column("what")

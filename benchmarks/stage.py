@@ -1,4 +1,4 @@
-"""Makes the topics that loads need on a broker: those of one load, which are dropped after it, and those that many loads read."""
+"""Makes the topics that loads need on a broker: topics of one load, which are deleted after it, and topics that many loads read."""
 
 import random
 import time
@@ -51,12 +51,12 @@ class Stock:
     segments: Sequence[Sequence[tuple[int, int]]]
 
     def at_random(self, chosen: random.Random, partition: int, batches: int) -> int:
-        """Any offset behind which so many batches stand in the same segment, with the one that holds it."""
+        """A random offset from which the same segment has `batches` batches, counting the one that contains it."""
         base, there = chosen.choice([each for each in self.segments[partition] if each[1] >= batches])
         return base + chosen.randrange((there - batches) * self.contents.records + 1)
 
     def at_start(self, chosen: random.Random, partition: int, batches: int) -> int:
-        """The first offset of any segment that has so many batches."""
+        """The first offset of a random segment that has `batches` batches."""
         return chosen.choice([base for base, there in self.segments[partition] if there >= batches])
 
 
@@ -80,7 +80,7 @@ class Stage:
         return made
 
     def clear(self) -> None:
-        """Drop the topics of the last load, and wait until their files are gone. Raises BrokerRefusedError."""
+        """Delete the topics of the last load, and wait until their files are gone. Raises BrokerRefusedError."""
         names, self._own = self._own, []
         with self._admin() as admin:
             for name in names:
@@ -101,7 +101,7 @@ class Stage:
         return found
 
     def stock(self, key: str) -> Stock:
-        """The topic with these of CONTENTS, filled when it is first asked for. Raises BrokerRefusedError, LoadFailedError."""
+        """The topic with the entry `key` of CONTENTS, filled on first use. Raises BrokerRefusedError, LoadFailedError."""
         return self.once(f"stock-{key}", lambda: self._filled(f"stock-{key}", CONTENTS[key]))
 
     def producer_ids(self, count: int) -> list[int]:
@@ -115,7 +115,7 @@ class Stage:
             return admin.ends(topic)
 
     def fill(self, topic: Topic, partitions: Sequence[int], batch: bytes, times: int) -> None:
-        """Append a batch at least so many times to these partitions. Raises LoadFailedError."""
+        """Append a batch at least `times` times to these partitions. Raises LoadFailedError."""
         frame = frames.produce_partitions(topic.name, dict.fromkeys(partitions, batch))
         prepared = Prepared(frame, frames.produce_error_offsets(topic.name, len(partitions)), is_shown=True)
         self.bench.load(Load([prepared], connections=1, in_flight=2, warm_up_s=0, duration_s=_PREFILL_S, total=times))
@@ -139,7 +139,7 @@ class Stage:
 def fetches(
     stock: Stock, count: int, batches: int, *, version: int, at_start: bool = False, is_wide: bool = False, seed: int = 7
 ) -> list[Prepared]:
-    """Fetches of so many batches each, at different offsets; `is_wide` asks for all partitions at once, else they take turns."""
+    """Fetches of `batches` batches each, at different offsets; with `is_wide` of all partitions at once, otherwise of each in turn."""
     chosen = random.Random(seed)
     max_bytes = batches * stock.contents.batch_bytes
     offset = stock.at_start if at_start else stock.at_random

@@ -1,4 +1,4 @@
-"""A result as tables, of rich for the console and of markdown for the page: the lines against their targets, and details of loads."""
+"""Shows a result as tables, with rich on the console and as markdown on the page: lines with their targets, and details of loads."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ MOST_FOREIGN_SHARE = 0.15  # writing dirty pages back is foreign too, though the
 
 
 def side_by_side(title: str, labels: Sequence[str]) -> Table:
-    """An empty table with a column per side, and for every side but the first how many times better it is."""
+    """An empty table with a column per side, and one for the ratio of every side but the first."""
     table = Table(title=title, title_justify="left")
     table.add_column("work")
     table.add_column("unit")
@@ -26,9 +26,9 @@ def side_by_side(title: str, labels: Sequence[str]) -> Table:
 
 
 def line_table(title: str, sides: Sides, lines: Sequence[Line]) -> Table:
-    """One row per line: a column per side, and for every side but the first its ratio, the target and whether it is reached.
+    """One row per line: a column per side, and, for every side but the first, ratio, target and whether it is reached.
 
-    A line that no side has a number for was not asked for, unless something failed.
+    A line without a number of any side was not requested, unless a turn failed.
     """
     reference, *others = sides
     table = side_by_side(title, list(sides))
@@ -68,7 +68,7 @@ def load_table(sides: Sides, loads: Sequence[tuple[str, str]]) -> Table:
 
 
 def notes(sides: Sides) -> list[str]:
-    """What a reader must know before believing the numbers."""
+    """Remarks that a reader needs in order to judge the numbers."""
     found = []
     for label, turns in sides.items():
         for at, turn in enumerate(turns, 1):

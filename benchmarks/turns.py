@@ -1,7 +1,7 @@
-"""What a turn of a broker is: what it found, what it was told, and how loads are run on it and noted.
+"""Defines a turn of a broker: its results and its plan; runs loads on the broker and notes their results.
 
-A turn starts a broker in an empty folder, measures, and stops it; what exactly is the business of a part (benchmarks/parts). A load that
-fails is noted and the turn goes on.
+A turn starts a broker in an empty folder, measures, and stops it; a part (benchmarks/parts) decides what is measured. A load that fails is
+noted, and the turn continues.
 """
 
 import os
@@ -28,21 +28,21 @@ _COMPILING = 0.04  # the share of a JIT in the work of a warm broker
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Where a bound broker and the generator run; None where the machine has too few cores to bind anything."""
+    """The cores of a bound broker and of the generator; None where the machine has too few cores to bind anything."""
 
     broker: int | None
     generator: int | None
 
 
 def two_cores() -> Cores:
-    """The first and the last that this program may use."""
+    """The first and the last core that this program may use."""
     cores = sorted(os.sched_getaffinity(0))
     return Cores(cores[0], cores[-1]) if len(cores) > 1 else Cores(None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How every turn is taken. `only` names the loads of the part with one broker to run, all of them when empty."""
+    """The settings of every turn. `only` names the loads to run of the part with one broker; all loads if empty."""
 
     cores: Cores
     say: Callable[[str], None]
@@ -55,7 +55,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Turn:
-    """What one turn showed: loads by workload key, single numbers by name, courses over time, what failed and why, and remarks."""
+    """The results of one turn: loads by workload key, single numbers by name, courses over time, failures with reasons, and remarks."""
 
     label: str
     loads: dict[str, Measured] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Turn:
 
 
 class Bench:
-    """A running broker of a turn, whose data lies in `directory`: loads it, and notes what came of it."""
+    """Loads the running broker of a turn, whose data is in `directory`, and notes the results."""
 
     def __init__(self, broker: Broker, directory: Path, turn: Turn, plan: Plan) -> None:
         self.broker = broker
@@ -78,7 +78,7 @@ class Bench:
         self.plan.say(f"{self.turn.label}: {text}")
 
     def attempt(self, key: str, work: Callable[[], None]) -> None:
-        """Do it; when the broker disappoints, note that under `key`, with the end of the broker's log on the console."""
+        """Do `work`. A failure is noted under `key`, with the end of the broker's log on the console."""
         try:
             work()
         except FAILURES as failure:
@@ -88,7 +88,7 @@ class Bench:
                 self.plan.say(f"    its log: {line}")
 
     def on_topic(self, key: str, partitions: int, work: Callable[[Topic], None]) -> None:
-        """Attempt it on a topic of its own, which is dropped afterwards."""
+        """Attempt `work` on a new topic, which is deleted afterwards."""
 
         def work_on_it() -> None:
             with Admin("127.0.0.1", self.broker.port) as admin:
@@ -101,13 +101,13 @@ class Bench:
         self.attempt(key, work_on_it)
 
     def until_deleted(self, topic: str) -> None:
-        """Wait until the files of a deleted topic are gone: to free the pages of some GB takes processor time from what comes next."""
+        """Wait until the files of a deleted topic are gone. Freeing several GB of pages would take processor time from the next load."""
         deadline = time.monotonic() + _DELETION_LIMIT_S
         while _holds_topic(self._directory, topic) and time.monotonic() < deadline:
             time.sleep(0.1)
 
     def measure(self, key: str, title: str, load: Load, on_interval: Callable[[Interval], None] = lambda _: None) -> Measured:
-        """Run a load and keep what it showed under `key`."""
+        """Run a load and keep its result under `key`."""
         measured = self.load(load, on_interval)
         self.turn.loads[key] = measured
         p99_ms = measured.latency_ns.percentile(99) / 1e6
@@ -115,7 +115,7 @@ class Bench:
         return measured
 
     def load(self, load: Load, on_interval: Callable[[Interval], None] = lambda _: None) -> Measured:
-        """Run a load whose result nobody keeps."""
+        """Run a load without keeping its result."""
         probe = partial(process.cpu_s, self.broker.pid)
         return run_load("127.0.0.1", self.broker.port, load, pin_cpu=self.plan.cores.generator, probe=probe, on_interval=on_interval)
 
@@ -124,7 +124,7 @@ class Bench:
         time.sleep(self.plan.size.settle_s)
 
     def note_memory(self, name: str) -> float:
-        """Keep the resident memory under `name`; bytes."""
+        """Keep the resident memory under `name`. Returns it in bytes."""
         resident = process.resident_bytes(self.broker.pid)
         self.turn.numbers[name] = resident
         return resident
@@ -134,10 +134,10 @@ class Bench:
         self.warm_up_by(partial(self.load, load), self.plan.size.pace.warm_up_limit_s)
 
     def warm_up_by(self, work: Callable[[], object], limit_s: float) -> None:
-        """Repeat any work until a JIT, if there is one, has nearly nothing left to compile, or the time is over.
+        """Repeat `work` until a JIT, if there is one, has nearly nothing left to compile, or until the time limit.
 
-        A fixed time will not do: bound to one core, Apache Kafka's compiler competes with what it compiles, and a minute can pass until the
-        last hot method is done. So the broker may use every core here, and is bound again before anything is measured.
+        A fixed time is not enough: bound to one core, Apache Kafka's compiler competes with the code that it compiles, and a minute can
+        pass until the last hot method is compiled. So the broker may use every core here, and is bound again before anything is measured.
         """
         pid = self.broker.pid
         bound = os.sched_getaffinity(pid)
@@ -168,7 +168,7 @@ def _holds_topic(directory: Path, topic: str) -> bool:
 
 
 def check_versions(broker: Broker) -> None:
-    """Whether the broker speaks what the generator sends. Raises BrokerRefusedError."""
+    """Check that the broker supports the versions that the generator sends. Raises BrokerRefusedError."""
     with Admin("127.0.0.1", broker.port) as admin:
         listed = admin.api_versions()
     for api_key, version in frames.VERSIONS.items():
@@ -178,9 +178,9 @@ def check_versions(broker: Broker) -> None:
 
 
 def foreign_share() -> Callable[[], float]:
-    """A function that tells which part of the machine has been used since now by others than this process and its children.
+    """A function that returns the share of the machine used from now on by programs other than this process and its children.
 
-    A child counts once it has been waited for: ask when the brokers have ended.
+    A child counts once it has been waited for, so call it after the brokers have ended.
     """
     began, before = time.monotonic(), process.machine_busy_s() - process.own_s()
 

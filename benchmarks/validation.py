@@ -1,7 +1,7 @@
-"""What produce validation costs per batch: `python -m benchmarks.validation`.
+"""Measures produce validation per batch: `python -m benchmarks.validation`.
 
 Prints µs per batch for header-only validation of several shapes, beside two baselines of the same run: passing the batch through, and the
-checksum alone, which nothing can avoid. Absolute figures differ from machine to machine; compare within one run.
+unavoidable checksum alone. Absolute figures differ between machines; compare within one run.
 """
 
 import sys
@@ -24,7 +24,7 @@ REPEAT = 7
 
 
 def batch_of(records: int, value_bytes: int, codec: str = "none") -> memoryview:
-    """A batch with values that compress about as well as log lines do."""
+    """A batch with values that compress about as well as log lines."""
     values = [(b"%d user=%d path=/orders/%d status=200 " % (i, i * 7919, i * 104729)) * 40 for i in range(records)]
     made = [Record(i, FIRST_TIMESTAMP + i, b"key-%d" % i, value[:value_bytes]) for i, value in enumerate(values)]
     return memoryview(build_batch(made, CODEC_BY_NAME[codec]))
@@ -43,7 +43,7 @@ SHAPES = {
 
 
 def microseconds(work: Callable[[], object]) -> float:
-    """The best of several runs; each long enough for the clock."""
+    """The minimum of several runs, each long enough for the clock."""
     number = max(1, int(0.02 / max(timeit.timeit(work, number=3) / 3, 1e-7)))
     return min(timeit.repeat(work, number=number, repeat=REPEAT)) / number * 1e6
 

@@ -1,4 +1,4 @@
-"""Tracks, beside the latency of a load, the time that the machine's host withheld: a stall may be the host's and not the broker's."""
+"""Tracks, beside the latency of a load, the time that the machine's host withheld: the host may be the cause of a stall."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -24,9 +24,9 @@ class Stall(NamedTuple):
 
 
 class Withheld:
-    """Notes every interval of a load in courses `longest` and `stolen`, in ms; `prefix` stands before their names.
+    """Notes every interval of a load in the courses `longest` and `stolen`, in ms, whose names begin with `prefix`.
 
-    Time withheld while nothing was answered belongs to the interval in which answers came again.
+    Time withheld while no answer came belongs to the next interval with answers.
     """
 
     def __init__(self, courses: dict[str, Course], prefix: str = "") -> None:
@@ -39,7 +39,7 @@ class Withheld:
         self._undisturbed: list[Histogram] = []
 
     def note(self, interval: Interval) -> None:
-        """To be called at the end of every interval."""
+        """Call at the end of every interval."""
         now_s = process.stolen_s()
         stolen_ms, self._before_s = (now_s - self._before_s) * 1e3, now_s
         self._stolen.append((interval.at_s, stolen_ms))
@@ -56,7 +56,7 @@ class Withheld:
 
     @property
     def stolen_s(self) -> float:
-        """All that the host has withheld since the beginning."""
+        """Seconds that the host has withheld since the beginning."""
         return self._before_s - self._began_s
 
     @property

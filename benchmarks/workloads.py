@@ -1,7 +1,7 @@
-"""The loads of a single-broker run: what each sends, over how many connections, and how its frames are made.
+"""Defines the loads of a single-broker run: their requests, connections and frames.
 
-Eight connections with two requests in flight produce, four fetch. Every produce connection has a partition of its own, as clients have
-after a rebalance; batches are made once, so the generator only copies headers.
+Eight connections with two requests in flight produce, four fetch. Every produce connection has its own partition, as clients have after a
+rebalance; batches are made once, so the generator only copies headers.
 """
 
 import random

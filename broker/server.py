@@ -16,7 +16,7 @@ import gc
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -72,9 +72,9 @@ from controller.admin.metadata_waits import MetadataWaits
 from controller.admin.partition_growth import PartitionGrowth
 from controller.admin.topic_admin import TopicAdmin
 from controller.controller import Controller
-from controller.errors import ControllerError, StoreError
+from controller.errors import ControllerError, NoNode, StoreError
 from controller.registration import in_session, next_broker_sequence, prepare_store, registration_version
-from controller.znodes.layout import BrokerRegistration, Endpoint, topic_path
+from controller.znodes.layout import BrokerRegistration, Endpoint, decode_topic, topic_path
 from controller.znodes.znode_json import MalformedZNode
 from replication.control.replica_manager import ReplicaManager
 from replication.ports.cluster import MetadataCache
@@ -283,16 +283,6 @@ class Broker:
     def _make_coordinators(self, while_loading: Callable[[], AbstractContextManager[None]]) -> None:
         services = self.services
         data = services.data
-        groups = services.coordinators.groups = GroupCoordinator(
-            self.config,
-            self._clock,
-            self._timing_wheel,
-            data.replica_manager,
-            data.produce_purgatory,
-            services.workers,
-            lambda: UUID(bytes=self._surroundings.random_bytes(16), version=4),
-            while_loading=while_loading,
-        )
         transactions = services.coordinators.transactions = TransactionCoordinator(
             self.config,
             self._clock,
@@ -300,13 +290,24 @@ class Broker:
             data.replica_manager,
             data.produce_purgatory,
             services.workers,
-            self._cluster.marker_requests(),
-            self._topic_exists,
+            self._cluster.write_markers(),
+            self._partitions_of,
+            while_loading=while_loading,
+        )
+        data.transaction_verifier = self._cluster.transaction_verifier(transactions.partition_for)
+        groups = services.coordinators.groups = GroupCoordinator(
+            self.config,
+            self._clock,
+            self._timing_wheel,
+            data.replica_manager,
+            data.produce_purgatory,
+            services.workers,
+            data.transaction_verifier,
+            lambda: UUID(bytes=self._surroundings.random_bytes(16), version=4),
             while_loading=while_loading,
         )
         data.replica_manager.leadership_listeners += (groups.on_leadership_change, transactions.on_leadership_change)
         data.replica_manager.on_partitions_deleted = groups.on_partitions_deleted
-        data.transaction_verifier = self._cluster.transaction_verifier(transactions.partition_for)
 
     async def _bind(self) -> None:
         listeners = self.config.listeners
@@ -364,8 +365,14 @@ class Broker:
     def _topic_config_of(self, topic: str) -> TopicConfig:
         return self.services.administration.dynamic_config.topic_config_of(topic)
 
-    async def _topic_exists(self, topic: str) -> bool:
-        return await self.store.exists(topic_path(topic)) is not None
+    async def _partitions_of(self, topic: str) -> Collection[int]:
+        """The partitions that a topic has in the metadata store; none of a topic that does not exist."""
+        path = topic_path(topic)
+        try:
+            data, _ = await self.store.get(path)
+        except NoNode:
+            return ()
+        return decode_topic(path, data).partitions.keys()
 
     def _advertised(self) -> list[EndPoint]:
         """The advertised listeners; port 0 is replaced by the port to which the listener of that name is bound."""

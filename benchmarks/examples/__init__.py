@@ -1,1 +1,1 @@
-"""What people do with a broker, from end to end, small enough to read."""
+"""Shows small end-to-end uses of a broker."""

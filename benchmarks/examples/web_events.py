@@ -1,9 +1,9 @@
-"""Web events into a topic, counted per minute and page by Spark Structured Streaming into Parquet, and drawn.
+"""Writes web events to a topic, counts them per minute and page with Spark Structured Streaming into Parquet, and draws them.
 
     ottla serve &
     python -m benchmarks.examples.web_events --bootstrap 127.0.0.1:9092 --out web-events
 
-Run it again and both go on: the next events follow, and only they are counted, as the checkpoint says.
+A second run continues: it writes the next events, and counts only those, from the checkpoint on.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def events(count: int, seed: int = 1) -> Iterator[tuple[str, str]]:
 
 
 def send(bootstrap: str, count: int) -> None:
-    """Write the events that follow those of the topic, those of a user in their order."""
+    """Write the events after those in the topic; the events of a user stay in order."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
@@ -59,7 +59,7 @@ def send(bootstrap: str, count: int) -> None:
 
 
 def _sent(bootstrap: str) -> int:
-    """How many events there were in the topic so far; none when there is no topic."""
+    """The number of events in the topic so far; 0 without a topic."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": TOPIC})
@@ -71,9 +71,9 @@ def _sent(bootstrap: str) -> int:
 
 
 def count_per_minute(spark: SparkSession, bootstrap: str, out: Path) -> DataFrame:
-    """Count what is in the topic and not counted yet, per minute and page, into Parquet; gives all of it.
+    """Count the events of the topic that are not counted yet, per minute and page, into Parquet. Returns all counts.
 
-    A minute is written once its events cannot come any more: when an event is five minutes younger.
+    A minute is written once an event is five minutes younger, since no more events of the minute are expected then.
     """
     from pyspark.sql import functions as fn
 
@@ -98,7 +98,7 @@ def count_per_minute(spark: SparkSession, bootstrap: str, out: Path) -> DataFram
 
 
 def draw(views: DataFrame, picture: Path) -> None:
-    """A stacked picture of the views per minute."""
+    """Draw a stacked chart of the views per minute."""
     import matplotlib as mpl
 
     mpl.use("agg")

@@ -1,1 +1,1 @@
-"""The load generators in C, compiled on demand (`compiler`), and how they are run (`runner`)."""
+"""Compiles the load generators in C on demand (`compiler`), and runs them (`runner`)."""

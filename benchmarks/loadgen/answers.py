@@ -1,4 +1,4 @@
-"""Decodes answers that the load generator has shown, and checks them: a benchmark that measures errors is worth nothing."""
+"""Decodes and checks answers that the load generator has shown, so that a benchmark does not measure errors."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ _BATCH_HEAD = struct.Struct(">q15xi")  # base offset, last offset delta
 
 
 class WrongAnswerError(ValueError):
-    """An answer holds an error code, or not what was asked for."""
+    """An answer contains an error code, or does not match the request."""
 
 
 def check_shown(file: IO[bytes], prepared: Sequence[Prepared]) -> int:
-    """Check every answer in the file; how many there are. Raises WrongAnswerError, also when a frame that should be shown is not."""
+    """Check every answer in the file, and return their number. Raises WrongAnswerError, also when an expected answer is missing."""
     missing = {index for index, each in enumerate(prepared) if each.is_shown}
     count = len(missing)
     while head := file.read(_PREFIX.size):
@@ -33,7 +33,7 @@ def check_shown(file: IO[bytes], prepared: Sequence[Prepared]) -> int:
 
 
 def check(frame: bytes, answer: bytes) -> None:
-    """Whether the answer to a frame, without its length, has no error code anywhere and all partitions that were asked for."""
+    """Check that the answer to a frame, without its length, has no error code and all requested partitions. Raises WrongAnswerError."""
     key, version = _KEY_AND_VERSION.unpack_from(frame, 4)
     found = api(ApiKey(key))
     _, at = RequestHeader.decode(frame, found.request_header_version(version), 4)
@@ -53,7 +53,7 @@ def check(frame: bytes, answer: bytes) -> None:
 
 
 def _error_codes(message: Struct, where: str) -> Iterator[tuple[str, int]]:
-    """Every error code in a message and below, and where it stands."""
+    """Every error code in a message and its nested structures, with its place."""
     for name in message.__slots__:
         value = getattr(message, name)
         if name == "error_code":

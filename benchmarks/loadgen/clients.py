@@ -23,7 +23,7 @@ _SILENT_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The work of a client: to write that many records of MESSAGE_BYTES to a topic, or to read that many from its beginning.
+    """The work of a client: to write `records` records of MESSAGE_BYTES to a topic, or to read them from its beginning.
 
     librdkafka writes for `seconds` instead.
     """

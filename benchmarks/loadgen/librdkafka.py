@@ -1,4 +1,4 @@
-"""Runs rdkafka_load, the C driver of librdkafka, with the librdkafka that the confluent-kafka package carries."""
+"""Runs rdkafka_load, the C driver of librdkafka, with the librdkafka in the confluent-kafka package."""
 
 import ctypes.util
 import importlib.util
@@ -43,14 +43,14 @@ def librdkafka_path() -> Path:
 
 
 def produce(bootstrap: str, topic: str, warm_up_s: float, duration_s: float, probe: Callable[[], float]) -> Messages:
-    """Messages of 100 bytes as fast as librdkafka makes them, linger 5 ms. Raises LoadFailedError."""
+    """Produce messages of 100 bytes as fast as librdkafka can, linger 5 ms. Raises LoadFailedError."""
     return _run(["produce", bootstrap, topic, str(warm_up_s), str(duration_s)], probe)
 
 
 def consume(
     bootstrap: str, topic: str, messages: int, partitions: int, probe: Callable[[], float], *, group: bool, settings: Sequence[str] = ()
 ) -> Messages:
-    """Read so many messages from the beginning, as the only member of a group or by assignment. Raises LoadFailedError.
+    """Read `messages` messages from the beginning, as the only member of a group or by assignment. Raises LoadFailedError.
 
     `settings` are of the client, as `key=value`.
     """

@@ -1,6 +1,6 @@
-"""Describes requests to the load generator: their frames, what it checks in the answers, and the numbers that it writes before it sends.
+"""Describes requests to the load generator: frames, checks of their answers, and numbers that are written before sending.
 
-`loadgen.c` says what the file looks like.
+`loadgen.c` documents the format of the file.
 """
 
 import struct
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import IO
 
 TAKEN = -1
-"""In place of a counter: the number that the connection took from an answer."""
+"""In place of a counter: the number that the connection has taken from an answer."""
 
 _NO_ANSWER, _SHOWN = 1, 2
 _WORD_BITS = 32
@@ -17,7 +17,7 @@ _WORD_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """A CRC-32C over a patched number: where it stands, its value while the number is 0, and by what each bit of the number changes it."""
+    """A CRC-32C over a patched number: its place, its value for the number 0, and the change for each bit of the number."""
 
     offset: int
     of_zero: int
@@ -26,9 +26,9 @@ class Checksum:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A number of 32 bits that is written into a frame each time before it is sent.
+    """A 32-bit number that is written into a frame each time before the frame is sent.
 
-    It is TAKEN, or that of a counter, which begins with `first` and moves on by `step`. Frames may share a counter.
+    The number is TAKEN, or the value of a counter that begins with `first` and advances by `step`. Frames may share a counter.
     """
 
     offset: int
@@ -40,7 +40,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A frame, and what the generator has to know of it. Places in answers are counted from the correlation id.
+    """A frame, with the facts that the generator needs. Places in answers are counted from the correlation id.
 
     `error_offsets` are places of 16-bit error codes. `least_answer_bytes` is the length of the shortest good answer, with its prefix.
     `takes` is the place in its answer of four bytes that the connection's later frames may send; 0 for none. The first answer to a frame
@@ -63,7 +63,7 @@ def checksum_over(offset: int, of_number: Callable[[int], int]) -> Checksum:
 
 
 def dealt(lists: Sequence[Sequence[Prepared]]) -> list[Prepared]:
-    """One list of frames per connection in the order in which they are dealt. Lengths must divide the longest; short lists repeat."""
+    """The frames of all connections in the order of dealing, from a list per connection. Short lists repeat; lengths divide the longest."""
     longest = max(len(each) for each in lists)
     if any(longest % len(each) for each in lists):
         raise ValueError("the length of a list of frames does not divide that of the longest")
@@ -71,7 +71,7 @@ def dealt(lists: Sequence[Sequence[Prepared]]) -> list[Prepared]:
 
 
 def write_frames(file: IO[bytes], opening: Sequence[Prepared], frames: Sequence[Prepared]) -> list[Prepared]:
-    """Write both sequences as loadgen reads them; the different frames in the order of their indices."""
+    """Write both sequences as loadgen reads them. Returns the distinct frames in the order of their indices."""
     unique = list({id(each): each for each in (*opening, *frames)}.values())
     indices = {id(each): index for index, each in enumerate(unique)}
     file.write(_words(len(unique)))

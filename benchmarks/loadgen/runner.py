@@ -1,8 +1,8 @@
 """Runs loadgen against a broker and reads its reports.
 
-The generator announces the start and end of its measuring window; the caller's `probe` is called at both, so that processor time is
-taken over the same window as the requests. With `interval_s` it also reports in between what was answered since its last report.
-Answers that it shows are decoded when it has ended.
+The generator announces the start and end of its measuring window. The caller's `probe` is called at both, so that processor time covers the
+same window as the requests. With `interval_s` it also reports the answers of each interval. Answers that it shows are decoded after its
+end.
 """
 
 import json
@@ -28,10 +28,10 @@ class LoadFailedError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Requests to send: frames dealt round robin to connections, closed loop unless `rate` (requests per second) is given.
+    """Requests to send: frames dealt round robin to connections; a closed loop unless `rate` (requests per second) is given.
 
     A frame that is not prepared has its error codes at `error_offsets`. Frames of `opening` are dealt and sent once, when the connections
-    are opened. With `lead` no connection is more than so many requests ahead of the slowest.
+    are opened. With `lead` no connection is more than `lead` requests ahead of the slowest.
     """
 
     frames: Sequence[bytes | Prepared]
@@ -49,16 +49,16 @@ class Load:
     lead: int = 0
 
     def prepared(self) -> list[Prepared]:
-        """Its frames, all of them prepared; the same frame is the same object."""
+        """The frames of the load, all prepared; equal frames are the same object."""
         made = {id(each): each if isinstance(each, Prepared) else Prepared(each, self.error_offsets) for each in self.frames}
         return [made[id(each)] for each in self.frames]
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The answers since the interval before; `at_s` is its end, counted from the beginning of the window.
+    """The answers since the previous interval; `at_s` is its end, counted from the beginning of the window.
 
-    `gap_ns` is the longest time in which the generator of an open loop did not look at its connections: it was kept from running.
+    `gap_ns` is the longest time for which the generator of an open loop did not run.
     """
 
     at_s: float
@@ -68,7 +68,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One window: requests answered in it, and what it cost.
+    """One window: the requests answered in it, and their cost.
 
     `answered` belongs to `broker_cpu_s`: on an open loop that is also what was sent before the window and answered in it.
     """
@@ -110,7 +110,7 @@ def run_load(
     probe: Callable[[], float] = lambda: 0.0,
     on_interval: Callable[[Interval], None] = lambda _: None,
 ) -> Measured:
-    """Run one load to its end. `probe` tells the broker's processor seconds so far. Raises LoadFailedError, NoCompilerError."""
+    """Run one load to its end. `probe` returns the broker's processor seconds so far. Raises LoadFailedError, NoCompilerError."""
     with (
         tempfile.NamedTemporaryFile(prefix="loadgen-", suffix=".frames") as prepared,
         tempfile.NamedTemporaryFile(prefix="loadgen-", suffix=".answers") as shown,

@@ -1,1 +1,1 @@
-"""What a run consists of, one file per part: what its turns do, and which lines, details and curves its result shows."""
+"""Defines the parts of a run, one file per part: its turns, and the lines, details and curves of its result."""

@@ -1,4 +1,4 @@
-"""Many connections: most of them idle, and all of them active in turn."""
+"""Measures many connections: most of them idle, and all of them active in turn."""
 
 import resource
 import socket
@@ -28,14 +28,14 @@ _AT_ONCE = 25
 
 
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
-    """A few alone, a few beside many idle ones, and many in turn; memory at each step."""
+    """Measure a few alone, a few beside many idle ones, and many in turn; memory at each step."""
     allow_open_files(plan.size.connections + _SPARE_FILES)
     with running(kind, turn, directory, plan) as bench:
         bench.on_topic("connected", _PARTITIONS, partial(_measure, bench))
 
 
 def allow_open_files(count: int) -> None:
-    """For this process and what it starts. Raises BrokerRefusedError when the system does not let it."""
+    """Raise the limit for this process and its children. Raises BrokerRefusedError when the system does not allow it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
         raise BrokerRefusedError(f"this many connections need {count} open files, and the limit is {hard}; raise it with `ulimit -Hn`")
@@ -76,7 +76,7 @@ def _measure(bench: Bench, topic: Topic) -> None:
 
 
 def _cpu_share(bench: Bench, seconds: float) -> float:
-    """The part of a core that the broker needs when nobody asks anything."""
+    """The share of a core that the broker uses without requests."""
     before, began = process.cpu_s(bench.broker.pid), time.monotonic()
     time.sleep(seconds)
     return (process.cpu_s(bench.broker.pid) - before) / (time.monotonic() - began)
@@ -84,12 +84,12 @@ def _cpu_share(bench: Bench, seconds: float) -> float:
 
 @contextmanager
 def idle_connections(port: int, count: int) -> Iterator[None]:
-    """Connections that have asked for the versions, as every client does, and then say nothing."""
+    """Connections that have sent ApiVersions, as every client does, and are idle then."""
     asked = request_frame(ApiKey.API_VERSIONS, ApiVersionsRequest(client_software_name="loadgen", client_software_version="1"))
     opened: list[socket.socket] = []
     try:
         while len(opened) < count:
-            # Fewer than wait to be accepted: the kernel drops more, and what it drops comes again a second later.
+            # Fewer than the accept queue holds: the kernel drops further ones, which come again a second later.
             together = range(min(_AT_ONCE, count - len(opened)))
             fresh = [socket.create_connection(("127.0.0.1", port), _PATIENCE_S) for _ in together]
             opened += fresh

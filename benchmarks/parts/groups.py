@@ -1,4 +1,4 @@
-"""Consumer groups, as benchmarks/groups.py measures them."""
+"""Runs benchmarks/groups.py: consumer groups."""
 
 import shutil
 from collections.abc import Sequence

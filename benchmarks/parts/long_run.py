@@ -1,4 +1,4 @@
-"""A long run at a moderate rate: whether memory or latency drift while segments roll and retention deletes them."""
+"""Runs a moderate load for long, and measures the drift of memory and latency while segments roll and retention deletes them."""
 
 import os
 import statistics
@@ -41,7 +41,7 @@ _BATCH_HEAD = struct.Struct(">qi11xi")  # baseOffset, batchLength, lastOffsetDel
 
 
 class TailReader:
-    """Reads all partitions at their ends, commits where it is, and connects anew for each commit, on a thread of its own."""
+    """Reads all partitions at their ends and commits its offsets, over a new connection for each commit, on its own thread."""
 
     def __init__(self, port: int, topic: Topic) -> None:
         self._port = port
@@ -62,7 +62,7 @@ class TailReader:
 
     @property
     def records(self) -> int:
-        """Read so far; exact once it has ended."""
+        """Records read so far; exact once the reader has ended."""
         return sum(self._next)
 
     def _run(self) -> None:
@@ -81,7 +81,7 @@ class TailReader:
             self.failure = f"the reader at the tail: {failure}"
 
     def _read(self, admin: Admin) -> int:
-        """How many bytes there were."""
+        """The number of bytes in the answer."""
         asked = [
             FetchPartition(partition=at, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES) for at, offset in enumerate(self._next)
         ]
@@ -184,7 +184,7 @@ def second_half(course: Sequence[tuple[float, float]]) -> Sequence[tuple[float, 
 
 
 def growth(course: Sequence[tuple[float, float]]) -> float:
-    """By how much the straight line that fits best rises over the course; 0 for fewer than two points."""
+    """The rise of the best straight line over the course; 0 for fewer than two points."""
     if len(course) < 2:
         return 0.0
     slope = statistics.linear_regression([at for at, _ in course], [value for _, value in course]).slope
@@ -192,7 +192,7 @@ def growth(course: Sequence[tuple[float, float]]) -> float:
 
 
 def drift(course: Sequence[tuple[float, float]]) -> float:
-    """The median of the last third over that of the first; 1 for a course too short to have thirds."""
+    """The median of the last third divided by that of the first; 1 for a course too short for thirds."""
     third = len(course) // 3
     first, last = [value for _, value in course[:third]], [value for _, value in course[-third:]]
     return statistics.median(last) / statistics.median(first) if third and statistics.median(first) else 1.0

@@ -1,4 +1,4 @@
-"""Many partitions: topics of four partitions each; what they cost in memory and start time, and requests that wander over all of them."""
+"""Measures many topics of four partitions each: memory, start time, and requests that go through all of them."""
 
 import time
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def _load(bench: Bench, asked: Sequence[bytes], error_offsets: tuple[int, ...]) 
 
 
 def _restart(bench: Bench, names: Sequence[str], *, is_clean: bool) -> float:
-    """Seconds from the start of the process until every partition is led; how long the stop took, or an expiry, is not counted."""
+    """Seconds from the start of the process until every partition has a leader, without the stop or the expiry of a session."""
     bench.broker.restart(is_clean=is_clean)
     answered = time.monotonic()
     with Admin("127.0.0.1", bench.broker.port) as admin:

@@ -1,4 +1,4 @@
-"""Mixed old and new readers: what a reader at the tail feels of one that reads old data, as benchmarks/cold_reads.py measures it."""
+"""Runs benchmarks/cold_reads.py: reads at the tail beside a reader of old data."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +15,7 @@ _PERCENTS = (50, 99, 99.9, 100)
 
 
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
-    """The broker on its core."""
+    """Measure the broker on its core."""
     with running(kind, turn, directory, plan, config=cold_reads.CONFIG) as bench:
         bench.attempt("old-readers", partial(_measure, bench, directory))
 

@@ -1,4 +1,4 @@
-"""What a part is, and how a broker is started for its turns."""
+"""Defines a part of a run, and starts a broker for its turns."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from benchmarks.sizes import Size
 from benchmarks.turns import Bench, Plan, Turn, check_versions
 
 KILLED = {"zookeeper.session.timeout.ms": "6000"}
-"""Where a broker is killed: Apache Kafka starts again only when its session is over, and nothing is measured meanwhile."""
+"""Settings where a broker is killed: Apache Kafka starts again only when its session has expired, and nothing is measured meanwhile."""
 BROKER_LABELS: Mapping[str, str] = {kind: broker.label for kind, broker in KINDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Several courses in one picture: `courses` gives, of the turns of a side, a name for each and its points."""
+    """Several courses in one chart: `courses` gives, for the turns of a side, the points of each course by name."""
 
     key: str
     title: str
@@ -30,7 +30,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`take_turn(kind, turn, directory, plan)` fills a turn of one kind; `details` are loads (key, title) to show in full.
+    """One part. `take_turn(kind, turn, directory, plan)` fills a turn of one kind; `details` are loads (key, title) to show in full.
 
     `kinds` are those that it can compare, with the labels of their sides. `choices` are the loads that `--only` can choose.
     """

@@ -1,4 +1,4 @@
-"""Latency under load: the same requests at several fixed rates, from little to more than the slower broker can do."""
+"""Measures latency under load: the same requests at several fixed rates, from low to more than the slower broker can serve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ def loads(size: Size) -> Sequence[Produce | Fetch]:
 
 
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
-    """All rates, each on a topic of its own."""
+    """Measure all rates, each on its own topic."""
     pace = plan.size.pace
     with running(kind, turn, directory, plan) as bench:
         bench.on_topic(
@@ -53,7 +53,7 @@ def _fetch_all(bench: Bench, topic: Topic) -> None:
 
 
 def _is_overloaded(bench: Bench, shape: str) -> bool:
-    """Whether a lower rate was too much already: a higher one would only take its time."""
+    """Whether a lower rate was already too high; a higher one would only take time."""
     measured = [load for key, load in bench.turn.loads.items() if key.startswith(shape)]
     failed = any(key.startswith(shape) for key in bench.turn.failures)
     return failed or any(load.latency_ns.percentile(50) / 1e6 > _OVERLOADED_MS for load in measured)

@@ -1,4 +1,4 @@
-"""Three brokers, as benchmarks/replication.py measures them."""
+"""Runs benchmarks/replication.py: three brokers."""
 
 import shutil
 import time
@@ -17,7 +17,7 @@ Measure = Callable[[clusters.Cluster, dict[str, list[float]]], None]
 
 
 def _briefly(cluster: clusters.Cluster, found: dict[str, list[float]]) -> None:
-    """Throughput of one size, without the warm-up that a figure would need."""
+    """Measure the throughput of one size, without the warm-up that a meaningful figure would need."""
     replication.create(cluster, "throughput", clusters.BROKERS * replication.PARTITIONS_PER_BROKER)
     batch = batch_of_16_kib("none")(int(time.time() * 1000))
     replication.throughput(cluster, "throughput", batch, _BRIEF_WARM_UP_S)
@@ -26,7 +26,7 @@ def _briefly(cluster: clusters.Cluster, found: dict[str, list[float]]) -> None:
 
 
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
-    """Every measure on a cluster of its own."""
+    """Take every measure on a new cluster."""
     measures: Mapping[str, Measure] = {"throughput": _briefly} if plan.size.is_brief else replication.MEASURES
     for name, measure in measures.items():
         cluster = clusters.KINDS[kind](directory)

@@ -28,7 +28,7 @@ _REPLICATED = {
 _REPLICATED_CONNECTIONS = 4  # to each leader
 _WINDOWS = 3
 _ONE_LATER_SHARE = 6
-"""The limit of a shape's own warm-up is this part of the limit of the first, which has warmed up nearly all."""
+"""Divisor of the first warm-up's limit for a shape's own warm-up; the first has warmed up nearly everything."""
 _STALL_MS = 2.0
 _STALLS_SHOWN = 5
 _SPREAD = 1.2
@@ -117,7 +117,7 @@ def _three_brokers(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
 
 
 def _replicated(cluster: clusters.Cluster, key: str, batches: Batches, warm_up_s: float, pace: Pace) -> Measured:
-    """The median window. A request names partitions of one leader, to which all connections write."""
+    """The median window. A request names partitions of one leader; all connections write to it."""
     replication.create(cluster, key, clusters.BROKERS * batches.partitions)
     batch = batches.batch()
 
@@ -139,7 +139,7 @@ def _replicated(cluster: clusters.Cluster, key: str, batches: Batches, warm_up_s
 
 
 def _spread_of(keys: Sequence[str]) -> Value:
-    """How many times as fast the fastest of these loads is as the slowest."""
+    """The rate of the fastest of these loads divided by that of the slowest."""
 
     def value(turns: Sequence[Turn]) -> float | None:
         rates = [rate for key in keys if (rate := rate_of(key)(turns)) is not None]

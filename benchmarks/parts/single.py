@@ -1,4 +1,4 @@
-"""One broker under one load at a time: the lines that have targets.
+"""Measures one broker under one load at a time: the lines that have targets.
 
 A turn has two halves. Bound to one core, with the generator on another: all loads of workloads.py, memory before and after. On all cores:
 start time, and librdkafka as producer and consumer.
@@ -25,7 +25,7 @@ _GROUP_APIS = (ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, Ap
 _FETCH_PARTITIONS = 4
 _LIBRDKAFKA_PARTITIONS = 4
 _READINGS = 3
-"""By librdkafka, each as a new group: it leaves a partition alone for a second now and then, so that one differs from the next."""
+"""Readings by librdkafka, each as a new group. librdkafka pauses a partition for a second now and then, so readings differ."""
 
 _RATE_TARGETS = {"produce-1": 1.5, "produce-16k": 3, "produce-16k-lz4": 3, "produce-1m": 2.5, "fetch-64k": 3, "fetch-1m": 1}
 _COSTS = {

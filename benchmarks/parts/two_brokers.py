@@ -1,4 +1,4 @@
-"""A whole machine of two cores: two Ottla brokers, one per core, beside one broker of Apache Kafka on both.
+"""Measures a whole machine of two cores: two Ottla brokers, one per core, beside one broker of Apache Kafka on both.
 
 The clients share the cores with the brokers, as nothing else is left; each side has the same clients.
 """
@@ -27,7 +27,7 @@ _PARTITIONS = 16
 _CONNECTIONS = 4
 _FETCH_BYTES = 64 * 1024
 _SOONER = "fetch.queue.backoff.ms=10"
-"""By default librdkafka asks for a partition of which it has enough no sooner than a second later, by when it has long had too little."""
+"""A short pause of a partition of which librdkafka holds enough messages. With the default of a second it has long run out by then."""
 _CONFIG = {
     "log.segment.delete.delay.ms": "500",
     "offsets.topic.replication.factor": "1",

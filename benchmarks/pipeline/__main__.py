@@ -1,4 +1,4 @@
-"""`ottla validate`: the options of a run."""
+"""Reads the options of `ottla validate`, and starts the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OTHERWISE = {
     "key.serializer": "Spark's sink has its own",
     "value.serializer": "Spark's sink has its own",
 }
-"""Configurations of the producers that are not taken, and why: the rest of the run would not know of them."""
+"""Configurations of the producers that are refused, with reasons: other parts of the run would not know of them."""
 
 
 def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -44,7 +44,7 @@ def _producer(context: click.Context, option: click.Parameter, texts: tuple[str,
 
 
 def _not_empty(_: click.Context, option: click.Parameter, text: str | None) -> str | None:
-    """A variable of a shell that has no value must not mean what leaving the option out does."""
+    """Refuses an empty text: an unset shell variable must not have the same effect as an omitted option."""
     if text == "":
         raise click.BadParameter("is empty", param=option)
     return text

@@ -1,7 +1,7 @@
-"""Which numbers of a long run are missing or there more than once, without sorting them all.
+"""Finds the numbers of a long run that are missing or repeated, without sorting all of them.
 
-Numbers are counted in buckets, each with the exclusive or of their hashes: a missing number shows in that sum, since nothing but the number
-itself cancels it out, and when none is missing an additional one shows in the count. Only buckets that differ are looked at one by one.
+Numbers are counted in buckets, each with the exclusive or of their hashes. A missing number changes that value, since only the number
+itself cancels it out. When none is missing, an additional number changes the count. Only buckets that differ are checked number by number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BUCKET = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is wrong: both have the columns `group` and `number`; `repeated` has `times`, too. None when everything is there once."""
+    """Missing and repeated numbers, both with the columns `group` and `number`; `repeated` also has `times`. None for no such numbers."""
 
     missing: DataFrame
     repeated: DataFrame

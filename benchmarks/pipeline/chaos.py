@@ -1,7 +1,7 @@
-"""Faults while a run goes on: the brokers of a cluster that `ottla cluster up` started, killed, stopped and paused by a seeded schedule.
+"""Kills, stops and pauses brokers of a cluster of `ottla cluster up` during a run, by a seeded schedule.
 
-One broker at a time: the next fault waits until all are ready and in sync again, as with acks=all and two replicas needed nothing
-acknowledged may be lost then. Which broker, which fault and how long in between follow from the seed.
+One broker at a time: the next fault waits until all brokers are ready and in sync again. With acks=all and two required replicas, no
+acknowledged record may be lost then. Broker, fault and pause follow from the seed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def schedule(seed: int, brokers: int) -> Iterator[Step]:
 
 
 class Chaos:
-    """`start`, and `end`, which waits until all brokers are well again and may be called more than once."""
+    """Runs the schedule from `start` to `end`, which waits until all brokers are ready again, and may be called more than once."""
 
     def __init__(self, directory: Path, seed: int, say: Callable[[str], None]) -> None:
         """Raises Unusable when no cluster of several brokers runs there."""
@@ -61,12 +61,12 @@ class Chaos:
         self.began_ms = 0.0
 
     def start(self) -> None:
-        """Begin with the schedule; `began_ms` is by the clock that records have."""
+        """Begin with the schedule; `began_ms` is by the clock of the records' timestamps."""
         self._began, self.began_ms = time.monotonic(), time.time() * 1000
         self._thread.start()
 
     def end(self) -> None:
-        """No further fault."""
+        """Begin no further fault, and wait until all brokers are ready again."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -121,7 +121,7 @@ def _is_well(brokers: list[dict[str, Any]]) -> bool:
 
 
 def _status(directory: Path) -> list[dict[str, Any]]:
-    """What `ottla cluster status` says; empty when there is no cluster."""
+    """The output of `ottla cluster status`; empty without a cluster."""
     done = _ottla_cluster(directory, "status", "--json")
     try:
         found: list[dict[str, Any]] = json.loads(done.stdout)["brokers"] if done.returncode == 0 else []

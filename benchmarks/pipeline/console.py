@@ -1,4 +1,4 @@
-"""What the person sees while a run goes on: one line that is drawn over on a terminal, a line every few seconds elsewhere."""
+"""Shows the progress of a run: one line that is redrawn on a terminal, otherwise a line every few seconds."""
 
 import os
 import time
@@ -23,13 +23,13 @@ class Console:
         self._open_line = False
 
     def result(self, text: str) -> None:
-        """What standard output is for."""
+        """Write a result to standard output."""
         if self._open_line:
             self.say("")
         os.write(self._out, (text + "\n").encode(errors="replace"))
 
     def progress(self, text: str) -> None:
-        """How far it is; not every call shows."""
+        """Show the progress; not every call writes."""
         now = time.monotonic()
         if now - self._drawn_at < (_REDRAW_S if self._draws else _REPEAT_S):
             return

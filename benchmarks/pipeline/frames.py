@@ -1,4 +1,4 @@
-"""Frames of what the driver knows, and of what lies in a place."""
+"""Makes data frames from rows of the driver, and paths for readers of stored data."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def frame_of(spark: SparkSession, rows: Iterable[Sequence[object]], schema: str)
 
 
 def place(path: str) -> str:
-    """What a batch reader must be told to read there and nowhere else: it takes a path for a pattern."""
+    """The argument with which a batch reader reads exactly this path; the reader interprets a path as a pattern."""
     return _OF_A_PATTERN.sub(r"\\\g<0>", path)

@@ -1,7 +1,7 @@
-"""The first stage: rows become records, written with Spark's Kafka sink.
+"""Writes rows as records with Spark's Kafka sink: the first stage.
 
-The sink writes at least once, so tasks are not tried again (session.py) and producers keep the order of what they try again: with acks=all
-they are idempotent, otherwise they have one request in flight.
+The sink writes at least once, so tasks are not retried (session.py), and producers keep the order of their retries: with acks=all they are
+idempotent, otherwise they have one request in flight.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def producer_of(plan: Plan) -> dict[str, str]:
 
 
 def check_producer(spark: SparkSession, plan: Plan) -> None:
-    """Whether Java's producer takes its configuration: better now than in the middle of the run. Raises Unusable."""
+    """Check early that Java's producer accepts its configuration. Raises Unusable."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     settings = jvm.java.util.HashMap()

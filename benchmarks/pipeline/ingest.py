@@ -1,7 +1,7 @@
-"""The second stage: Structured Streaming reads the topic into Parquet, with a checkpoint, while the first stage writes.
+"""Reads the topic into Parquet with Structured Streaming and a checkpoint, while the first stage writes: the second stage.
 
-`stream` is one query of micro-batches that follow each other without a pause; `batch` is one available-now query after the other, each of
-which begins where the checkpoint of the one before says. What lands in Parquet is what each record says and where it was, not its payload.
+`stream` is one query of micro-batches that follow each other without a pause. `batch` is a sequence of available-now queries, each of which
+begins at the checkpoint of the previous one. Parquet gets the header and the place of each record, not its payload.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SCHEMA = (
 
 
 class Ingest:
-    """A query that can be begun again. `rows` is how many it has read so far, `batches` what each micro-batch was."""
+    """A query that can be restarted. `rows` is the number of records read so far, `batches` describes each micro-batch."""
 
     def __init__(self, spark: SparkSession, plan: Plan, topic: Topic, work: str) -> None:
         self._spark = spark
@@ -55,13 +55,13 @@ class Ingest:
         return sum(batch["rows"] for batch in self.batches.values())
 
     def received(self) -> DataFrame:
-        """What was read, once the query has ended."""
+        """The records that were read, once the query has ended."""
         if self._reached == self._topic.first:
             return frame_of(self._spark, [], _SCHEMA)
         return self._spark.read.schema(_SCHEMA).parquet(self.data)
 
     def start(self) -> None:
-        """Begin, or begin again where the checkpoint says."""
+        """Begin, or begin again at the checkpoint."""
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         writer = records_read(self._spark, self._plan, self._topic).writeStream.format("parquet")
         writer = writer.option("path", self.data).option("checkpointLocation", self._checkpoint)
@@ -69,7 +69,7 @@ class Ingest:
         self._query = writer.start()
 
     def run_until(self, wanted: Callable[[], Offsets | None], say: Callable[[], None], *, forgives: bool) -> None:
-        """Read until everything below the offsets that `wanted()` gives, once it gives them, is there.
+        """Read until all records below the offsets of `wanted()`, once it returns offsets, have been read.
 
         With `forgives` a query that failed begins again at its checkpoint.
         Raises DidNotFinish when nothing comes for too long, or the query fails.
@@ -108,9 +108,9 @@ class Ingest:
         self.start()
 
     def _look(self) -> None:
-        """Learn from what the query says about its micro-batches.
+        """Take the query's reports about its micro-batches.
 
-        PySpark makes dozens of calls into the JVM for each report, so all that Spark keeps are asked for only when one was not seen.
+        PySpark makes dozens of calls into the JVM for each report, so all reports that Spark keeps are read only when one was missed.
         """
         assert self._query is not None
         last = self._query.lastProgress
@@ -143,7 +143,7 @@ class Ingest:
 
 
 def records_read(spark: SparkSession, plan: Plan, topic: Topic) -> DataFrame:
-    """The stream of what each record says and where it was."""
+    """The stream of the header and place of each record."""
     starting = json.dumps({topic.name: {str(number): offset for number, offset in topic.first.items()}})
     options = {
         "kafka.bootstrap.servers": plan.bootstrap,

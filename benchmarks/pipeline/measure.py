@@ -1,4 +1,4 @@
-"""What came through, in numbers: per partition, per slice of time, in all. Frames of a few hundred rows at most."""
+"""Measures the received records: per partition, per slice of time, in total. Results are frames of at most a few hundred rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SKETCH = "percentiles"
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """`totals` in one row; frames by the name of their Parquet folder; time is from `begin_ms` on, in slices of `slice_s`."""
+    """`totals` is one row; frames have the names of their Parquet folders. Time is counted from `begin_ms`, in slices of `slice_s`."""
 
     totals: Row
     begin_ms: int
@@ -25,7 +25,7 @@ class Measurements:
 
 
 def measure(received: DataFrame) -> Measurements | None:
-    """Numbers of all that came through; None when there was no record."""
+    """The measurements of all received records; None when there was no record."""
     latency = (fn.col("arrived_ms") - fn.col("event_ms")).cast("double")
     timed = received.withColumn("latency_ms", latency)
     totals = _named(

@@ -1,7 +1,7 @@
-"""Where Java's producer puts a record with a key: murmur2 as Spark SQL expressions, so that the executors compute it without Python.
+"""Computes the partition that Java's producer chooses for a key: murmur2 as Spark SQL expressions, which executors run without Python.
 
-Numbers are bigint and products wrap around, as they do unless ANSI mode is on (session.py turns it off); the low 32 bits stay right.
-Spark computes an expression wherever it is written, so what is used twice is bound to a variable.
+Numbers are bigint. Products wrap around, since session.py turns ANSI mode off; the low 32 bits stay right. Spark computes an expression at
+each place where it is written, so an expression that is used twice is bound to a variable.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a run shall do, and the two ways in which it ends without a report."""
+"""Defines the plan of a run, and the two errors with which a run ends without a report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ _LEAST_STREAMS = 4
 
 
 class Unusable(Exception):
-    """Something that the user gave or that the machine lacks makes the run impossible: one line, exit status 2."""
+    """The user's input, or something that the machine lacks, makes the run impossible: one line, exit status 2."""
 
 
 class DidNotFinish(Exception):
@@ -20,7 +20,7 @@ class DidNotFinish(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that the stages need to know. `rows`, `record_bytes` and `key_bytes` are those of the user's file once that has been read."""
+    """The input of all stages. `rows`, `record_bytes` and `key_bytes` are those of the user's file, once that has been read."""
 
     bootstrap: str
     topic: str
@@ -55,27 +55,27 @@ class Plan:
 
     @property
     def longest_key(self) -> int:
-        """Bytes of the longest key that is made, or of the key of the file's largest row."""
+        """Bytes of the longest generated key, or of the key of the file's largest row."""
         return len(f"u-{self.keys - 1}") if self.key_bytes is None else self.key_bytes
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is known how large the records will be."""
+        """Whether the size of the records is known."""
         return self.input is None or self.key_bytes is not None
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """Of a topic that is made: with faults on the way, what is acknowledged stands on two brokers."""
+        """Configuration of a new topic. With faults, acknowledged records must be on two brokers."""
         return {"min.insync.replicas": "2"} if self.chaos is not None else {}
 
     @property
     def streams(self) -> int:
-        """How many producers write generated rows, one after the other or side by side; each promises the order of its own rows."""
+        """The number of producers of generated rows, one after the other or side by side; each keeps the order of its own rows."""
         return max(1, min(self.rows, max(_LEAST_STREAMS, -(-self.rows // ROWS_PER_STREAM)), MAX_STREAMS))
 
 
 def check_input(plan: Plan) -> None:
-    """Whether the user's file is there, and Spark would read it. Raises Unusable."""
+    """Check that the user's file exists, and that Spark would read it. Raises Unusable."""
     if plan.input is None:
         return
     if not plan.input.exists():

@@ -1,4 +1,4 @@
-"""The pictures of the report, as SVG text to stand inside the page."""
+"""Draws the charts of the report as SVG text for the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHADES = ("#9bbfd0", "#4c92ad", "#1f6f8b", "#0d3b4f")
 
 
 def throughput(rows: Series, slice_s: int, faults: Sequence[float]) -> str:
-    """Records per second, written and read, and the seconds at which something was done to a broker."""
+    """Records per second, written and read, and the seconds of faults."""
     figure, axes = _canvas("records per second")
     edges = [row["second"] for row in rows]
     edges.append(edges[-1] + slice_s)
@@ -40,7 +40,7 @@ def throughput(rows: Series, slice_s: int, faults: Sequence[float]) -> str:
 
 
 def latency(rows: Series, slice_s: int, end_s: float) -> str:
-    """Percentiles over the time at which rows were written: they may have been made long before, while Spark begins."""
+    """Latency percentiles over the time at which rows were written; rows may have been made long before, while Spark starts."""
     figure, axes = _canvas("latency, ms")
     seconds = [row["second"] + slice_s / 2 for row in rows]
     for name, colour in zip(PERCENTILES, _SHADES, strict=True):
@@ -56,7 +56,7 @@ def latency(rows: Series, slice_s: int, end_s: float) -> str:
 
 
 def skew(rows: Series, partitions: int) -> str:
-    """Records per partition beside the mean of all, those without records too."""
+    """Records per partition beside the mean of all partitions, including those without records."""
     figure, axes = _canvas("records", below="partition")
     numbers, records = [row["partition"] for row in rows], [row["records"] for row in rows]
     axes.bar(numbers, records, color=_BAR)

@@ -1,4 +1,4 @@
-"""What an exception of Spark is about, in one line: its text is pages of Java stack traces."""
+"""Summarizes an exception of Spark in one line; its own text is pages of Java stack traces."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ _FULL = ("No space left on device", "Disk quota exceeded")
 
 
 def innermost(error: BaseException | str) -> str:
-    """The cause that everything else follows from."""
+    """The innermost cause."""
     lines = [line.strip(" \t:") for line in _text(error).splitlines() if line.strip(" \t:")]  # Py4J writes ": " before the text of Java
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
     if causes:
@@ -16,12 +16,12 @@ def innermost(error: BaseException | str) -> str:
 
 
 def is_full_disk(error: BaseException) -> bool:
-    """Whether it is about a disk without space, of whichever machine."""
+    """Whether the cause is a full disk, on any machine."""
     return any(sign in text for text in _told(error) for sign in _FULL)
 
 
 def _told(error: BaseException) -> Iterator[str]:
-    """What it and its causes say, in Python and in Java: the names with an underscore are those of PySpark 4.0, the others of 3.5."""
+    """The texts of the exception and its causes, in Python and in Java. PySpark 4.0 has the names with an underscore, 3.5 the others."""
     yield _text(error)
     for name in ("_stackTrace", "stackTrace"):
         yield str(getattr(error, name, ""))

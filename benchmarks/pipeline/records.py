@@ -1,10 +1,10 @@
-"""The record on the wire: a header of fixed width in text, then the payload.
+"""Encodes and parses the value of a record: a text header of fixed width, then the payload.
 
     00000001|000003|000000312345|1700000000000|5f3a9c01|payload
     run      stream sequence     event time ms crc32
 
-`sequence` counts all rows of a run from 0; `stream` is the producer that wrote it, and within a stream a partition keeps the order of the
-sequence. The checksum is over the header before it, the key and the payload.
+`sequence` counts all rows of a run from 0; `stream` is the producer that wrote the record. Within a stream, a partition keeps the order of
+the sequence. The checksum covers the header before it, the key and the payload.
 """
 
 from pyspark.sql import Column
@@ -17,11 +17,11 @@ _BLOCK = 32  # characters of one MD5 sum in hexadecimal
 _MOST_BLOCKS = 16
 
 NOW_MS = "java_method('java.lang.System', 'currentTimeMillis')"
-"""The clock for each row: current_timestamp() is one instant for a whole query."""
+"""The clock for each row; current_timestamp() is one instant for a whole query."""
 
 
 def payload_of(sequence: Column, seed: int, size: int) -> Column:
-    """Text of `size` characters that looks random and follows from the seed; it repeats itself after 512 characters."""
+    """Text of `size` characters that looks random and follows from the seed; it repeats after 512 characters."""
     blocks = max(1, min(-(-size // _BLOCK), _MOST_BLOCKS))
     text = fn.concat(*(fn.md5(fn.concat_ws(":", fn.lit(f"{seed}.{block}"), sequence).cast("binary")) for block in range(blocks)))
     return fn.substring(fn.repeat(text, -(-size // (blocks * _BLOCK))), 1, size)
@@ -40,7 +40,7 @@ def value_of(run: str, stream: Column, sequence: Column, event_ms: Column, key: 
 
 
 def parsed(key: Column, value: Column) -> dict[str, Column]:
-    """What a value says: `run`, `stream`, `sequence`, `event_ms` (null where it cannot be read) and `intact`, whether the checksum fits."""
+    """Fields of a value: `run`, `stream`, `sequence`, `event_ms` (null if unreadable), and `intact`, whether the checksum fits."""
 
     def text(first: int, length: int) -> Column:
         return fn.substring(value, first, length).cast("string")

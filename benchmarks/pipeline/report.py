@@ -1,6 +1,6 @@
-"""The report: a folder with `report.json`, `report.html` and the measurements as Parquet, there as a whole or not at all.
+"""Writes the report: a folder with `report.json`, `report.html` and the measurements as Parquet, complete or not at all.
 
-It grows in a hidden folder beside its place and gets its name when it is complete. The place must be free, or hold an earlier report.
+The report grows in a hidden folder beside its place, and gets its name when complete. The place must be free, or contain an earlier report.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ small { color: #666 }
 
 
 class ReportFolder:
-    """Use as a context manager; what was not `publish`ed when it is left is removed, and what a killed run left here before."""
+    """A context manager. Removes a report that was not published by the end, and leftovers of a killed run."""
 
     def __init__(self, place: Path) -> None:
         """Raises Unusable when no report can be written there."""
@@ -67,7 +67,7 @@ class ReportFolder:
         self._discard()
 
     def publish(self) -> None:
-        """Give the complete report its name; an earlier one makes room. Raises DidNotFinish when something else is there by now."""
+        """Give the complete report its name, in place of an earlier one. Raises DidNotFinish when another file has come there meanwhile."""
         if not self._may_be_replaced():
             raise DidNotFinish(f"{self.place}: is no report, and was not there when the run began")
         if self.place.exists():
@@ -79,7 +79,7 @@ class ReportFolder:
             self._own.rename(self.place)
 
     def _may_be_replaced(self) -> bool:
-        """Nothing is there, or only what an earlier run wrote."""
+        """Whether the place is free, or contains only the report of an earlier run."""
         if not self.place.is_dir():
             return not os.path.lexists(self.place)
         names = {path.name for path in self.place.iterdir()}
@@ -96,9 +96,9 @@ def write_json(folder: Path, report: Facts) -> None:
 
 
 def write_html(folder: Path, report: Facts, plots: Mapping[str, tuple[str, str]], meanings: Mapping[str, str]) -> None:
-    """`report.html`: the verdict first, then what it stands on, then the pictures. Needs no other file.
+    """Write `report.html`: the verdict, then its evidence, then the charts. The page needs no other file.
 
-    `plots` are what to know about a picture, and its SVG, by its title; `meanings` say what each of the checks looks for.
+    `plots` has the explanation and the SVG of each chart, by title; `meanings` explains each of the checks.
     """
     holds = bool(report["holds"])
     title = escape(str(report["verdict"]))
@@ -143,7 +143,7 @@ def _table(rows: object) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as people read it."""
+    """A value formatted for readers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"

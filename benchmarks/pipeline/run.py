@@ -1,4 +1,4 @@
-"""One run from the plan to the report: the order of the stages, and what happens when one of them cannot go on."""
+"""Runs the stages in order, from the plan to the report, and handles the failure of a stage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROWS_PER_TASK = 1_000_000
 
 
 def run(plan: Plan) -> int:
-    """Exit status: 0 everything holds, 1 it does not or the run did not finish, 2 it could not begin, or a disk got full."""
+    """Run. Exit status: 0 if everything holds, 1 if not or if the run did not finish, 2 if it could not begin or a disk got full."""
     descriptor, name = tempfile.mkstemp(prefix="ottla-validate-", suffix=".log")
     os.close(descriptor)
     log = Path(name)
@@ -123,7 +123,7 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
         check_producer_limits(plan)
     if "spark.sql.shuffle.partitions" not in plan.spark_conf:
         few = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        # What a task sorts then fits into its share of a driver with one gigabyte.
+        # So that the rows that a task sorts fit into its share of a driver with one gigabyte.
         spark.conf.set("spark.sql.shuffle.partitions", str(max(few, plan.rows // _ROWS_PER_TASK)))
     with _work_folder(plan, folder) as work:
         if "://" in work:
@@ -148,7 +148,7 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
 
 @contextmanager
 def _work_folder(plan: Plan, folder: Path) -> Iterator[str]:
-    """Checkpoint and records of one run, which go when it is over, or with the next one there; at a URL they stay. Raises Unusable."""
+    """A folder for checkpoint and records, removed after the run, or by the next run there; at a URL it stays. Raises Unusable."""
     if plan.work is not None and "://" in plan.work:
         yield f"{plan.work}/{plan.topic}-{time.time_ns()}"
         return
@@ -165,14 +165,14 @@ def _work_folder(plan: Plan, folder: Path) -> Iterator[str]:
 
 
 def _reason(plan: Plan, error: Exception) -> BaseException:
-    """What to raise when a run ended with such an error."""
+    """The exception to raise for an error that ended the run."""
     if _was_interrupted(error):  # by a signal to the JVM, too
         return KeyboardInterrupt()
     return Unusable(_full_disk(plan)) if is_full_disk(error) else DidNotFinish(innermost(error))
 
 
 def _full_disk(plan: Plan) -> str:
-    """Which folder has the least room, and what to do."""
+    """The folder with the least free space, and advice."""
     options = {plan.report.absolute().parent: "--report", Path(tempfile.gettempdir()): "TMPDIR"}
     local = plan.spark_conf.get("spark.local.dir")
     if local is not None:
@@ -198,7 +198,7 @@ def _environment(plan: Plan, where: topic.Topic) -> dict[str, str]:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether it happened while a signal ended the run."""
+    """Whether the error happened while a signal ended the run."""
     return error is not None and (isinstance(error, KeyboardInterrupt) or _was_interrupted(error.__context__))
 
 

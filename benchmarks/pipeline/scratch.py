@@ -1,6 +1,6 @@
-"""Folders that a process has for itself, as for all that Spark's JVM drops: blocks, shuffles, unpacked native libraries, artifacts.
+"""Makes folders of a single process, for files of Spark's JVM: blocks, shuffles, unpacked native libraries, artifacts.
 
-They go when the run is over. A process that was killed cannot remove its folder; the next one that makes such a folder there does.
+They are removed after the run. The folder of a killed process is removed by the next process that makes such a folder there.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LOCK = "lock"
 
 
 class OwnFolder:
-    """A new folder of this process alone, which holds the lock in it until `remove` or `rename`."""
+    """A new folder of this process, which holds the lock in it until `remove` or `rename`."""
 
     def __init__(self, base: Path, prefix: str) -> None:
-        """Folders with this prefix in `base` whose processes are gone are removed before. Raises OSError."""
+        """First removes folders with this prefix in `base` whose processes are gone. Raises OSError."""
         for left in base.glob(f"{prefix}*"):
             _remove_if_left(left)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
@@ -32,7 +32,7 @@ class OwnFolder:
             self._lock = (self.path / "new-lock").open("w")  # Python's children do not inherit it: it is free when this process is gone
             self._lock.write(platform.node())
             self._lock.flush()
-            with suppress(OSError):  # on a file system without locks nobody removes what a killed process left
+            with suppress(OSError):  # on a file system without locks, folders of killed processes stay
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 (self.path / "new-lock").rename(self.path / _LOCK)
         except BaseException:
@@ -40,12 +40,12 @@ class OwnFolder:
             raise
 
     def remove(self) -> None:
-        """With all that is in it."""
+        """Remove the folder with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._let_go()
 
     def rename(self, place: Path) -> None:
-        """It is no longer anybody's, and complete. Raises OSError."""
+        """Give the complete folder its final name; it no longer belongs to the process. Raises OSError."""
         for name in (_LOCK, "new-lock"):
             (self.path / name).unlink(missing_ok=True)
         self.path.rename(place)
@@ -58,10 +58,10 @@ class OwnFolder:
 
 
 class MadeFolder:
-    """A folder and those above it, made where they were not there; `remove` takes away those that were made and are empty."""
+    """A folder that is made, with missing folders above it; `remove` removes those that were made and are empty."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, and then nothing was made."""
+        """Raises OSError; no folder is made then."""
         missing = [one for one in (path, *path.parents) if not one.exists()]
         self._made: list[Path] = []  # the innermost first
         try:
@@ -73,7 +73,7 @@ class MadeFolder:
             raise
 
     def remove(self) -> None:
-        """What is in use, by whomever, stays."""
+        """Remove the folders that were made, except those in use."""
         for folder in self._made:
             with suppress(OSError):
                 folder.rmdir()
@@ -91,10 +91,10 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextmanager
 def jvm_in(folder: Path) -> Iterator[None]:
-    """The JVM that Spark starts meanwhile stands in the folder and has its temporary files there.
+    """Lets the JVM that Spark starts meanwhile run in the folder, with its temporary files there.
 
-    Spark's local folders and the native libraries of its codecs follow from java.io.tmpdir where nobody says otherwise. Whatever the user
-    says, in spark-defaults.conf, with `--spark-conf` or in SPARK_SUBMIT_OPTS itself, comes later on the JVM's command line and wins.
+    By default Spark's local folders and the native libraries of its codecs follow from java.io.tmpdir. The user's settings, in
+    spark-defaults.conf, with `--spark-conf` or in SPARK_SUBMIT_OPTS itself, come later on the JVM's command line and win.
     """
     here, options = Path.cwd(), os.environ.get("SPARK_SUBMIT_OPTS")
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join([shlex.quote(f"-Djava.io.tmpdir={folder}"), *([options] if options else [])])
@@ -110,7 +110,7 @@ def jvm_in(folder: Path) -> Iterator[None]:
 
 
 def _remove_if_left(folder: Path) -> None:
-    """Unless a process holds the lock, or is about to, or it is somebody else's, or of another machine, whose locks may not show."""
+    """Remove a folder unless a process holds its lock or is about to, or it is of another user or machine, whose locks may not show."""
     with suppress(OSError, UnicodeDecodeError), (folder / _LOCK).open("r+") as lock:
         if os.fstat(lock.fileno()).st_uid == os.getuid() and lock.read() == platform.node():
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

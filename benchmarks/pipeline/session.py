@@ -1,7 +1,7 @@
-"""The Spark session with the Kafka connector, and where Spark's own talk goes: into a file, so that the console has only ours.
+"""Opens the Spark session with the Kafka connector, and redirects Spark's own output to a file, so that the console has only ours.
 
-The connector is fetched through `spark.jars.packages` into a cache folder of our own, from Maven Central alone: a local Maven repository
-that holds a POM without its JAR would make Spark's resolver give up. Who has another mirror sets `spark.jars.ivySettings`.
+The connector is fetched through `spark.jars.packages` into our own cache folder, from Maven Central alone: a local Maven repository that
+has a POM without its JAR would make Spark's resolver give up. `spark.jars.ivySettings` sets another mirror.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MASTER_S = 5.0
 _ANSWER_S = 20.0
 _NO_SUCH_FILE = b"/files/-"
 _ASKS = struct.pack(">qBi", 13 + len(_NO_SUCH_FILE), 6, len(_NO_SUCH_FILE)) + _NO_SUCH_FILE
-"""A StreamRequest of Spark's transport: of all that can be asked, what a master answers without a line in its log."""
+"""A StreamRequest of Spark's transport: the only request that a master answers without a line in its log."""
 _JVM_ENDS_S = 60.0
 _JVM_TERMINATES_S = 10.0
 
@@ -95,7 +95,7 @@ def check_java() -> str:
 
 
 def local_cores(master: str) -> int | None:
-    """How many cores a local master uses; None for a cluster."""
+    """The number of cores that a local master uses; None for a cluster."""
     found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", master)
     if found is None:
         return None
@@ -103,7 +103,7 @@ def local_cores(master: str) -> int | None:
 
 
 def check_master(master: str) -> None:
-    """Whether it is one, and a standalone one answers: Spark tries for a minute, and for two where nothing answers. Raises Unusable."""
+    """Check the master's URL, and that a standalone master answers; Spark itself would try for one or two minutes. Raises Unusable."""
     if _MASTERS.fullmatch(master) is None:
         raise Unusable(f"{master!r} is no Spark master; write local[*] or spark://host:port")
     if not master.startswith("spark://"):
@@ -125,7 +125,7 @@ def check_master(master: str) -> None:
 
 
 def _answers(connection: socket.socket, patience_s: float) -> bool:
-    """Whether anything comes back, or the connection ends, as from a master that wants TLS or a secret: Spark knows how to go on."""
+    """Whether there is an answer, or the connection ends, as with a master that wants TLS or a secret, which Spark can handle."""
     connection.settimeout(patience_s)
     try:
         connection.sendall(_ASKS)
@@ -137,9 +137,9 @@ def _answers(connection: socket.socket, patience_s: float) -> bool:
 
 
 def open_session(master: str, conf: Mapping[str, str], scratch: Path) -> SparkSession:
-    """A session that can speak with Kafka, in a JVM whose temporary files are in `scratch`; to be called by the main thread.
+    """A session with the Kafka connector, in a JVM whose temporary files are in `scratch`. Call it in the main thread.
 
-    Raises Unusable when the cache for the connector cannot be made, and what Spark raises when it does not start.
+    Raises Unusable when the cache for the connector cannot be made, and Spark's exceptions when Spark does not start.
     """
     from pyspark.sql import SparkSession
 
@@ -166,7 +166,7 @@ def open_session(master: str, conf: Mapping[str, str], scratch: Path) -> SparkSe
             "spark.driver.host": "127.0.0.1",
         }
     elif master.startswith(("spark://", "local-cluster[")):
-        # What an executor that is killed leaves stays where its worker keeps its log. Options on the JVM's command line win over these.
+        # Leftovers of a killed executor stay where its worker keeps the log. Options on the JVM's command line win over these.
         settings["spark.executorEnv.JAVA_TOOL_OPTIONS"] = "-Djava.io.tmpdir=."
     builder = SparkSession.builder.master(master)
     for name, value in {**settings, **conf}.items():
@@ -179,14 +179,14 @@ def open_session(master: str, conf: Mapping[str, str], scratch: Path) -> SparkSe
         except BaseException:
             _end_jvm()
             raise
-    # PySpark's own handler asks something of the JVM, maybe in the middle of another question, and fails instead of interrupting.
+    # PySpark's own handler calls the JVM, perhaps in the middle of another call, and fails instead of interrupting.
     signal.signal(signal.SIGINT, on_interrupt)
     spark.sparkContext.setLogLevel("WARN")
     return spark
 
 
 def check_conf(spark: SparkSession, conf: Mapping[str, str]) -> None:
-    """Whether Spark takes what can be set of these at any time: it looks at a value when it needs it first. Raises Unusable."""
+    """Check that Spark accepts those settings that can be set at any time; Spark itself checks a value on first use. Raises Unusable."""
     from pyspark.errors import IllegalArgumentException
 
     for name, value in conf.items():
@@ -198,7 +198,7 @@ def check_conf(spark: SparkSession, conf: Mapping[str, str]) -> None:
 
 
 def make_folder(spark: SparkSession, url: str) -> None:
-    """By whichever of Hadoop's file systems the URL names. Raises Unusable."""
+    """Make a folder through the Hadoop file system that the URL names. Raises Unusable."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import PySparkException
 
@@ -212,7 +212,7 @@ def make_folder(spark: SparkSession, url: str) -> None:
 
 
 def close_session(spark: SparkSession) -> None:
-    """Stop it and wait until its JVM is gone, which PySpark leaves until Python ends; both may be gone already."""
+    """Stop the session and wait until its JVM is gone, which PySpark keeps until Python ends. Both may be gone already."""
     from py4j.protocol import Py4JError
 
     with suppress(Py4JError, OSError):
@@ -238,10 +238,10 @@ def _end_jvm() -> None:
 
 @contextmanager
 def _ended_on_failure() -> Iterator[None]:
-    """The JVM that PySpark starts meanwhile is ended when that is interrupted, or fails.
+    """Ends the JVM that PySpark starts meanwhile if the start is interrupted or fails.
 
-    PySpark knows of it only when it is up, and removes the folder in which it was to say its port. A JVM that does not find the folder
-    loses its main thread, the one that would notice that Python is gone, and stays for ever.
+    PySpark knows the JVM only once it is up, and removes the folder in which the JVM should write its port. A JVM that does not find the
+    folder loses its main thread, which would notice the end of Python, and stays forever.
     """
     from pyspark import java_gateway
 
@@ -274,7 +274,7 @@ def _end(jvm: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def talk_to(path: Path) -> Iterator[tuple[int, int]]:
-    """What this process and its children say on either stream goes to the file; gives the descriptors of the real ones."""
+    """Redirects both streams of this process and its children to the file; gives the descriptors of the real ones."""
     sys.stdout.flush()
     real = os.dup(1), os.dup(2)
     with path.open("ab") as log:
@@ -290,7 +290,7 @@ def talk_to(path: Path) -> Iterator[tuple[int, int]]:
 
 
 def why_no_session(log: Path, master: str, error: BaseException) -> str:
-    """One line about a session that did not come up, from what Spark said."""
+    """One line about a session that did not start, from Spark's output."""
     said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     if any(sign in said for sign in _NOT_FETCHED):
         return (

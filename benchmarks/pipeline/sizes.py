@@ -1,7 +1,7 @@
-"""How large the largest record of a run is, for those who have a limit: the topic, and Java's producer.
+"""Computes the size of a run's largest record, and checks it against the limits of the topic and of Java's producer.
 
-The topic's `max.message.bytes` is about a batch as it is sent; the smallest batch has one record. The producer's `max.request.size` and
-`buffer.memory` are about what one record could take before it is compressed, where it assumes the most for everything but key and value.
+The topic's `max.message.bytes` limits a batch as it is sent; the smallest batch has one record. The producer's `max.request.size` and
+`buffer.memory` limit the uncompressed size of one record, with the maximum assumed for all parts except key and value.
 """
 
 from benchmarks.pipeline.plan import Plan, Unusable
@@ -12,19 +12,19 @@ _DEFAULTS = {"max.request.size": 1 << 20, "buffer.memory": 32 << 20}
 
 
 def batch_bytes(plan: Plan) -> int:
-    """A batch of format v2 with the largest record alone, not compressed."""
+    """Size of an uncompressed batch of format v2 that contains only the largest record."""
     record = 4 + _field(plan.longest_key) + _field(plan.record_bytes)  # attributes, timestamp, offset, count of headers
     return _BATCH_HEADER + _varint(record) + record
 
 
 def producer_limits(plan: Plan) -> dict[str, str]:
-    """Configurations of the producer with which the largest record goes through, where the defaults are too small for it."""
+    """Configurations of the producer for the largest record, where the defaults are too small."""
     needed = _at_producer(plan)
     return {name: str(needed) for name, default in _DEFAULTS.items() if needed > default}
 
 
 def check_producer_limits(plan: Plan) -> None:
-    """Whether the largest record goes through what the user set. Raises Unusable."""
+    """Check that the largest record fits the user's limits. Raises Unusable."""
     needed = _at_producer(plan)
     for name in _DEFAULTS:
         if needed > int(plan.producer.get(name, needed)):
@@ -34,7 +34,7 @@ def check_producer_limits(plan: Plan) -> None:
 
 
 def check_topic_limit(plan: Plan, limit: int) -> None:
-    """Whether the largest record can be in a topic with that `max.message.bytes`; compressed, one cannot know. Raises Unusable."""
+    """Check that the largest record fits a topic's `max.message.bytes`; for compressed ones that is unknown. Raises Unusable."""
     needed = batch_bytes(plan)
     if plan.codec == "none" and needed > limit:
         raise Unusable(f"{_what(plan)} takes {needed:,} bytes in topic {plan.topic}, whose max.message.bytes is {limit:,}")

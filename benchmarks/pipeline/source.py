@@ -1,4 +1,4 @@
-"""The rows of a run before they are records: made from the seed, or read from a file of the user's.
+"""Provides the rows of a run: generated from the seed, or read from the user's file.
 
 Their columns are stream, sequence, key and payload.
 """
@@ -30,7 +30,7 @@ _SKEW = 4  # with the fourth power, half of the rows go to the first sixteenth o
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows, how many there are, and the bytes of key and value of the largest one's record."""
+    """The rows, their number, and the sizes of key and value of the largest one."""
 
     rows: DataFrame
     count: int
@@ -73,7 +73,7 @@ def _read(spark: SparkSession, plan: Plan) -> Source:
     table = _table(spark, plan)
     key, payload = _key(table, plan), _payload(table, plan)
     try:
-        # Beside the sizes: rows that cannot be read show now, and not when half of them are written.
+        # Finds unreadable rows now, too, and not when half of the rows are written.
         key_bytes, payload_bytes = (fn.coalesce(fn.length(part), fn.lit(0)) for part in (key, payload))
         largest = fn.max(fn.struct(key_bytes + payload_bytes, key_bytes, payload_bytes))
         read = table.groupBy(fn.spark_partition_id()).agg(fn.count("*"), largest).collect()
@@ -125,7 +125,7 @@ def _table(spark: SparkSession, plan: Plan) -> DataFrame:
 
 
 def _check_names(names: Iterable[str | None], file: Path, is_case_sensitive: bool) -> None:
-    """Spark gives columns of one name in a CSV file other names, without a word. Raises Unusable."""
+    """Refuse equal names: Spark silently renames equal columns of a CSV file. Raises Unusable."""
     seen: dict[str, str] = {}
     for name in names:
         if not name:
@@ -138,7 +138,7 @@ def _check_names(names: Iterable[str | None], file: Path, is_case_sensitive: boo
 
 
 def _check_text(lines: DataFrame, file: Path) -> None:
-    """Spark would read something else where the bytes are not UTF-8, without a word. Raises Unusable."""
+    """Refuse bytes that are not UTF-8, which Spark would silently replace. Raises Unusable."""
     raw = fn.col("value").cast("binary")
     there_and_back = fn.decode(fn.encode("value", "UTF-16BE"), "UTF-16BE").cast("binary")
     wrong = lines.where(raw != there_and_back).select(raw.alias("line")).first()
@@ -153,7 +153,7 @@ def _check_text(lines: DataFrame, file: Path) -> None:
 
 
 def _check_quotes(lines: DataFrame, file: Path) -> None:
-    """Spark would take such a line for a row, with what it has of the field, and the next one for another. Raises Unusable."""
+    """Refuse open quotes: Spark would take such a line for a row with part of the field, and the next line for another. Raises Unusable."""
     open_one = lines.where(fn.col("value").contains('"') & _ends_in_quotes(fn.col("value"))).first()
     if open_one is not None:
         shown = open_one.value if len(open_one.value) <= 2 * _SHOWN else open_one.value[: 2 * _SHOWN] + "..."
@@ -192,7 +192,7 @@ def _payload(table: DataFrame, plan: Plan) -> Column:
 
 
 def _column(name: str) -> Column:
-    """The column of that name, whatever dots and backticks it has."""
+    """The column with this name, which may contain dots and backticks."""
     return fn.col(f"`{name.replace('`', '``')}`")
 
 

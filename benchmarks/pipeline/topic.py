@@ -1,4 +1,4 @@
-"""The topic of a run, asked for and made with Ottla's own client, before and after Spark works: settings, first and last offsets."""
+"""Checks and creates the topic of a run with Ottla's own client, and reads its first and last offsets, before and after Spark works."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 _TIMEOUT_S = 20.0
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
-_FIRST_S = 8.0  # a broker that is not there is told within seconds
+_FIRST_S = 8.0  # so that a missing broker is reported within seconds
 
 Offsets = dict[int, int]
 """By partition."""
@@ -24,7 +24,7 @@ Offsets = dict[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """The topic as it was found or made. `first` is where this run's records begin."""
+    """The topic as it was found or made. `first` has the offsets at which this run's records begin."""
 
     name: str
     partitions: int
@@ -34,12 +34,12 @@ class Topic:
 
 
 def check(plan: Plan) -> None:
-    """Whether all brokers answer and the topic is, or could be made, as the plan wants. Makes nothing. Raises Unusable."""
+    """Check that all brokers answer, and that the topic exists or can be made as planned. Creates nothing. Raises Unusable."""
     _look(plan, _FIRST_S, make=False)
 
 
 def prepare(plan: Plan) -> Topic:
-    """Make the topic or look at the one that is there. Raises Unusable."""
+    """Create the topic, or check the existing one. Raises Unusable."""
     topic = _look(plan, _TIMEOUT_S, make=True)
     assert topic is not None
     return topic
@@ -74,7 +74,7 @@ def _look(plan: Plan, timeout_s: float, *, make: bool) -> Topic | None:
 
 
 def ends(plan: Plan, topic: Topic, timeout_s: float = _TIMEOUT_S) -> Offsets:
-    """Behind the last record of each partition. Raises ClientError."""
+    """The end offset of each partition. Raises ClientError."""
     with connected(plan, timeout_s) as cluster:
         return _by_number(end_offsets(cluster, _names(topic.name, topic.partitions)))
 
@@ -88,7 +88,7 @@ def remove(plan: Plan) -> None:
 
 
 def connected(plan: Plan, timeout_s: float = _TIMEOUT_S) -> Cluster:
-    """The cluster of a run; use it as a context manager. Asking it raises ClientError."""
+    """The cluster of a run, a context manager. Its requests raise ClientError."""
     return Cluster(plan.bootstrap, client_id="ottla-validate", timeout_seconds=timeout_s)
 
 
@@ -132,7 +132,7 @@ def _check_size(plan: Plan, configs: list[DescribeConfigsResourceResult], name: 
 
 
 def _configs_of_brokers(cluster: Cluster) -> list[DescribeConfigsResourceResult]:
-    """Nothing when they do not say: who may make topics need not be allowed to ask that."""
+    """Configurations of the brokers; empty if the client may not read them, although it may create topics."""
     with suppress(ClientError):
         return [one for number in cluster.broker_ids() for one in describe_configs(cluster, ResourceType.BROKER, str(number))]
     return []

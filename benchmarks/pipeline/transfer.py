@@ -1,4 +1,4 @@
-"""Generate and ingest at the same time, each in a thread of its own, with progress; afterwards the topic's end is known and read."""
+"""Runs generate and ingest at the same time, each in its own thread, with progress, until the topic has been read to its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DISPLAY_S = 2.0
 
 
 class Transfer:
-    """After `run`, `ends` are the topic's, all of which `ingest` has read; `seconds` says how long each stage took."""
+    """After `run`, `ends` are the end offsets of the topic, up to which `ingest` has read; `seconds` has the time of each stage."""
 
     def __init__(self, spark: SparkSession, plan: Plan, topic: Topic, source: Source, work: str, console: Console) -> None:
         self.plan = plan
@@ -61,11 +61,11 @@ class Transfer:
 
     @property
     def faults(self) -> list[dict[str, Any]]:
-        """What was done to the brokers meanwhile."""
+        """The faults of the brokers meanwhile."""
         return [] if self._chaos is None else self._chaos.faults
 
     def faults_since(self, begin_ms: float) -> list[float]:
-        """When they were, in seconds since a time by the clock that records have."""
+        """Times of the faults, in seconds since a time by the clock of the records' timestamps."""
         began_s = 0.0 if self._chaos is None else (self._chaos.began_ms - begin_ms) / 1000
         return [began_s + float(fault["after_s"]) for fault in self.faults]
 

@@ -1,4 +1,4 @@
-"""The verdict: findings and measurements written as Parquet into the report's folder, and told in the numbers that the report shows."""
+"""Writes findings and measurements as Parquet into the report's folder, and computes the numbers of the report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SKEW_SAYS = "The keys decide: skewed ones fill some partitions more than others
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found. `made_topic` says that the topic is the run's own."""
+    """The verdict. `made_topic` says that the run created the topic."""
 
     holds: bool
     text: str
@@ -115,7 +115,7 @@ def _summary(transfer: Transfer, measured: Measurements | None, series: Series) 
 
 
 def _rate(measured: Measurements, first_ms: int, last_ms: int) -> str:
-    """Of the time in which records moved, which Spark's own beginning is no part of."""
+    """The rate over the time in which records moved, without the start of Spark."""
     if last_ms - first_ms < _SHORTEST_MS:
         return "all within a second"
     seconds, totals = (last_ms - first_ms) / 1000, measured.totals
@@ -124,7 +124,7 @@ def _rate(measured: Measurements, first_ms: int, last_ms: int) -> str:
 
 
 def _faults(transfer: Transfer, measured: Measurements) -> str:
-    """How many came while something could go wrong: Spark needs a while before it writes."""
+    """The faults, with the number of those during writing and reading; Spark needs a while before it writes."""
     totals = measured.totals
     span_s = (max(totals.last_written_ms, totals.last_read_ms) - measured.begin_ms) / 1000
     meanwhile = sum(0 <= at <= span_s for at in transfer.faults_since(measured.begin_ms))

@@ -1,4 +1,4 @@
-"""The third stage: what is wrong with what came through, in Spark SQL. Every finding is a row that names the record."""
+"""Finds faults in the received records with Spark SQL: the third stage. Every finding is a row that names the record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS = {
     "time went back": "a timestamp is below that of the record before it, of the same stream, or of the same partition with LogAppendTime",
     "in the future": "a record was read more than a minute before its timestamp or event time",
 }
-"""What can be wrong, and what that means."""
+"""The kinds of findings, and their meanings."""
 COLUMNS = ("kind", "stream", "sequence", "partition", "offset", "key", "detail")
 _LOCATED = 1000  # missing rows for which the place is looked for
 _AT_ONCE = 20_000  # markers that the driver holds
@@ -39,7 +39,7 @@ _CLOCKS_MS = 60_000  # so much may the clocks of machines differ
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was to come through: the rows of the source, offsets from topic.first to `ends`. `work` is a folder for what is between."""
+    """The expected records: the rows of the source, and offsets from topic.first to `ends`. `work` is a folder for intermediate data."""
 
     plan: Plan
     topic: Topic
@@ -111,7 +111,7 @@ def _accounted(own: DataFrame, run: Run) -> tuple[DataFrame | None, DataFrame | 
 
 
 def _lost(missing: DataFrame, own: DataFrame, run: Run) -> DataFrame:
-    """What the missing rows were, made or read again; for the first of them, too, behind which offset each was to come."""
+    """The missing rows, generated or read again; for the first of them, also the offset behind which each should be."""
     lost = run.source.rows.select("stream", "sequence", "key").join(missing.select("sequence"), "sequence")
     lost = lost.withColumn("partition", partition_of_key(fn.col("key"), run.topic.partitions)).cache()
     first = lost.orderBy("sequence").limit(_LOCATED).select("stream", "partition", fn.col("sequence").alias("wanted"))
@@ -144,7 +144,7 @@ def _dense(received: DataFrame, run: Run) -> list[DataFrame]:
 
 
 def _without_markers(missing: DataFrame, run: Run) -> DataFrame:
-    """There may be as many markers as records: the driver has them some at a time, and the places as spans."""
+    """The missing offsets without those of markers. There may be as many markers as records: the driver holds few at a time."""
     spark, folder = missing.sparkSession, f"{run.work}/markers"
     nth = fn.row_number().over(Window.partitionBy("group").orderBy("number"))
     spans = missing.withColumn("behind", fn.col("number") - nth).groupBy("group", "behind")
@@ -158,9 +158,9 @@ def _without_markers(missing: DataFrame, run: Run) -> DataFrame:
 
 
 def _ordered(own: DataFrame, duplicated: DataFrame | None) -> DataFrame:
-    """Within a stream and a partition, sequence and timestamps rise with the offset; what is named as a duplicate is not named again.
+    """Within a stream and a partition, sequence and timestamps rise with the offset. A duplicate is not reported again.
 
-    Nor is the record behind one with a time in the future: that one is named.
+    Nor is the record behind one with a time in the future, since that one is reported.
     """
     along = Window.partitionBy("partition", "stream").orderBy("offset")
     names = ("sequence", "timestamp_ms", "event_ms")
@@ -186,14 +186,14 @@ def _is_ahead(time: str) -> Column:
 
 
 def _in_the_future(own: DataFrame) -> DataFrame:
-    """Whose clock it was does not matter: nothing is read a minute before it is made or written."""
+    """Records read more than a minute before they were made or written, by any clock."""
     ahead = fn.greatest("timestamp_ms", "event_ms") - fn.col("arrived_ms")
     wrong = own.where(_is_ahead("timestamp_ms") | _is_ahead("event_ms"))
     return wrong.select(*_record(fn.lit("in the future"), fn.concat(fn.lit("by "), ahead.cast("string"), fn.lit(" ms"))))
 
 
 def _misplaced(own: DataFrame, run: Run) -> DataFrame | None:
-    """Looked for among the distinct pairs of key and partition, which are few."""
+    """Records in the wrong partition, found among the distinct pairs of key and partition, which are few."""
     pairs = own.where(fn.col("key").isNotNull()).select("key", "partition").distinct()
     wrong = pairs.withColumn("promised", partition_of_key(fn.col("key"), run.topic.partitions))
     wrong = wrong.where(fn.col("promised") != fn.col("partition")).cache()
@@ -205,7 +205,7 @@ def _misplaced(own: DataFrame, run: Run) -> DataFrame | None:
 
 
 def _keys_out_of_order(own: DataFrame, ordered: DataFrame) -> DataFrame | None:
-    """The same per key: only keys in a stream and partition that is out of order can be."""
+    """Records out of order within their key; only keys of a stream and partition that is out of order need a check."""
     suspects = ordered.where(fn.col("kind") == "out of order").select("partition", "stream").distinct().cache()
     if suspects.isEmpty():
         suspects.unpersist()
@@ -220,7 +220,7 @@ def _keys_out_of_order(own: DataFrame, ordered: DataFrame) -> DataFrame | None:
 
 
 def _log_append_time(received: DataFrame) -> DataFrame:
-    """The broker's own timestamps rise within a partition, whoever wrote."""
+    """With LogAppendTime, timestamps rise within a partition, whichever producer wrote the record."""
     lag = fn.lag("timestamp_ms").over(Window.partitionBy("partition").orderBy("offset"))
     back = fn.col("before") - fn.col("timestamp_ms")
     wrong = received.withColumn("before", lag).where(back > 0)

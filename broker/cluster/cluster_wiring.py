@@ -14,12 +14,12 @@ from contextlib import AsyncExitStack
 from broker.cluster.broker_channels import BrokerChannels, control_versions
 from broker.cluster.broker_requests import BrokerRequests
 from broker.cluster.controller_channel import ControllerChannel, address_in, asking_here
-from broker.cluster.marker_requests import MarkerRequests
 from broker.cluster.missed_deletions import MissedDeletions
 from broker.cluster.stray_replicas import StrayReplicas
 from broker.loop.background import LoopBackground
 from broker.request.first_metadata import FirstMetadata
 from broker.request.services import Services
+from broker.transactions.markers import WRITE_MARKERS_VERSION, WriteMarkers
 from broker.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
 from config.broker import BrokerConfig
 from config.keys.general import CONTROLLED_SHUTDOWN_ENABLE
@@ -32,7 +32,6 @@ from config.keys.replication import (
     REPLICA_LAG_TIME_MAX_MS,
 )
 from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
-from config.schema.metadata_version import is_at_least
 from controller.state.channels import BrokerChannel
 from controller.state.context import LiveBroker
 from controller.znodes.changes import ProducerIdBlock
@@ -41,13 +40,13 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from protocol.schema.message import Message
 from replication.ports.peer import Connect, PeerAddress, PeerUnavailable
 from storage.disk.clock import elapsed_ms
 
 logger = logging.getLogger(__name__)
 
-FIRST_WITH_WRITE_TXN_MARKERS_1 = "2.8-IV1"
 ISOLATION_PERIOD_MS = 500
 DELIVERY_SECONDS = 1.0
 """Time for a stopping controller to deliver its last decisions to the brokers, seconds."""
@@ -150,19 +149,21 @@ class ClusterWiring:
         """The controller's channel to a broker (`controller.state.channels.ChannelFactory`)."""
         return self._channels(broker)
 
-    def marker_requests(self) -> MarkerRequests:
+    def write_markers(self) -> WriteMarkers:
         """How the coordinator of transactions has markers written by the leaders of partitions."""
-        config = self._services.config
-        version = 1 if is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_WRITE_TXN_MARKERS_1) else 0
-        return MarkerRequests(self._services.broker_id, version, config[REQUEST_TIMEOUT_MS], self.connect, self._address_of, self._ask_here)
+        brokers = self._broker_requests(f"broker-{self._services.broker_id}-txn-marker-sender")
+
+        async def write(broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+            response = await brokers.ask(broker_id, ApiKey.WRITE_TXN_MARKERS, WRITE_MARKERS_VERSION, request)
+            assert isinstance(response, WriteTxnMarkersResponse)
+            return response
+
+        return write
 
     def transaction_verifier(self, partition_for: Callable[[str], int]) -> TransactionVerifier:
         """Asks the coordinators of transactions about what producers write here (`transactions.verification`)."""
         services = self._services
-        client_id = f"AddPartitionsManager-client-{services.broker_id}"
-        timeout_ms = services.config[REQUEST_TIMEOUT_MS]
-        brokers = BrokerRequests(services.broker_id, client_id, timeout_ms, self.connect, self._address_of, self._ask_here)
-        self._held.push_async_callback(brokers.close)
+        brokers = self._broker_requests(f"AddPartitionsManager-client-{services.broker_id}")
 
         async def ask(broker_id: int, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
             response = await brokers.ask(broker_id, ApiKey.ADD_PARTITIONS_TO_TXN, VERIFICATION_VERSION, request)
@@ -172,6 +173,14 @@ class ClusterWiring:
         verifier = TransactionVerifier(services.metadata, partition_for, ask, services.clock.monotonic)
         self._held.push_async_callback(verifier.close)
         return verifier
+
+    def _broker_requests(self, client_id: str) -> BrokerRequests:
+        """Requests to any broker, over connections of their own."""
+        services = self._services
+        timeout_ms = services.config[REQUEST_TIMEOUT_MS]
+        brokers = BrokerRequests(services.broker_id, client_id, timeout_ms, self.connect, self._address_of, self._ask_here)
+        self._held.push_async_callback(brokers.close)
+        return brokers
 
     def _controller_channel(self) -> ControllerChannel:
         """A channel to the active controller, whichever broker that is."""

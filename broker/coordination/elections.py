@@ -14,6 +14,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol
 
+from broker.coordination.load_times import LoadTimes
 from broker.coordination.owned import OwnedPartition, OwnedStates, State
 from replication.leader.partition import Partition
 from storage.disk.clock import Clock
@@ -69,7 +70,7 @@ class StateKind(Protocol[State]):
 class Elections(Generic[State]):
     """See the module."""
 
-    __slots__ = ("_clock", "_kind", "_load_bytes", "_owned", "_released", "_tasks", "_while_loading", "_workers")
+    __slots__ = ("_clock", "_kind", "_load_bytes", "_owned", "_released", "_tasks", "_while_loading", "_workers", "load_times")
 
     def __init__(
         self,
@@ -88,6 +89,7 @@ class Elections(Generic[State]):
         self._while_loading = while_loading
         self._tasks: set[asyncio.Task[None]] = set()
         self._released: list[dict[str, State]] = []
+        self.load_times = LoadTimes(clock.monotonic)
 
     def on_leadership_change(self, partition: Partition) -> None:
         """This broker leads a partition, or does not any more. Those of other topics are passed over."""
@@ -144,11 +146,13 @@ class Elections(Generic[State]):
         except Exception:
             logger.exception("%s: the %s in it could not be loaded. They are missing until it gets a new leader", name, noun)
         else:
+            took = self._clock.monotonic() - began
+            self.load_times.add(took)
             logger.info(
                 "%s: loaded %s in %d ms, leader epoch %d; %d records were left out",
                 name,
                 loader.found(len(owned.states)),
-                (self._clock.monotonic() - began) * 1000,
+                took * 1000,
                 owned.leader_epoch,
                 loader.skipped,
             )

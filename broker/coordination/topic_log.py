@@ -81,16 +81,18 @@ class TopicLog:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
+        guard: object = None,
         timeout_ms: int | None = None,
     ) -> int:
         """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are safe.
 
         Returns the base offset of the batch, or NOT_APPENDED when the partition took nothing. With a producer id the batch is part of that
-        producer's transaction. Replicas have `timeout_ms` for it, by default the timeout of the coordinator's log.
+        producer's transaction, and `guard` comes from `begin_verification`. Replicas have `timeout_ms` for the batch, by default the
+        timeout of the coordinator's log.
         """
         try:
             partition, base_offset, next_offset = self._append(
-                index, records, count, self._required_acks, producer_id, producer_epoch, base_sequence
+                index, records, count, self._required_acks, producer_id, producer_epoch, base_sequence, guard
             )
         except (StorageError, ReplicationError) as error:
             then(self._failed(index, error), NOT_APPENDED)
@@ -106,11 +108,22 @@ class TopicLog:
         self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms if timeout_ms is None else timeout_ms)
         return base_offset
 
+    def begin_verification(self, index: int, producer_id: int, producer_epoch: int) -> tuple[ErrorCode, object]:
+        """Note that the producer's coordinator is about to be asked whether a partition is part of its transaction.
+
+        Returns (error, guard of the append). The guard is None if the coordinator is not to be asked.
+        """
+        try:
+            partition = self._replica_manager.partition_or_raise(self._topic, index)
+            return ErrorCode.NONE, partition.begin_verification(producer_id, NO_SEQUENCE, producer_epoch)
+        except ReplicationError as error:
+            return self._failed(index, error), None
+
     def append_tombstones(self, index: int, keys: Sequence[bytes]) -> bool:
         """Mark keys as deleted, without waiting for replicas: if it is lost, it is done again. False when that failed."""
         try:
             records = encode_pairs([(key, None) for key in keys])
-            self._append(index, records, len(keys), 0, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+            self._append(index, records, len(keys), 0, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, None)
         except (StorageError, ReplicationError) as error:
             self._failed(index, error)
             return False
@@ -126,7 +139,15 @@ class TopicLog:
         return True
 
     def _append(
-        self, index: int, records: bytes, count: int, required_acks: int, producer_id: int, producer_epoch: int, base_sequence: int
+        self,
+        index: int,
+        records: bytes,
+        count: int,
+        required_acks: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        guard: object,
     ) -> tuple[Partition, int, int]:
         partition = self._replica_manager.partition_or_raise(self._topic, index)
         now_ms = self._clock.now_ms()
@@ -146,6 +167,7 @@ class TopicLog:
         )
         run = BatchRun(memoryview(batch))
         run.read(0)
+        run.guard = guard
         partition.append(run, required_acks, now_ms, COORDINATOR)
         if run.needs_worker:
             # The topic's compression.type was changed by hand. The batches are small.

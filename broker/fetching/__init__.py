@@ -1,1 +1,1 @@
-"""Keeps fetch sessions and the partitions that changed in them."""
+"""Keeps fetch sessions, and tracks the partitions that changed in them."""

@@ -1,15 +1,16 @@
-"""Remembers the partitions that a client fetches, what it was last told about each, and which of them have changed since (KIP-227).
+"""Tracks which partitions of a session changed, so that a fetch visits only those (KIP-227).
 
-The Fetch handler makes a session for every full request; `FetchSessionCache` keeps the sessions that clients go on with. A fetch looks at
-the partitions that its request names and at those that are not idle, so it costs what has changed, not what the session holds.
+The Fetch handler makes a session for every full request; `FetchSessionCache` keeps the sessions that clients continue. A session remembers
+the partitions that its client fetches, and the offsets last sent for each. A fetch visits the partitions that its request names and those
+that are not idle. So its cost grows with the number of changes, not with the size of the session.
 
-A partition is idle when its client has all there is and was told all of it: nothing has to be read or said. Of an idle partition of a
-follower the leader learns nothing either, except that the follower was here: `last_fetch_ms` is that of all idle partitions. An idle
-partition stands in the `Waiters` of the partition on this broker, and among its `idle_fetches`. Whatever could change what a fetch finds
-there ends its idleness, in the very call in which it happens: an append, a move of the high watermark, a change of leadership, a log that
-was cut, moved, replaced or deleted. From then on fetches look at it until one finds that it is idle again.
+A partition is idle when its client has all records and knows all offsets: there is nothing to read or send. A fetch of an idle partition by
+a follower tells the leader only that the follower is alive: `last_fetch_ms` holds for all idle partitions. An idle partition is in the
+`Waiters` of the partition on this broker, and in its `idle_fetches`. Any event that could change the result of a fetch ends the idleness
+at once: an append, a move of the high watermark, a change of leadership, a log that was truncated, moved, replaced or deleted. From then on
+fetches visit the partition until one finds it idle again.
 
-Invariant: the partitions that are not idle stand in `changed`, each once. Between two looks idle ones may be left there.
+Invariant: `changed` contains each partition that is not idle exactly once. Between two fetches it may also contain idle ones.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ if TYPE_CHECKING:
     from broker.security.client import Client
 
 
-class FetchUnderWay(Protocol):
+class UnansweredFetch(Protocol):
     """The fetch of a session that is not answered yet."""
 
     def on_moved(self, asked: SessionPartition, partition: Partition) -> None:
-        """Something has happened to one of its partitions."""
+        """Called when one of its partitions changed."""
 
     def give_up(self) -> None:
-        """The session has ended, or another fetch goes on with it: answer now, with nothing that was not written yet."""
+        """Answer now, without partitions that are not written yet: the session has ended, or another fetch continues it."""
 
 
 class SessionPartition(AskedPartition):
-    """One partition of a session, and what its client was last told about it. See Waiter and IdleFetches for how it is told of changes."""
+    """One partition of a session, and the offsets last sent to its client. Learns of changes as a Waiter and through IdleFetches."""
 
     __slots__ = (
         "_counted",
@@ -61,35 +62,35 @@ class SessionPartition(AskedPartition):
     )
 
     def __init__(self, session: FetchSession, topic: bytes, name: str | None, topic_id: bytes, index: int) -> None:
-        """`topic` is what requests call it by: its name in UTF-8, or its id. `name` is None for an id that is not known yet."""
+        """`topic` is the key of the topic in requests: its name in UTF-8, or its id. `name` is None while an id is unknown."""
         self.identify(topic_id, index)
         self.session = session
         self.topic = topic
         self.name = name
         self.turn = FORGOTTEN
-        """Its place in the order of service; FORGOTTEN when it is none of the session's any more."""
+        """Its place in the order of service; FORGOTTEN when it is no longer part of the session."""
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
         self.error_code = 0
-        """Why the last reading found nothing."""
+        """The error of the last reading."""
         self.is_unknown = False
-        """Whether that is because the cluster does not know the partition, or does not tell the client."""
+        """Whether the cluster does not know the partition, or the client may not know it."""
         self.partition: Partition | None = None
-        """Where the last reading found it, as long as that matters."""
+        """The partition on this broker that the last reading found; None when it is not needed any more."""
         self.is_waiting = False
-        """Whether it stands in the `waiters` of `partition`."""
+        """Whether it is in the `waiters` of `partition`."""
         self.is_idle = False
         self.is_listed = False
-        """Whether it stands in `changed` of the session."""
+        """Whether it is in the `changed` list of the session."""
         self.progress: ReplicaProgress | None = None
-        """That of the follower, while the partition is idle."""
+        """The progress of the follower, while the partition is idle."""
         self._counted = 0
 
     def ask_again(self, offset: int, max_bytes: int, leader_epoch: int, last_fetched_epoch: int, start: int) -> None:
-        """Take what the client asks for from now on, in a request that names the partition.
+        """Set what the client wants from now on, as given in a request that names the partition.
 
-        A client that asks in another leader epoch began anew, and may have thrown away the answer that told the high watermark. So it is
-        told again; Apache Kafka would leave a follower with its old one until the next record.
+        A client with another leader epoch has begun anew, and may have dropped the answer that contained the high watermark. So the next
+        answer contains it again. Apache Kafka would leave a follower with the old high watermark until the next record.
         """
         before = self.leader_epoch
         self.ask(offset, max_bytes, leader_epoch, last_fetched_epoch, start)
@@ -101,11 +102,11 @@ class SessionPartition(AskedPartition):
 
     @property
     def completed(self) -> bool:
-        """Whether it waits no more. See Waiter."""
+        """Whether it has stopped waiting. See Waiter."""
         return not self.is_waiting or self.session.has_ended
 
     def try_complete(self) -> bool:
-        """Something has happened to the partition; True when it waits there no more. See Waiter."""
+        """Handle a change of the partition; True when this no longer waits for it. See Waiter."""
         self.end()
         partition = self.partition
         if partition is None or self.completed:
@@ -119,20 +120,20 @@ class SessionPartition(AskedPartition):
         return not self.is_waiting
 
     def wait(self) -> None:
-        """Be told from now on when something happens to the partition."""
+        """Receive `try_complete` from now on when the partition changes."""
         if not self.is_waiting and self.partition is not None:
             self.is_waiting = True
             self.partition.waiters.add(self)
 
     def stand_at(self, partition: Partition | None) -> None:
-        """The partition was found there, or nowhere."""
+        """Set the partition that a reading found, or None."""
         before = self.partition
         if before is not partition:
             self.let_go()
             self.partition = partition
 
     def let_go(self) -> None:
-        """Be told of nothing any more."""
+        """Stop waiting for changes, and release the partition."""
         self.end()
         partition = self.partition
         if partition is not None:
@@ -144,7 +145,7 @@ class SessionPartition(AskedPartition):
     # -- idleness --------------------------------------------------------------------------------------------------------
 
     def maybe_rest(self, params: FetchParams) -> bool:
-        """Become idle if the first reading of a fetch found nothing, and nothing is to be told; whether it did."""
+        """Become idle if the first reading of a fetch found no records and no changed offsets; returns whether it did."""
         partition = self.partition
         if (
             partition is None
@@ -156,12 +157,12 @@ class SessionPartition(AskedPartition):
             or self.preferred_read_replica != NO_PREFERENCE
             or self.diverging_epoch != NO_EPOCH
             or self.topic_id not in (ZERO_UUID, partition.log.topic_id)
-            or (params.rack_id is not None and partition.is_leader)  # its replicas move without a word
+            or (params.rack_id is not None and partition.is_leader)  # its preferred replica may change without an event
         ):
             return False
         if params.replica_id >= 0:
             log = partition.log
-            # A log that was just replaced may know less than was told.
+            # A log that was just replaced may have lower offsets than were sent.
             if log.high_watermark != log.log_end_offset or params.replica_id not in partition.isr:
                 return False
             progress = partition.followers[params.replica_id]
@@ -187,12 +188,12 @@ class SessionPartition(AskedPartition):
         self._counted = fetches
 
     def end(self) -> None:
-        """The next fetch looks at it. See IdleFetches."""
+        """End the idleness: the next fetch visits it. See IdleFetches."""
         if not self.is_idle:
             return
         self.count()
         self.is_idle = False
-        assert self.partition is not None  # it waits there
+        assert self.partition is not None  # an idle one waits there
         del self.partition.idle_fetches[self]
         progress = self.progress
         if progress is not None:
@@ -201,17 +202,17 @@ class SessionPartition(AskedPartition):
         self.session.list_changed(self)
 
     def forget_found(self) -> None:
-        """What the last reading found has been told, or is not to be told."""
+        """Drop the result of the last reading, which has been sent, or will not be sent."""
         self.region = None
         if not self.is_waiting:
             self.partition = None
 
-    # -- what is told ----------------------------------------------------------------------------------------------------
+    # -- news ------------------------------------------------------------------------------------------------------------
 
     def has_news(self) -> bool:
-        """Whether an incremental answer must name it after the last reading. From then on its client has been told."""
+        """Whether an incremental answer must contain the result of the last reading. Records the offsets in it as sent."""
         if self.error_code:
-            # Forget, so that the first answer after the error names the partition whatever it says.
+            # So that the first answer after the error contains the partition in any case.
             self.told_high_watermark = -1
             return True
         news = (
@@ -227,7 +228,7 @@ class SessionPartition(AskedPartition):
 
 
 class FetchSession:
-    """The partitions of one full request, and of the incremental ones that follow while it is kept."""
+    """The partitions of one full request, and of the incremental requests that follow while the session is kept."""
 
     __slots__ = (
         "_client",
@@ -260,16 +261,16 @@ class FetchSession:
         self.created_ms = 0
         self.last_used_ms = 0
         self.last_fetch_ms = 0
-        """When the last fetch came that its client knows to be heard of, by `elapsed_ms`."""
+        """Time by `elapsed_ms` of the last fetch that counts for idle partitions, too."""
         self.fetches = 0
         self.size = 0
         self.changed: list[SessionPartition] = []
-        self.fetch: FetchUnderWay | None = None
+        self.fetch: UnansweredFetch | None = None
         self.has_ended = False
         self.has_stale = False
-        """Whether some in `changed` are idle or forgotten."""
+        """Whether `changed` contains idle or forgotten partitions."""
         self.is_watched = False
-        """Whether its partitions may be idle: its client is there, and would be missed."""
+        """Whether its partitions may be idle: its client is connected, and a lost connection would be noticed."""
         self._partitions: dict[bytes, dict[int, SessionPartition]] = {}
         self._last_turn = 0
         self._is_ordered = True  # whether `changed` is in the order of service
@@ -281,15 +282,15 @@ class FetchSession:
         for of_topic in self._partitions.values():
             yield from of_topic.values()
 
-    # -- which partitions ------------------------------------------------------------------------------------------------
+    # -- partitions ------------------------------------------------------------------------------------------------------
 
     def find(self, topic: bytes, index: int) -> SessionPartition | None:
-        """The partition, by what requests call its topic."""
+        """The partition, by the key of its topic in requests."""
         of_topic = self._partitions.get(topic)
         return of_topic.get(index) if of_topic is not None else None
 
     def add(self, topic: bytes, name: str | None, index: int) -> SessionPartition:
-        """A partition that is not there yet comes last. `name` is that of the topic, None while it is unknown."""
+        """Add a new partition at the end of the order. `name` is the name of the topic, None while it is unknown."""
         asked = SessionPartition(self, topic, name, topic if self.uses_topic_ids else ZERO_UUID, index)
         of_topic = self._partitions.get(topic)
         if of_topic is None:
@@ -302,7 +303,7 @@ class FetchSession:
         return asked
 
     def forget(self, topic: bytes, index: int) -> None:
-        """Drop a partition; nothing happens when there is none."""
+        """Drop a partition, if the session has it."""
         of_topic = self._partitions.get(topic)
         asked = of_topic.pop(index, None) if of_topic is not None else None
         if of_topic is None or asked is None:
@@ -315,7 +316,7 @@ class FetchSession:
         self.has_stale = True
 
     def list_changed(self, asked: SessionPartition) -> None:
-        """Fetches are to look at it."""
+        """Let the next fetches visit a partition."""
         if not asked.is_listed:
             asked.is_listed = True
             changed = self.changed
@@ -345,34 +346,34 @@ class FetchSession:
         self._is_ordered = False
 
     def look_at_all(self) -> None:
-        """Nothing that was found holds for the next fetch."""
+        """End the idleness of all partitions, so that the next fetch visits all."""
         for of_topic in self._partitions.values():
             for asked in of_topic.values():
                 asked.end()
 
     # -- fetches ---------------------------------------------------------------------------------------------------------
 
-    def begin_fetch(self, fetch: FetchUnderWay) -> None:
-        """A fetch is under way. One that was before is answered with nothing: what there is to tell is told the new one."""
+    def begin_fetch(self, fetch: UnansweredFetch) -> None:
+        """Begin a fetch. An earlier unanswered one is answered empty, since the new fetch gets all news."""
         if self.fetch is not None:
             self.fetch.give_up()
         self.fetch = fetch
 
     def on_fetch(self, now_ms: int) -> None:
-        """What the fetch asks for is known: it is one of all partitions that are idle now."""
+        """Count a fetch whose request has been read, for all partitions that are idle now."""
         self.fetches += 1
         self.last_fetch_ms = now_ms
 
-    def end_fetch(self, fetch: FetchUnderWay) -> None:
-        """The fetch is answered, or its client has left."""
+    def end_fetch(self, fetch: UnansweredFetch) -> None:
+        """End a fetch that is answered, or whose client has left."""
         if self.fetch is fetch:
             self.fetch = None
 
     def belong_to(self, client: Client, reader: tuple[int, int, int, bool, int]) -> None:
-        """Who fetches: what was found for another reader does not hold, and nothing is watched for a client that has left.
+        """Set the client of the session. For another reader, all partitions are visited again. No partition becomes idle for a lost client.
 
-        `reader` is all that decides what is found beside the partitions. A connection has one session that is watched: the client has left
-        the one before.
+        `reader` is everything, beside the partitions, on which the result of a fetch depends. Only one session of a connection has idle
+        partitions: the client has left the session before.
         """
         self._is_letting_go = False
         if self._reader != reader or self._client is not client:
@@ -386,9 +387,10 @@ class FetchSession:
         self._client = client
 
     def leave(self) -> None:
-        """The client has left; it may come back by another connection. A fetch that waits is answered, with nothing.
+        """Handle the loss of the client, which may come back by another connection. A waiting fetch is answered empty.
 
-        Many partitions are let go some in each turn of the loop. What is known of an idle one stays true until then, or until it is asked.
+        Partitions are released in batches, one batch in each turn of the loop. An idle partition stays valid until then, or until the next
+        fetch.
         """
         self._client = None
         self.is_watched = False
@@ -398,7 +400,7 @@ class FetchSession:
             self.fetch.give_up()
 
     def end(self) -> None:
-        """The session is over."""
+        """End the session."""
         if not self.has_ended:
             client = self._client
             if client is not None and client.on_lost == self.leave:
@@ -421,7 +423,7 @@ def _turn(asked: SessionPartition) -> int:
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the request that follows; wraps to 1, since 0 begins a session."""
+    """The epoch of the next request; wraps to 1, since 0 begins a session."""
     if epoch == FINAL_EPOCH:
         return FINAL_EPOCH
     return 1 if epoch == LAST_EPOCH else epoch + 1

@@ -1,9 +1,8 @@
-"""Keeps the fetch sessions that clients may go on with (KIP-227).
+"""Keeps the fetch sessions that clients may continue (KIP-227).
 
-Called by the Fetch handler alone. A session is named by an id and moves by an epoch with every request, so a request that was lost,
-repeated or sent by somebody else is refused instead of being misread. Their number is bounded by
-`max.incremental.fetch.session.cache.slots`: a full cache gives up a session that was not used for two minutes, or prefers a follower
-or a larger session to a consumer's small one.
+Only the Fetch handler calls it. A session has an id, and an epoch that every request increments. So a lost or repeated request, or one of
+another client, is refused instead of misinterpreted. `max.incremental.fetch.session.cache.slots` bounds the number of sessions. A full
+cache evicts a session that was not used for two minutes; for a follower or a larger session, it evicts a consumer's small one.
 """
 
 from __future__ import annotations
@@ -14,27 +13,27 @@ from broker.fetching.fetch_session import FetchSession, next_epoch
 from broker.fetching.session_numbers import NO_SESSION
 
 EVICTION_MS = 120_000
-"""A session that was not used for this long makes room for any other (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+"""Time without a request after which any other session may replace a session, ms (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 
 class FetchSessionError(Exception):
-    """Why a request cannot go on with a session."""
+    """A request cannot continue its session."""
 
 
 class FetchSessionIdNotFound(FetchSessionError):
-    """No such session here: it was evicted, or belonged to an earlier run of the broker."""
+    """The session does not exist: it was evicted, or belonged to an earlier run of the broker."""
 
 
 class InvalidFetchSessionEpoch(FetchSessionError):
-    """Not the request that the session expects next."""
+    """The request is not the next one that the session expects."""
 
 
 class FetchSessionTopicIdError(FetchSessionError):
-    """A session that speaks topic names was asked with topic ids, or the other way round."""
+    """A session with topic names got a request with topic ids, or the reverse."""
 
 
 class FetchSessionCache:
-    """All sessions, bounded by `slots`. `random_bits(31)` gives ids nobody can guess from another's; times are those of `elapsed_ms`."""
+    """All sessions, at most `slots`. `random_bits(31)` gives ids that other clients cannot guess; times are those of `elapsed_ms`."""
 
     __slots__ = ("_random_bits", "evictions", "sessions", "slots")
 
@@ -61,13 +60,13 @@ class FetchSessionCache:
         return session
 
     def remove(self, session_id: int) -> None:
-        """Forget a session; nothing happens when there is none."""
+        """Drop a session, if it exists."""
         session = self.sessions.pop(session_id, None)
         if session is not None:
             session.end()
 
     def maybe_keep(self, session: FetchSession, *, is_follower: bool, now_ms: int) -> int:
-        """Keep the session of a full request if there is room for one of its size; its id, or NO_SESSION."""
+        """Keep the session of a full request if there is room for it. Returns its id, or NO_SESSION."""
         if len(self.sessions) >= self.slots and not self._evict(session.size, is_follower=is_follower, now_ms=now_ms):
             return NO_SESSION
         session_id = NO_SESSION
@@ -80,7 +79,7 @@ class FetchSessionCache:
         return session_id
 
     def _evict(self, size: int, *, is_follower: bool, now_ms: int) -> bool:
-        """Give up one session for a new one of `size` partitions; False when none may be given up for it."""
+        """Evict a session for a new one of `size` partitions; False when no session may be evicted."""
         if not self.sessions:
             return False
         oldest = min(self.sessions.values(), key=lambda session: session.last_used_ms)

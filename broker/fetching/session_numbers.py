@@ -1,14 +1,14 @@
-"""Names the numbers by which fetch sessions begin, go on and end. Not compiled: compiled modules take these as constants in C."""
+"""Names the numbers of fetch sessions: ids, epochs, places. Not compiled: compiled modules use them as C constants."""
 
 from typing import Final
 
 INITIAL_EPOCH: Final = 0
-"""The epoch of a request that wants a session."""
+"""The epoch of a request that asks for a new session."""
 FINAL_EPOCH: Final = -1
-"""The epoch of a request without a session, which ends the session that it names."""
+"""The epoch of a request without a session; ends the session whose id it contains."""
 NO_SESSION: Final = 0
 LAST_EPOCH: Final = 2**31 - 1
 LET_GO_PER_TURN: Final = 250
-"""Partitions that are let go in one turn of the event loop; each costs a microsecond or two."""
+"""Partitions that are released in one turn of the event loop; each takes a microsecond or two."""
 FORGOTTEN: Final = -1
-"""The place in the order of service of a partition that a session has forgotten."""
+"""Place in the order of service of a partition that a session has dropped."""

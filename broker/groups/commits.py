@@ -6,9 +6,10 @@ an offset on its way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
+from protocol.errors import ErrorCode
 from storage.disk.topic_partition import TopicPartition
 
 
@@ -18,6 +19,24 @@ class Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
+    knows_abortable: bool
+    """Whether the client knows TRANSACTION_ABORTABLE."""
+
+
+class Verifier(Protocol):
+    """Asks coordinators of transactions about partitions: a `transactions.verification.TransactionVerifier`."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        then: Callable[[dict[TopicPartition, ErrorCode]], None],
+        *,
+        knows_abortable: bool,
+    ) -> None:
+        """Call `then` with the partitions that are not part of the producer's open transaction, now or later."""
 
 
 class TopicCommit:

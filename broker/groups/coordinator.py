@@ -5,7 +5,7 @@ effects. Requests about members are here. Requests about offsets are in `offsets
 
 Wiring, by the server:
 
-    groups = GroupCoordinator(config, clock, timing_wheel, replica_manager, produce_purgatory, workers)
+    groups = GroupCoordinator(config, clock, timing_wheel, replica_manager, produce_purgatory, workers, transaction_verifier)
     replica_manager.leadership_listeners.append(groups.on_leadership_change)
     replica_manager.on_partitions_deleted = groups.on_partitions_deleted
     groups.start()          # before the broker registers with the controller, or it would miss what it leads
@@ -25,6 +25,7 @@ from uuid import uuid4
 from broker.coordination.elections import Elections
 from broker.coordination.topic_log import TopicLog
 from broker.groups.classic_group import ClassicGroup, GroupSettings
+from broker.groups.commits import Verifier
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import JoinResult, SyncResult
 from broker.groups.group import Group, GroupState
@@ -74,6 +75,7 @@ class GroupCoordinator:
         replica_manager: ReplicaManager,
         produce_purgatory: Purgatory,
         workers: Executor,
+        verifier: Verifier,
         new_uuid: Callable[[], object] = uuid4,
         while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
@@ -107,7 +109,13 @@ class GroupCoordinator:
             self.groups, machines, clock, workers, config[OFFSETS_LOAD_BUFFER_SIZE], while_loading
         )
         self.offsets = OffsetCommits(
-            self.groups, self._runner, self._log, clock, config[OFFSET_METADATA_MAX_BYTES], config[OFFSETS_RETENTION_MINUTES] * 60_000
+            self.groups,
+            self._runner,
+            self._log,
+            clock,
+            config[OFFSET_METADATA_MAX_BYTES],
+            config[OFFSETS_RETENTION_MINUTES] * 60_000,
+            verifier,
         )
 
     # -- life --------------------------------------------------------------------------------------------------------------

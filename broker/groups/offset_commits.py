@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from broker.coordination.runner import EffectRunner
 from broker.coordination.topic_log import NOT_APPENDED, UNAVAILABLE, TopicLog
-from broker.groups.commits import Commit, Transaction
+from broker.groups.commits import Commit, Transaction, Verifier
 from broker.groups.committed import read_stored
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import Store
@@ -22,6 +22,7 @@ from broker.groups.group import Group, GroupState
 from broker.groups.offset_records import offset_keys
 from broker.groups.offsets import GroupOffsets
 from broker.groups.record_encoding import encode_commits
+from broker.request.internal_topics import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
 from protocol.schema.wire import MAX_STRING_BYTES
@@ -32,11 +33,12 @@ logger = logging.getLogger(__name__)
 
 COMMIT_ERRORS = {
     **UNAVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,  # clients of old know this one for a reason to try again
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""The code for the committer, by the error of an append of offsets."""
+"""The code for the committer, by the error of a verification, or of an append of offsets."""
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
@@ -55,7 +57,7 @@ CommitReply: TypeAlias = Callable[[ErrorCode, ErrorCode], None]
 class OffsetCommits:
     """See the module."""
 
-    __slots__ = ("_clock", "_groups", "_log", "_max_metadata_size", "_retention_ms", "_runner")
+    __slots__ = ("_clock", "_groups", "_log", "_max_metadata_size", "_retention_ms", "_runner", "_verifier")
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class OffsetCommits:
         clock: Clock,
         max_metadata_size: int,
         retention_ms: int,
+        verifier: Verifier,
     ) -> None:
         self._groups = groups
         self._runner = runner
@@ -72,6 +75,7 @@ class OffsetCommits:
         self._clock = clock
         self._max_metadata_size = max_metadata_size
         self._retention_ms = retention_ms
+        self._verifier = verifier
 
     # -- commit ------------------------------------------------------------------------------------------------------------
 
@@ -87,8 +91,57 @@ class OffsetCommits:
     ) -> None:
         """OffsetCommit and TxnOffsetCommit: append the offsets, and reply when they are safe.
 
-        Offsets in a transaction count from its marker on (`on_transaction_completed`).
+        Offsets in a transaction count from its marker on (`on_transaction_completed`). They are appended once it is known that the group's
+        partition is part of the transaction (KIP-890). As in Apache Kafka the member is judged after that.
         """
+        if transaction is None:
+            self._commit(group_id, member_id, group_instance_id, generation_id, None, None, commit, reply)
+            return
+
+        def on_verified(error: ErrorCode, guard: object) -> None:
+            if error:
+                code = COMMIT_ERRORS.get(error, error)
+                reply(code, code)
+            else:
+                self._commit(group_id, member_id, group_instance_id, generation_id, transaction, guard, commit, reply)
+
+        self._verify(group_id, transaction, on_verified)
+
+    def _verify(self, group_id: str, transaction: Transaction, then: Callable[[ErrorCode, object], None]) -> None:
+        """Call `then` with (error, guard of the append) once it is known whether the group's partition is part of the transaction."""
+        error = self._groups.check(group_id)
+        guard: object = None
+        index = self._groups.partition_for(group_id)
+        transactional_id, producer_id, producer_epoch, knows_abortable = transaction
+        if not error:
+            error, guard = self._log.begin_verification(index, producer_id, producer_epoch)
+        if error or guard is None:
+            then(error, guard)
+            return
+        partition = TopicPartition(GROUP_METADATA_TOPIC, index)
+
+        def on_answer(errors: dict[TopicPartition, ErrorCode]) -> None:
+            code = errors.get(partition, ErrorCode.NONE)
+            if code:
+                logger.info(
+                    "group %s: offsets of %r, producer %d, epoch %d, are refused: %s",
+                    group_id, transactional_id, producer_id, producer_epoch, code.name,
+                )  # fmt: skip
+            then(code, guard)
+
+        self._verifier.verify(transactional_id, producer_id, producer_epoch, [partition], on_answer, knows_abortable=knows_abortable)
+
+    def _commit(
+        self,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+        transaction: Transaction | None,
+        guard: object,
+        commit: Commit,
+        reply: CommitReply,
+    ) -> None:
         is_transactional = transaction is not None
         error, group = self._groups.find(group_id, may_be_empty=not is_transactional)
         if not error and group is None:
@@ -112,7 +165,7 @@ class OffsetCommits:
         elif transaction is None:
             self._store(group, records, count, commit, reply)
         else:
-            self._store_in_transaction(group, records, count, transaction, commit, reply)
+            self._store_in_transaction(group, records, count, transaction, guard, commit, reply)
         if group.offsets.is_mixed:
             logger.warning("group %s: both consumers and transactional producers commit offsets, and may undo each other's", group_id)
 
@@ -139,22 +192,23 @@ class OffsetCommits:
             is_prepared = True
 
     def _store_in_transaction(
-        self, group: Group, records: bytes, count: int, transaction: Transaction, commit: Commit, reply: CommitReply
+        self, group: Group, records: bytes, count: int, transaction: Transaction, guard: object, commit: Commit, reply: CommitReply
     ) -> None:
         """Write the records as part of the transaction, whose marker decides about them."""
 
         def stored(error: ErrorCode, _: int) -> None:
             reply(COMMIT_ERRORS.get(error, error), ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
-        _, producer_id, producer_epoch = transaction
+        producer_id = transaction.producer_id
         base_offset = self._log.append(
             self._groups.partition_for(group.group_id),
             records,
             count,
             stored,
             producer_id=producer_id,
-            producer_epoch=producer_epoch,
+            producer_epoch=transaction.producer_epoch,
             base_sequence=0,
+            guard=guard,
         )
         if base_offset != NOT_APPENDED and not group.is_dead:
             self._groups.enter_transaction(producer_id, group)

@@ -14,6 +14,7 @@ from broker.metrics.follower_families import FOLLOWER_FAMILIES
 from broker.metrics.log_families import LOG_FAMILIES
 from broker.metrics.replica_families import REPLICA_FAMILIES
 from broker.metrics.request_families import REQUEST_FAMILIES
+from broker.metrics.transaction_families import TRANSACTION_FAMILIES
 from broker.metrics.uncovered import UNCOVERED
 
 PAGE: Final = Path("docs/metrics.md")
@@ -52,6 +53,7 @@ _SECTIONS: Final = (
     ("Logs", LOG_FAMILIES),
     ("The controller", CONTROLLER_FAMILIES),
     ("Groups, the broker", CLUSTER_FAMILIES),
+    ("Transactions", TRANSACTION_FAMILIES),
 )
 
 

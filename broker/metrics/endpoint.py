@@ -41,6 +41,7 @@ from broker.metrics.loop_watch import LoopWatch
 from broker.metrics.replica_families import REPLICA_FAMILIES
 from broker.metrics.request_families import REQUEST_FAMILIES
 from broker.metrics.request_metrics import RequestMetrics
+from broker.metrics.transaction_families import MEASURED_STATES, TRANSACTION_FAMILIES
 from broker.metrics.view import BrokerState, View
 from config.errors import ConfigError
 from config.keys.own import OTTLA_METRICS_LISTENER, address
@@ -48,6 +49,7 @@ from config.keys.own import OTTLA_METRICS_LISTENER, address
 if TYPE_CHECKING:
     from broker.network.socket_server import SocketServer
     from broker.request.services import Services
+    from broker.transactions.metadata import TransactionState
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ FAMILIES: tuple[Family, ...] = (
     *LOG_FAMILIES,
     *CONTROLLER_FAMILIES,
     *CLUSTER_FAMILIES,
+    *TRANSACTION_FAMILIES,
 )
 SCRAPE_SECONDS: Final = 30.0
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -78,6 +81,7 @@ class MetricsEndpoint:
         self._loop = asyncio.get_running_loop()
         self._watch = LoopWatch(self._loop, time.monotonic, time.thread_time)
         self._flushes = Histogram()
+        self._transaction_times = {state: Histogram() for state in MEASURED_STATES}
         self._store_latency = Histogram()
         self._verifications = Histogram()
         self._new_view: Callable[[], View] | None = None
@@ -111,8 +115,9 @@ class MetricsEndpoint:
         services.cluster.controller.measure(controller.on_event, controller.on_sent)
         fetch_rates = FetchRates(lambda: () if services.cluster.fetcher_pool is None else services.cluster.fetcher_pool.fetchers.values())
         self._watch.on_second += [requests.on_beat, fetch_rates.on_second]
-        self._watch.on_window += [requests.turn, self._flushes.turn, self._store_latency.turn, self._verifications.turn]
-        self._watch.on_window.append(controller.turn)
+        self._watch.on_window += [requests.turn, self._flushes.turn, self._store_latency.turn, self._verifications.turn, controller.turn]
+        self._watch.on_window += [histogram.turn for histogram in self._transaction_times.values()]
+        services.coordinators.transactions.machines.stats.on_left = self._on_transaction_left
         services.data.log_manager.context.on_flushed = self._on_flushed
         services.data.transaction_verifier.on_answered = lambda milliseconds: self._verifications.add(int(milliseconds * 1000))
         events = services.administration.store.session_events
@@ -126,6 +131,7 @@ class MetricsEndpoint:
             self._watch,
             self._flushes,
             self._store_latency,
+            self._transaction_times,
             self._verifications,
             controller,
             fetch_rates,
@@ -149,6 +155,11 @@ class MetricsEndpoint:
         self._watch.close()
         if self._server is not None:
             await self._server.close()
+
+    def _on_transaction_left(self, state: TransactionState, time_ms: int) -> None:
+        histogram = self._transaction_times.get(state)
+        if histogram is not None:
+            histogram.add(time_ms)
 
     def _on_flushed(self, seconds: float) -> None:
         self._flushes.add(int(seconds * 1e6))

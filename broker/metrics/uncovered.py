@@ -23,7 +23,6 @@ UNCOVERED: Final = (
     ("kafka.controller:name=UpdateFeaturesRateAndTimeMs,type=ControllerStats", NO_EVENT),
     ("kafka.controller:name=FencedBrokerCount,type=KafkaController", "brokers are fenced in KRaft only"),
     ("kafka.controller:name=ZkMigrationState,type=KafkaController", "there is no migration to KRaft"),
-    ("kafka.coordinator.transaction:*", NO_TRANSACTIONS),
     ("kafka.log:name=DeadThreadCount,type=LogCleaner", "the cleaner is a process; a dead one is replaced"),
     ("kafka.network:listener=*,name=AcceptorBlockedPercent,type=Acceptor", ONE_LOOP),
     ("kafka.network:name=ControlPlane*,type=SocketServer", "the control plane has no processors of its own"),
@@ -59,8 +58,6 @@ UNCOVERED: Final = (
     ("kafka.server:type=app-info", AS_TEXT),
     ("kafka.server:type=group-coordinator-metrics", NO_NAME),
     ("kafka.server:type=kafka-metrics-count", NO_SUCH_THING),
-    ("kafka.server:type=transaction-coordinator-metrics", NO_TRANSACTIONS),
-    ("kafka.server:type=txn-marker-channel-metrics", NO_TRANSACTIONS),
     ("kafka:type=kafka.Log4jController", "no metric: log levels are changed with kafka-configs.sh --entity-type broker-loggers"),
 )
 """(pattern of MBeans, reason); a star matches anything in one property, at the end everything that follows."""

@@ -8,12 +8,13 @@ not from one moment.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from broker.groups.group import GroupState
 from broker.metrics.families import Family, Found, Value, labels_text
+from broker.transactions.metadata import TransactionState
 from config.keys.transactions import TRANSACTION_MAX_TIMEOUT_MS
 from storage.disk.topic_partition import TopicPartition
 
@@ -130,6 +131,7 @@ class View:
         loop_watch: LoopWatch,
         flushes: Histogram,
         store_latency: Histogram,
+        transaction_times: Mapping[TransactionState, Histogram],
         verifications: Histogram,
         controller_metrics: ControllerMetrics,
         fetch_rates: FetchRates,
@@ -142,6 +144,7 @@ class View:
         self.loop_watch = loop_watch
         self.flushes = flushes
         self.store_latency = store_latency
+        self.transaction_times = transaction_times
         self.verifications = verifications
         self.controller_metrics = controller_metrics
         self.fetch_rates = fetch_rates
@@ -154,6 +157,7 @@ class View:
         self.groups = 0
         self.group_states = dict.fromkeys(GroupState, 0)
         self.committed_offsets = 0
+        self.transaction_states = dict.fromkeys(TransactionState, 0)
 
     async def prepare(self) -> None:
         """Collect what metrics need of every partition."""
@@ -170,6 +174,11 @@ class View:
             self.groups += 1
             self.group_states[group.state] += 1
             self.committed_offsets += len(group.offsets.committed)
+        for owned in list(self.services.coordinators.transactions.transactions.partitions.values()):
+            for done, txn in enumerate(list(owned.states.values()), 1):
+                if done % PER_TURN == 0:
+                    await asyncio.sleep(0)
+                self.transaction_states[txn.state] += 1
 
     async def read(self, families: tuple[Family, ...]) -> list[Found]:
         """The values of all families."""

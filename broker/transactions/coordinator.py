@@ -15,11 +15,12 @@ Wiring, by the server:
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 
 from broker.coordination.elections import Elections
+from broker.coordination.load_times import LoadTimes
 from broker.coordination.owned import OwnedStates
 from broker.coordination.topic_log import TopicLog
 from broker.loop.purgatory import Purgatory
@@ -28,7 +29,7 @@ from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from broker.transactions.effects import InitProducerIdResult
 from broker.transactions.expiration import TransactionExpiration
 from broker.transactions.machines import TransactionMachines
-from broker.transactions.markers import AskBroker, TransactionMarkers
+from broker.transactions.markers import PartitionsOf, TransactionMarkers, WriteMarkers
 from broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata
 from broker.transactions.partitions import Partitions
 from broker.transactions.state import NewProducerId, on_add_partitions, on_end, on_init_producer_id, verify
@@ -65,11 +66,11 @@ class TransactionCoordinator:
         replica_manager: ReplicaManager,
         produce_purgatory: Purgatory,
         workers: Executor,
-        asking: AskBroker,
-        topic_exists: Callable[[str], Awaitable[bool]],
+        write_markers: WriteMarkers,
+        partitions_of: PartitionsOf,
         while_loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """Transactional ids are loaded within a context of `while_loading`. `topic_exists` asks the metadata store."""
+        """Transactional ids are loaded within a context of `while_loading`."""
         self._config = config
         self._clock = clock
         cluster = replica_manager.cluster
@@ -81,8 +82,9 @@ class TransactionCoordinator:
         self.markers = machines.markers = TransactionMarkers(
             cluster,
             config.listeners.inter_broker_listener_name,
-            asking,
-            topic_exists,
+            write_markers,
+            partitions_of,
+            machines.coordinator_epoch,
             timing_wheel,
             clock.monotonic,
             machines.on_markers_written,
@@ -206,6 +208,11 @@ class TransactionCoordinator:
         if self.transactions.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
         return ErrorCode.NONE, list(self.transactions)
+
+    @property
+    def load_times(self) -> LoadTimes:
+        """How long partitions of `__transaction_state` took to load."""
+        return self._elections.load_times
 
     def _find(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
         """The id that a request of a producer is about, or why there is none."""

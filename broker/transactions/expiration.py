@@ -19,7 +19,7 @@ from broker.coordination.topic_log import TopicLog
 from broker.loop.timing_wheel import TimerTask, TimingWheel
 from broker.transactions.log_records import transaction_key
 from broker.transactions.machines import TransactionMachines
-from broker.transactions.metadata import FINISHED, TransactionMetadata, TransactionState
+from broker.transactions.metadata import FINISHED, IllegalTransition, TransactionMetadata, TransactionState
 from broker.transactions.state import on_timeout
 from protocol.errors import ErrorCode
 from storage.disk.clock import Clock
@@ -89,10 +89,17 @@ class TransactionExpiration:
         async for _, txn in self._all():
             if txn.is_timed_out(now_ms):
                 logger.info("%s: open for more than %d ms; aborting", txn, txn.timeout_ms)
-                self._machines.runner.run(txn, on_timeout(txn, partial(self._on_aborted, txn), now_ms))
+                try:
+                    effects = on_timeout(txn, partial(self._on_aborted, txn), now_ms)
+                except IllegalTransition as error:
+                    logger.error("the transaction cannot be aborted: %s", error)
+                    continue
+                self._machines.runner.run(txn, effects)
 
     def _on_aborted(self, txn: TransactionMetadata, error: ErrorCode) -> None:
-        if error:
+        if not error:
+            self._machines.stats.timeouts += 1
+        else:
             logger.warning("%s: its abort after a timeout was not stored (%s); it is tried again later", txn, error.name)
 
     # -- unused ids --------------------------------------------------------------------------------------------------------

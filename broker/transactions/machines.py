@@ -15,8 +15,9 @@ from broker.transactions.effects import AfterComplete, Effect, SendMarkers, Stor
 from broker.transactions.loading import TransactionLoader
 from broker.transactions.log_records import transaction_key, transaction_value
 from broker.transactions.markers import TransactionMarkers
-from broker.transactions.metadata import TransactionMetadata, TransitMetadata
+from broker.transactions.metadata import IllegalTransition, TransactionMetadata, TransactionState, TransitMetadata
 from broker.transactions.state import on_loaded, on_markers_written, on_stored
+from broker.transactions.stats import TransactionStats
 from protocol.errors import ErrorCode
 from storage.disk.clock import Clock
 
@@ -40,7 +41,7 @@ WEIGHT_OF_AN_ID: Final = 10
 class TransactionMachines:
     """See the module. Implements `coordination.elections.StateKind` and `coordination.runner.Machines`."""
 
-    __slots__ = ("_clock", "_log", "_owned", "_timing_wheel", "log_append_retry_queue_size", "markers", "runner")
+    __slots__ = ("_clock", "_log", "_owned", "_timing_wheel", "log_append_retry_queue_size", "markers", "runner", "stats")
 
     noun = "transactional ids"
 
@@ -54,6 +55,7 @@ class TransactionMachines:
         self._timing_wheel = timing_wheel
         self.log_append_retry_queue_size = 0
         """Transactions whose end could not be appended yet (LogAppendRetryQueueSize)."""
+        self.stats = TransactionStats()
         self.runner: EffectRunner[TransactionMetadata, Store | SendMarkers] = EffectRunner(self, timing_wheel)
 
     # -- kept in partitions --------------------------------------------------------------------------------------------------
@@ -64,7 +66,12 @@ class TransactionMachines:
 
     def on_loaded(self, state: TransactionMetadata) -> None:
         """The transactional id was read from the log."""
-        self.runner.run(state, on_loaded(state, self._clock.now_ms()))
+        try:
+            effects = on_loaded(state, self._clock.now_ms())
+        except IllegalTransition as error:
+            logger.error("a record of transactional id %s is damaged, and its markers are not written: %s", state.transactional_id, error)
+        else:
+            self.runner.run(state, effects)
 
     def on_unloaded(self, state: TransactionMetadata) -> None:
         """Another broker coordinates the transactional id; appends in flight fail, and their requests are answered."""
@@ -87,9 +94,8 @@ class TransactionMachines:
     def carry_out(self, subject: TransactionMetadata, effect: Store | SendMarkers) -> None:
         """Append a record, or send markers."""
         if isinstance(effect, SendMarkers):
-            owned = self._owned.partitions.get(self._owned.partition_for(subject.transactional_id))
-            if owned is not None:
-                self.markers.write(subject, effect.is_commit, effect.completion, owned.leader_epoch)
+            if self._coordinates(subject):
+                self.markers.write(subject, effect.is_commit, effect.completion)
         else:
             self._store(subject, effect)
 
@@ -114,7 +120,12 @@ class TransactionMachines:
                 return
         else:
             error = ErrorCode.NOT_COORDINATOR
-        self.runner.run(txn, on_stored(txn, store.transit, store.then, error, self._clock.now_ms()))
+        former = txn.state
+        since_ms = txn.start_ms if former is TransactionState.ONGOING else txn.last_update_ms
+        now_ms = self._clock.now_ms()
+        effects = on_stored(txn, store.transit, store.then, error, now_ms)
+        self.stats.count(txn, former, since_ms, now_ms)
+        self.runner.run(txn, effects)
 
     def _store_later(self, txn: TransactionMetadata, store: Store, error: ErrorCode) -> None:
         """Append the end of a transaction again after a pause, until it is safe or another broker coordinates the id."""
@@ -126,6 +137,11 @@ class TransactionMachines:
             self._store(txn, store)
 
         self._timing_wheel.add(STORE_RETRY_MS, again)
+
+    def coordinator_epoch(self, txn: TransactionMetadata) -> int | None:
+        """The epoch of the id's coordinator; None when that is not this broker any more, or not with this state of the id."""
+        owned = self._owned.partitions.get(self._owned.partition_for(txn.transactional_id))
+        return owned.leader_epoch if owned is not None and owned.states.get(txn.transactional_id) is txn else None
 
     def _coordinates(self, txn: TransactionMetadata) -> bool:
         """Whether this broker still coordinates the id, with this state of it."""

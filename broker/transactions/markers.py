@@ -1,10 +1,15 @@
 """Has markers written to the partitions of finished transactions. Kafka's TransactionMarkerChannelManager.
 
 A broker that leads some of the partitions gets one WriteTxnMarkers at a time, with everything that is due for it by then. A marker is sent
-until the leader of its partition has it, whichever broker that is: an unreachable broker and a retriable error lead to another look at the
-metadata. Partitions without a leader are looked at again after a pause.
+until the leader of its partition has it: an unreachable broker and a retriable error lead to another look at the metadata. Partitions
+without a leader are looked at again after a pause.
 
-A topic that this broker's metadata does not have may be new, so the metadata store is asked. Without the topic there is nothing to mark.
+A partition that this broker's metadata does not have may be new, so the metadata store is asked. Without the partition there is nothing to
+mark.
+
+Two refusals end a transaction's markers in Apache Kafka, and its id waits for a new coordinator. Here the id goes on. A partition with a
+newer producer epoch needs no marker of the older one. A newer coordinator epoch is either that of another broker, which this broker learns
+soon, or this broker had a newer one itself by the time of the answer.
 
 Invariant: a transaction is in `_pending` from its outcome to its last marker, unless its partition of `__transaction_state` is lost.
 """
@@ -13,12 +18,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.loop.timing_wheel import TimerTask, TimingWheel
 from broker.transactions.metadata import TransactionMetadata, TransitMetadata
-from broker.transactions.partitions import Partitions, of_pairs, union
+from broker.transactions.partitions import Partitions, difference, of_pairs, union
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -28,13 +33,15 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from replication.ports.cluster import MetadataCache
-from replication.ports.peer import PeerUnavailable
 from replication.ports.senders import Senders
 
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS: Final = 100
 """Pause before partitions without a leader, or with a retriable error, are looked at again, ms; an election takes about as long."""
+
+WRITE_MARKERS_VERSION: Final = 1
+"""Of WriteTxnMarkers between brokers; a broker that does not know the version gets an older one."""
 
 RETRIABLE: Final = frozenset(
     {
@@ -44,37 +51,36 @@ RETRIABLE: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     }
 )
 """The leader is another broker, or may have the marker the next time."""
 
-UNMARKABLE: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-"""The partition cannot hold markers, so it has no transactional records either."""
+UNMARKABLE: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_PRODUCER_EPOCH})
+"""The partition gets no marker of this producer epoch, now or later.
 
-FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""A newer coordinator, or a newer producer, has been there."""
+It cannot hold markers, and has no transactional records then. Or it has records of a newer epoch: the coordinator has lost what it knew of
+it, in an unclean election. The transaction of the older epoch had ended before, or ends with the newer one's.
+"""
 
+WriteMarkers: TypeAlias = Callable[[int, WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+"""Asks a broker by its id, this one among them, to write markers. Raises OSError; the markers may have been written."""
 
-class AskBroker(Protocol):
-    """Asks brokers, this one among them, to write markers."""
-
-    async def write(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Returns the answer. Raises PeerUnavailable; the markers may have been written."""
-
-    async def close(self, broker_id: int) -> None:
-        """Releases the connection to a broker."""
+PartitionsOf: TypeAlias = Callable[[str], Awaitable[Collection[int]]]
+"""Asks the metadata store for the partitions of a topic; what it raises means that the store could not be asked."""
 
 
 class Marked:
     """A transaction whose markers are being written. `completion` is stored after the last one."""
 
-    __slots__ = ("completion", "coordinator_epoch", "is_commit", "txn")
+    __slots__ = ("completion", "is_commit", "refusals", "txn")
 
-    def __init__(self, txn: TransactionMetadata, is_commit: bool, completion: TransitMetadata, coordinator_epoch: int) -> None:
+    def __init__(self, txn: TransactionMetadata, is_commit: bool, completion: TransitMetadata) -> None:
         self.txn = txn
         self.is_commit = is_commit
         self.completion = completion
-        self.coordinator_epoch = coordinator_epoch
+        self.refusals: dict[tuple[str, int], ErrorCode] = {}
+        """The last error code of a partition, so that each is logged once."""
 
 
 class Due(NamedTuple):
@@ -92,23 +98,25 @@ FLUSH: Final = _Flush()
 
 
 class TransactionMarkers:
-    """See the module. Owned by the coordinator."""
+    """See the module. Owned by the coordinator. `requests` and `responses` count those to and from brokers, this one among them."""
 
     def __init__(
         self,
         cluster: MetadataCache,
         listener: str,
-        asking: AskBroker,
-        topic_exists: Callable[[str], Awaitable[bool]],
+        write_markers: WriteMarkers,
+        partitions_of: PartitionsOf,
+        coordinator_epoch: Callable[[TransactionMetadata], int | None],
         timing_wheel: TimingWheel,
         monotonic: Callable[[], float],
         on_written: Callable[[TransactionMetadata, TransitMetadata], None],
     ) -> None:
-        """`topic_exists` asks the metadata store; what it raises means that the store could not be asked."""
+        """`coordinator_epoch` gives the present epoch, or None when this broker does not coordinate the id any more."""
         self._cluster = cluster
         self._listener = listener
-        self._asking = asking
-        self._topic_exists = topic_exists
+        self._write_markers = write_markers
+        self._partitions_of = partitions_of
+        self._coordinator_epoch = coordinator_epoch
         self._timing_wheel = timing_wheel
         self._on_written = on_written
         self._pending: dict[TransactionMetadata, Marked] = {}
@@ -118,6 +126,8 @@ class TransactionMarkers:
         """Markers that no broker can be sent now."""
         self._look_again: TimerTask | None = None
         self._looking: asyncio.Task[None] | None = None
+        self.requests = 0
+        self.responses = 0
         self._senders: Senders[int, _Flush, None] = Senders("transaction markers", self._channel_to, monotonic)
 
     @property
@@ -130,9 +140,9 @@ class TransactionMarkers:
         """Transactions with partitions that no broker is known to lead (UnknownDestinationQueueSize)."""
         return len(self._unrouted)
 
-    def write(self, txn: TransactionMetadata, is_commit: bool, completion: TransitMetadata, coordinator_epoch: int) -> None:
+    def write(self, txn: TransactionMetadata, is_commit: bool, completion: TransitMetadata) -> None:
         """Have a marker written to each partition of the transaction, and call `on_written` after the last one."""
-        marked = self._pending[txn] = Marked(txn, is_commit, completion, coordinator_epoch)
+        marked = self._pending[txn] = Marked(txn, is_commit, completion)
         self._route(marked, txn.partitions)
         self._maybe_complete(marked)
 
@@ -188,28 +198,36 @@ class TransactionMarkers:
         for marked, partitions in unrouted.items():
             if self._is_pending(marked):
                 self._route(marked, partitions)
-        unknown = {topic for partitions in self._unrouted.values() for topic in partitions if topic not in self._cluster.topics}
+        unknown = {
+            topic for partitions in self._unrouted.values() for topic, indexes in partitions.items() if not self._has(topic, indexes)
+        }
         if unknown and (self._looking is None or self._looking.done()):
             self._looking = asyncio.get_running_loop().create_task(self._drop_deleted(unknown), name="deleted-topics-of-transactions")
 
+    def _has(self, topic: str, indexes: frozenset[int]) -> bool:
+        """Whether this broker's metadata has all these partitions."""
+        image = self._cluster.topics.get(topic)
+        return image is not None and indexes <= image.partitions.keys()
+
     async def _drop_deleted(self, topics: Iterable[str]) -> None:
-        """Go on without the topics that do not exist any more."""
+        """Go on without partitions that do not exist any more. A topic may have been created again, with fewer partitions."""
         for topic in topics:
             try:
-                if await self._topic_exists(topic):
-                    continue
+                existing = await self._partitions_of(topic)
             except Exception as error:
-                logger.warning("the metadata store does not say whether topic %s exists, its markers wait: %s", topic, error)
+                logger.warning("the metadata store does not tell the partitions of topic %s, their markers wait: %s", topic, error)
                 continue
             for marked, partitions in list(self._unrouted.items()):
-                if topic in partitions and self._is_pending(marked):
-                    logger.info("%s: topic %s was deleted and gets no markers", marked.txn, topic)
-                    left = {other: indexes for other, indexes in partitions.items() if other != topic}
+                gone = partitions.get(topic, frozenset()).difference(existing)
+                if gone and self._is_pending(marked):
+                    logger.info("%s: %d partitions of topic %s were deleted and get no markers", marked.txn, len(gone), topic)
+                    deleted = {topic: gone}
+                    left = difference(partitions, deleted)
                     if left:
                         self._unrouted[marked] = left
                     else:
                         del self._unrouted[marked]
-                    marked.txn.remove_partitions({topic: partitions[topic]})
+                    marked.txn.remove_partitions(deleted)
                     self._maybe_complete(marked)
 
     def _is_pending(self, marked: Marked) -> bool:
@@ -221,14 +239,20 @@ class TransactionMarkers:
         return _Channel(self, broker_id)
 
     async def flush(self, broker_id: int) -> None:
-        """Send a broker what is due for it. Raises PeerUnavailable, if some of it is due for the same broker still."""
-        due = [Due(marked, some) for marked, some in self._due.pop(broker_id, {}).items() if self._is_pending(marked)]
+        """Send a broker what is due for it. Raises OSError, if some of it is due for the same broker still."""
+        due: list[Due] = []
+        markers: list[WritableTxnMarker] = []
+        for marked, some in self._due.pop(broker_id, {}).items():
+            epoch = self._coordinator_epoch(marked.txn)
+            if epoch is not None and self._is_pending(marked):
+                due.append(Due(marked, some))
+                markers.append(_marker(marked, some, epoch))
         if not due:
             return
-        request = WriteTxnMarkersRequest(markers=[_marker(each) for each in due])
+        self.requests += 1
         try:
-            response = await self._asking.write(broker_id, request)
-        except PeerUnavailable:
+            response = await self._write_markers(broker_id, WriteTxnMarkersRequest(markers=markers))
+        except OSError:
             for marked, partitions in due:
                 if self._is_pending(marked):
                     self._route(marked, partitions)
@@ -241,6 +265,7 @@ class TransactionMarkers:
                 if self._is_pending(marked):
                     self._put_off(marked, partitions)
             return
+        self.responses += 1
         results = {result.producer_id: result for result in response.markers}
         for marked, partitions in due:
             if self._is_pending(marked):
@@ -256,18 +281,12 @@ class TransactionMarkers:
             of_topic = codes.get(topic, {})
             for index in indexes:
                 code = of_topic.get(index, ErrorCode.UNKNOWN_SERVER_ERROR)
-                if code == ErrorCode.NONE or code in UNMARKABLE:
-                    done.setdefault(topic, []).append(index)
-                elif code in FENCED:
-                    logger.warning(
-                        "%s: broker %d refuses its marker for %s-%d (%s); it gets no more", txn, broker_id, topic, index, code.name
-                    )
-                    self.forget(txn)
-                    return
-                else:
-                    level = logging.INFO if code in RETRIABLE else logging.ERROR
+                if code and marked.refusals.get((topic, index)) != code:
+                    marked.refusals[topic, index] = code
+                    level = logging.INFO if code in RETRIABLE else logging.WARNING
                     logger.log(level, "%s: broker %d did not write its marker to %s-%d (%s)", txn, broker_id, topic, index, code.name)
-                    again.setdefault(topic, []).append(index)
+                is_done = not code or code in UNMARKABLE
+                (done if is_done else again).setdefault(topic, []).append(index)
         txn.remove_partitions(of_pairs(done.items()))
         if again:
             self._put_off(marked, of_pairs(again.items()))
@@ -277,10 +296,6 @@ class TransactionMarkers:
         if not marked.txn.partitions and self._is_pending(marked):
             del self._pending[marked.txn]
             self._on_written(marked.txn, marked.completion)
-
-    async def close_connection(self, broker_id: int) -> None:
-        """The broker is sent no more."""
-        await self._asking.close(broker_id)
 
 
 class _Channel:
@@ -297,18 +312,16 @@ class _Channel:
         await self._markers.flush(self._broker_id)
 
     async def close(self) -> None:
-        """See Channel."""
-        await self._markers.close_connection(self._broker_id)
+        """See Channel. Connections belong to `WriteMarkers`."""
 
 
-def _marker(due: Due) -> WritableTxnMarker:
-    marked = due.marked
+def _marker(marked: Marked, partitions: Partitions, coordinator_epoch: int) -> WritableTxnMarker:
     return WritableTxnMarker(
         producer_id=marked.txn.producer_id,
         producer_epoch=marked.txn.producer_epoch,
         transaction_result=marked.is_commit,
-        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=sorted(indexes)) for topic, indexes in due.partitions.items()],
-        coordinator_epoch=marked.coordinator_epoch,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=sorted(indexes)) for topic, indexes in partitions.items()],
+        coordinator_epoch=coordinator_epoch,
     )
 
 

@@ -63,9 +63,11 @@ def on_init_producer_id(
         return [Store(txn.prepare_fenced_abort(now_ms), AfterFence(waiter))]
     elif txn.state not in FINISHED:
         raise IllegalTransition(f"{txn}: no producer can be in this state")
-    elif txn.is_epoch_exhausted and (expected is None or expected.producer_epoch == txn.producer_epoch):
-        producer_id = new_producer_id()
-        if producer_id is None:
+    elif txn.is_epoch_exhausted:
+        producer_id = None
+        if expected is not None and expected.producer_epoch != txn.producer_epoch:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR  # no epoch is left to compare with
+        elif (producer_id := new_producer_id()) is None:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         else:
             transit = txn.prepare_producer_id_rotation(producer_id, timeout_ms, now_ms, records_last_epoch=expected is not None)

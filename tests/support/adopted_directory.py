@@ -1,4 +1,4 @@
-"""Log directories that Apache Kafka wrote, with the metadata that a broker without ZooKeeper needs to serve them."""
+"""Provides log directories that Apache Kafka wrote, with the metadata that a broker without ZooKeeper needs to serve them."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A `Background` for storage that the test moves by hand."""
+"""Provides a `Background` for storage that the test drives by hand."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ class ManualBackground:
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
-        """What is due is done, and what becomes due meanwhile is done at once: for who waits for it without a loop."""
+        """Runs all due work, and work that becomes due meanwhile at once: for callers that wait for it without a loop."""
         self.advance()
         self._is_hurried = True
         try:

@@ -1,7 +1,7 @@
-"""A broker as users run it: `ottla serve` in a process of its own, on a port that the kernel chose.
+"""Runs a broker as users do: `ottla serve` in its own process, on a port that the kernel chose.
 
-`with a_broker(tmp_path) as broker:` is what most integration tests need. A broker that is restarted keeps its port, so that clients find it
-again. Its log is in `broker.log_file`; a test that fails shows its end.
+Most integration tests need only `with a_broker(tmp_path) as broker:`. A restarted broker keeps its port, so that clients find it again. Its
+log is in `broker.log_file`; a failed test shows the end of the log.
 """
 
 import os

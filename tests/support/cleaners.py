@@ -1,4 +1,4 @@
-"""Cleaning logs in a test's own process: at once (`clean_log`), or by a `LogCleaner` whose worker needs no process (`InlineCleaner`)."""
+"""Cleans logs in the test's own process: at once (`clean_log`), or with a `LogCleaner` whose worker needs no process (`InlineCleaner`)."""
 
 from collections.abc import Callable, Generator
 

@@ -1,8 +1,8 @@
-"""Four real clients behind one face, so that one test says what all of them must be able to do.
+"""Wraps four real clients in one interface, so that one test covers all of them.
 
-Each call opens what it needs and closes it again: a client that is left open would hide what a broker does with a new connection. Records
-are written to one partition and read up to the end that the partition had when the reading began. `ADMINS` are the clients that can also
-administer; kcat cannot.
+Each call opens the client and closes it again: an open client would hide how a broker treats a new connection. Records are written to one
+partition, and read up to the end that the partition had when the reading began. `ADMINS` are the clients that can also administer; kcat
+cannot.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _AIOKAFKA_TOPIC = AiokafkaResourceType.TOPIC
 
 
 class Record(NamedTuple):
-    """What a producer sends; a consumer finds offset and timestamp too."""
+    """A record of a producer; a consumer also finds offset and timestamp."""
 
     value: bytes | None
     key: bytes | None = None
@@ -42,7 +42,7 @@ class Record(NamedTuple):
 
     @property
     def content(self) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
-        """What the producer decided."""
+        """The parts that the producer decided."""
         return self.value, self.key, self.headers
 
 
@@ -58,7 +58,7 @@ FROM_THE_START = Reading()
 
 
 class Client(Protocol):
-    """What each of them can do."""
+    """The operations of every client."""
 
     def produce(self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: str = "all", idempotent: bool = False) -> None:
         """Write to partition 0 and wait until all is delivered. Raises when the broker refuses."""
@@ -446,7 +446,7 @@ class KcatClient:
 
 
 class KcatFailed(Exception):
-    """What kcat said on standard error."""
+    """kcat failed; the text is its standard error."""
 
 
 def read_all(bootstrap: str, partitions: Iterable[tuple[str, int]], level: str = "read_uncommitted") -> dict[tuple[str, int], list[Record]]:

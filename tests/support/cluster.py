@@ -1,13 +1,13 @@
-"""A cluster of brokers as users run them: processes, with real crashes and pauses, on the embedded store or on a ZooKeeper.
+"""Runs a cluster of brokers as users do: processes, with real crashes and pauses, on the embedded store or on a ZooKeeper.
 
     with a_cluster(tmp_path, 3) as cluster:
         cluster.create_topic("t", partitions=2)
         cluster.broker(cluster.leader_of("t", 0)).kill()
 
-Brokers keep ports and data over restarts. When a test fails the logs of all brokers are printed. At the end every broker that still
-runs is stopped and must end well; nothing outlives the test, also when that is killed. `zookeeper` is whatever has a `connect`: a
-ZooKeeperServer, or the `zookeeper` of an ApacheKafka, with whose brokers these then form one cluster. `links` puts proxies between the
-brokers, and between them and ZooKeeper.
+Brokers keep ports and data over restarts. When a test fails the logs of all brokers are printed. At the end every running broker is
+stopped, and must end without errors. No process outlives the test, even a killed one. `zookeeper` is any object with a `connect`: a
+ZooKeeperServer, or the `zookeeper` of an ApacheKafka, whose brokers then join the same cluster. `links` puts proxies between the brokers,
+and between them and ZooKeeper.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ QUICK = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
-    # Five seconds after a failover leaders would go back to the preferred replicas: whoever wants that says so.
+    # Otherwise leaders would go back to the preferred replicas five seconds after a failover; tests that want this set it.
     "auto.leader.rebalance.enable": "false",
 }
-"""What makes a test wait less than an operator would want to, and keeps chance out of it."""
+"""Settings that make tests wait less than an operator would want, and exclude chance."""
 
 
 class HasConnect(Protocol):
@@ -101,7 +101,7 @@ class ClusterBroker:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def log_of_this_run(self) -> str:
-        """What it logged since its last start."""
+        """The log of the broker since its last start."""
         return self.log_file.read_bytes()[self._log_start :].decode(errors="replace") if self.log_file.exists() else ""
 
     def program(self) -> list[str]:
@@ -201,7 +201,7 @@ class Cluster:
     # ---- processes
 
     def start(self) -> None:
-        """All at once; return when each knows all. Chooses other ports when somebody took one."""
+        """Start all at once, and return when each knows all others. Chooses other ports when another process took one."""
         for attempt in range(_ATTEMPTS):
             self._make()
             for broker in self.brokers.values():
@@ -274,13 +274,13 @@ class Cluster:
         raise AssertionError
 
     def metadata(self, *topics: str, broker_id: int | None = None) -> MetadataResponse:
-        """What a broker knows of these topics, and of the cluster."""
+        """A broker's metadata of these topics and of the cluster."""
         answer = self.ask(lambda client: client.refresh(topics), broker_id)
         assert isinstance(answer, MetadataResponse)
         return answer
 
     def partition(self, topic: str, partition: int, broker_id: int | None = None) -> MetadataResponsePartition:
-        """What a broker knows of a partition; LookupError when nothing."""
+        """A broker's metadata of a partition. Raises LookupError for an unknown one."""
         for found in self.metadata(topic, broker_id=broker_id).topics[0].partitions:
             if found.partition_index == partition:
                 return found

@@ -1,4 +1,4 @@
-"""Real clients at work while a test does things to the cluster: an idempotent producer and consumers that write down a history.
+"""Runs real clients while a test changes the cluster: an idempotent producer and consumers that record a history.
 
 with a_writer(cluster, "t", history) as writer:
     cluster.broker(0).kill()
@@ -153,8 +153,11 @@ def a_reader(cluster: Cluster, topic: str, history: History, *, name: str = "r",
 
 
 def end_of(consumer: Consumer, partition: TopicPartition, acknowledged_end: int, seconds: float = READ_SECONDS) -> int:
-    """The high watermark. A leader that was just elected may not know that of its predecessor yet: it is given time to come to what was
-    acknowledged, and then the judge may say what is lost. One that came back a moment ago may not have heard of the topic yet."""
+    """The high watermark.
+
+    A new leader may not know the high watermark of its predecessor yet. So this waits until it reaches the acknowledged end, or until the
+    time limit; the judge then finds lost records. A restarted broker may not know the topic yet.
+    """
     deadline = time.monotonic() + seconds
     while True:
         is_late = time.monotonic() > deadline

@@ -1,8 +1,8 @@
-"""The network between the brokers of a cluster: each broker advertises a proxy to the others, which cuts, holds or delays single links.
+"""Cuts, holds or delays single links between the brokers of a cluster: each broker advertises a proxy to the others.
 
-Who connects is read from the client id of the first request: brokers say theirs (`1`, `broker-1-fetcher-0`). Clients use another listener
-and are not touched. A link has a direction, that in which the connection was opened; the commands take two brokers and mean both. One end
-may be ZOOKEEPER, when the brokers keep their metadata there.
+The client id of the first request identifies the connecting broker (`1`, `broker-1-fetcher-0`). Clients use another listener, and are not
+affected. A link has the direction in which the connection was opened; the commands take two brokers, and apply to both directions. One end
+may be ZOOKEEPER, if the brokers keep their metadata there.
 
     with some_links() as links, a_cluster(tmp_path, 3, links=links) as cluster:
         links.hold(0, 1)        # nothing passes, connections stay open: a partitioned network
@@ -61,7 +61,7 @@ class Links:
         return self._listen(ZOOKEEPER, port, broker_id)
 
     def settings(self, broker_id: int, clients: int, internal: int, zookeeper: str | None) -> dict[str, str]:
-        """What a broker is configured with, of either kind, that listens on these two ports and keeps its metadata at `zookeeper`."""
+        """The configuration of a broker of either kind that listens on these two ports, with its metadata at `zookeeper`."""
         external = f"EXTERNAL://127.0.0.1:{clients}"
         found = {
             "listeners": f"INTERNAL://127.0.0.1:{internal},{external}",
@@ -93,11 +93,11 @@ class Links:
         self._do(lambda: self._on_cut(frozenset((one, other))))
 
     def hold(self, one: int, other: int) -> None:
-        """Nothing passes, and nobody is told."""
+        """Let no bytes pass, without closing connections."""
         self._do(lambda: self._held.add(frozenset((one, other))))
 
     def delay(self, one: int, other: int, seconds: float) -> None:
-        """Whatever passes takes so much longer, each way."""
+        """Delay all bytes by `seconds`, each way."""
         self._do(lambda: self._delays.__setitem__(frozenset((one, other)), seconds))
 
     def isolate(self, broker_id: int, *others: int) -> None:
@@ -116,7 +116,7 @@ class Links:
         self._do(forget)
 
     def open_links(self) -> set[tuple[int, int]]:
-        """Who is connected to whom now, as (source, destination)."""
+        """The open connections now, as (source, destination)."""
 
         async def look() -> set[tuple[int, int]]:
             return {link for link in self._connections.values() if link is not None}

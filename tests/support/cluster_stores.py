@@ -1,4 +1,4 @@
-"""The stores a cluster may keep its metadata in, for tests that hold for each: `@each_store`, then `zookeeper=zookeeper_of(store)`."""
+"""Names the metadata stores of a cluster, for tests that hold for each: `@each_store`, then `zookeeper=zookeeper_of(store)`."""
 
 import importlib.util
 
@@ -11,7 +11,7 @@ each_store = pytest.mark.parametrize("store", ["embedded", pytest.param("zookeep
 
 
 def zookeeper_of(store: str) -> str | None:
-    """What `a_cluster` takes: nothing, or a path of its own on a real ZooKeeper."""
+    """The argument of `a_cluster`: None, or an unused path on a real ZooKeeper."""
     if store == "embedded":
         return None
     from tests.support.zookeeper import a_chroot

@@ -1,7 +1,7 @@
-"""The commands of `ottla` as users run them, each in a process of its own, against any broker.
+"""Runs the commands of `ottla` as users do, each in its own process, against any broker.
 
-A command that runs to its end is forked off the test's process, which has imported everything already: a test that calls twenty commands
-does not start Python twenty times. Commands that go on until they are stopped are started the usual way.
+A command that runs to its end is forked from the test's process, which has already imported everything: a test that calls twenty commands
+does not start Python twenty times. Commands that run until they are stopped start as usual.
 """
 
 import io
@@ -21,7 +21,7 @@ SECONDS = 60.0
 
 
 class Ended(NamedTuple):
-    """What a command left."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -52,7 +52,7 @@ class CommandLine:
         self.bootstrap = bootstrap
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a command that goes on until it is told to stop."""
+        """Start a command that runs until it is stopped."""
         pipe = subprocess.PIPE
         return subprocess.Popen(self._command(arguments), stdin=pipe, stdout=pipe, stderr=pipe, env=self._environment())
 

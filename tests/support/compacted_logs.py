@@ -81,12 +81,12 @@ def records_of(log: PartitionLog) -> list[Record]:
 
 
 def values_of(log: PartitionLog) -> dict[bytes | None, bytes | None]:
-    """What a consumer that reads all of the log, aborted records too, ends up with."""
+    """The last value of each key for a consumer that reads the whole log, aborted records included."""
     return {record.key: record.value for record in records_of(log)}
 
 
 def committed_of(log: PartitionLog) -> list[Record]:
-    """What a read-committed consumer sees, told of aborted transactions as a fetch tells it."""
+    """The records of a read-committed consumer, which gets the aborted transactions as from a fetch."""
     start, end = log.segments.first.base_offset, log.last_stable_offset
     to_come = sorted(log.aborted_transactions(start, end), key=lambda each: each.first_offset)
     aborted: set[int] = set()

@@ -1,4 +1,4 @@
-"""A client connection as handlers see one, without a socket."""
+"""Provides a client connection as handlers see it, without a socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A controller with everything around it in memory: a tree that survives restarts, brokers that record what they are told, no chance."""
+"""Surrounds a controller with parts in memory: a tree that survives restarts, brokers that record their requests, no chance."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ from tests.support.clocks import ManualClock
 
 
 class RecordingBroker:
-    """The receiving side of a broker: keeps the requests, a real metadata cache, and the replicas it was told to host."""
+    """The receiving side of a broker: keeps the requests, a real metadata cache, and the replicas that the controller assigned."""
 
     def __init__(self) -> None:
         self.cluster = MetadataCache()

@@ -1,7 +1,7 @@
-"""A crowd of group members that speak in frames: one connection and one group protocol each, thousands of them in one process.
+"""Runs thousands of group members in one process, which send frames: one connection and one group protocol each.
 
-For tests and benchmarks of the coordinator. `Crowd.join` brings a group from nobody to stable with as many members as asked for: each
-joins (twice where it is given a member id first), the leader assigns, everybody syncs.
+For tests and benchmarks of the coordinator. `Crowd.join` brings an empty group to the stable state with the wanted number of members: each
+joins (twice where it gets a member id first), the leader assigns, all sync.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONNECTING_AT_ONCE = 40
 
 
 def assignment_of(member_id: str) -> bytes:
-    """What a leader of the crowd assigns to a member: nothing, with its id as user data."""
+    """The assignment that a leader of the crowd gives to a member: no partitions, and its id as user data."""
     return struct.pack(">hii", 0, 0, len(member_id)) + member_id.encode()
 
 
@@ -80,7 +80,7 @@ class CrowdMember:
                 return joined
 
     async def sync(self, joined: Any) -> int:
-        """SyncGroup; the leader gives everybody a part. The error code."""
+        """Send SyncGroup; the leader's has an assignment for all. Returns the error code."""
         members = [each.member_id for each in joined.members] if joined.leader == self.member_id else []
         request = SyncGroupRequest(
             group_id=self.group,

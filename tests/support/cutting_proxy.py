@@ -1,8 +1,8 @@
-"""A bad network between clients and a broker: a TCP proxy that cuts connections at random, delays and trickles.
+"""Simulates a bad network between clients and a broker: a TCP proxy that cuts connections at random, delays and trickles.
 
-It runs on a loop in a thread of its own. Everything it does is drawn from a seeded `Random` per connection and direction; when it happens
-is up to the machine. A connection is cut in the middle of what is being forwarded, so that the broker may have done what a client was never
-told. `is_calm` makes it a proxy that only forwards.
+It runs on a loop in its own thread. Its actions come from a seeded `Random` per connection and direction; their time depends on the
+machine. A connection is cut in the middle of forwarded bytes, so the broker may have handled a request whose answer the client never gets.
+With `is_calm` the proxy only forwards.
 
     with a_cutting_proxy(seed) as proxy, a_broker_behind(proxy, tmp_path) as broker:
         client = Producer({"bootstrap.servers": broker.bootstrap})    # the broker advertises the proxy

@@ -54,7 +54,7 @@ class FakePeer:
         self.closed = False
 
     async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
-        """What the test answers; both messages have been through their bytes."""
+        """The test's answer; both messages are encoded and decoded on the way."""
         address = self._resolve()
         if self.closed or address is None:
             raise PeerUnavailable("closed" if self.closed else "the broker's address is not known")

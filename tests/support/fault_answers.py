@@ -1,4 +1,4 @@
-"""What each broker of a cluster answers about a topic at this moment: for the report of a failure."""
+"""Collects the answers of all brokers of a cluster about a topic, for the report of a failure."""
 
 from __future__ import annotations
 

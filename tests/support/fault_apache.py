@@ -1,4 +1,4 @@
-"""Three brokers of Apache Kafka with the settings of a test's cluster of Ottla, with the same proxies between them and before ZooKeeper."""
+"""Runs three brokers of Apache Kafka with the settings of a test's cluster of Ottla, and the same proxies, also before ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The cells of the fault matrix: which fault, to whom, with which acknowledgements, on which store, with which client. Pure.
+"""Lists the cells of the fault matrix: fault, target, acknowledgements, store, client. Pure.
 
-`CELLS` is all of it; `ORDINARY` is what an ordinary run of the tests takes: every fault and every target at least once, the cells with
-the most to lose.
+`CELLS` are all cells. `ORDINARY` are those of a normal run of the tests: every fault and every target at least once, in the riskiest
+cells.
 """
 
 from itertools import product

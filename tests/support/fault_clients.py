@@ -65,7 +65,7 @@ class Stalls:
 
 
 class FaultWriter:
-    """What the three have in common: they write until told to stop, and then wait for all answers."""
+    """The common part of the three writers: they write until they are stopped, and then wait for all answers."""
 
     def __init__(self, history: FaultHistory, topic: str, partitions: int, name: str = "w") -> None:
         self.history = history

@@ -1,8 +1,8 @@
-"""Three brokers, the links between them, and a ZooKeeper of their own, to which the faults of the matrix are done.
+"""Applies the faults of the matrix to three brokers, the links between them, and their own ZooKeeper.
 
-One `FaultCluster` serves many cells, one after the other; each begins and ends with three brokers that are well. A cell that failed leaves
-it in a state that nobody knows: throw it away. The brokers are Ottla's, whose cells must hold, or Apache Kafka's with the same settings,
-whose cells are counted: what is lost there is a finding, not a failure.
+One `FaultCluster` serves many cells, one after the other; each begins and ends with three healthy brokers. A failed cell leaves the cluster
+in an unknown state: discard the cluster. The brokers are Ottla's, whose cells must hold, or Apache Kafka's with the same settings, whose
+cells are counted: a loss there is a finding, not a failure.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ AWAY_SECONDS = 2 * SESSION_TIMEOUT_MS / 1000
 
 
 class Result(NamedTuple):
-    """What a cell showed. The stalls are the longest times without an acknowledgement, and without a record read; `found` counts the broken
-    rules that do not fail the cell."""
+    """The result of a cell.
+
+    The stalls are the longest times without an acknowledgement, and without a record read; `found` counts the broken rules that do not fail
+    the cell.
+    """
 
     cell: Cell
     produce_stall_s: float
@@ -177,7 +180,7 @@ class FaultCluster:
         self.links.isolate(victim, *self._others(victim))
         until = time.monotonic() + max(AWAY_SECONDS, self._cut_seconds)
         time.sleep(AWAY_SECONDS)
-        if self.zookeeper is not None:  # the embedded store is a file: nobody can be cut off from it
+        if self.zookeeper is not None:  # the embedded store is a file: no broker can be cut off from it
             self._wait_until_led_by_others(topic, victim)
             self._another_is_acknowledged(cell, victim, topic, writer.history)
             if cell.acks == "all" and cell.target != "follower":
@@ -248,7 +251,7 @@ class FaultCluster:
     # ---- to ZooKeeper
 
     def _harm_zookeeper(self, fault: str, writer: FaultWriter, along: Along) -> None:
-        """Producers and consumers go on while it is away, without a stall: only whoever wants to change something waits."""
+        """Make ZooKeeper unavailable. Producers and consumers continue without a stall; only changes of metadata wait."""
         zookeeper = self.zookeeper
         assert zookeeper is not None
         away: Callable[[], object]

@@ -1,4 +1,4 @@
-"""Ottla and Apache Kafka side by side: cell by cell how long clients waited, and what happened to records. Pure.
+"""Compares Ottla and Apache Kafka cell by cell: the waits of clients, and the fate of records. Pure.
 
 `Sides` collects the turns of every cell and kind; the tables show medians. A cell that only one kind has (there is no embedded store in
 Apache Kafka) is shown, but not compared.
@@ -22,7 +22,7 @@ RULES = ("lost", "vanished", "duplicate", "reordered", "gap", "twice", "changed"
 
 
 class Turn(NamedTuple):
-    """What one run of a cell showed; `failure` says why it came to no result."""
+    """The result of one run of a cell; `failure` is the reason for a missing result."""
 
     times: tuple[float, float, float]
     found: dict[str, int]

@@ -1,11 +1,11 @@
-"""What may and what must not happen in a cell of the fault matrix: the rules of `history`, and three more. Pure.
+"""Judges a cell of the fault matrix by the rules of `history`, and three more. Pure.
 
-- gap, also: the consumer that reads along was not given the first record;
-- twice: two records were acknowledged at one place, so two leaders took themselves for the leader;
-- behind: the consumer that reads along did not come to the end.
+- gap, also: the consumer that reads along did not get the first record;
+- twice: two records were acknowledged at the same offset, so two brokers acted as leader;
+- behind: the consumer that reads along did not reach the end.
 
-With acks=1 a leader that is replaced may take records with it (lost, and then two may have been acknowledged at one place), and a producer
-without idempotence may write a record twice. What a consumer was given stays in its place whatever happens.
+With acks=1 a replaced leader may lose records, and then two records may have been acknowledged at the same offset. A producer without
+idempotence may write a record twice. A record that a consumer has read must keep its offset in every case.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FaultHistory(History):
 
 
 def judge(cell: Cell, violations: list[str]) -> tuple[list[str], dict[str, int]]:
-    """What must not be, and the numbers of what may."""
+    """The forbidden violations, and the counts of permitted ones."""
     allowed: frozenset[str] = frozenset()
     if cell.acks == "1":
         allowed = _MAY_REPEAT | (_MAY_LOSE if cell.may_lose else frozenset())

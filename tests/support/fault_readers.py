@@ -150,7 +150,7 @@ class _Ring(logging.Handler):
 
 @contextmanager
 def a_reader_along(bootstrap: str, history: FaultHistory, topic: str, partitions: int) -> Iterator[Along]:
-    """Reads from the beginning until the end of the block. What fails there carries the reader's state as a note."""
+    """Reads from the beginning until the end of the block. An exception in the block gets the reader's state as a note."""
     reader = Along(bootstrap, history, topic, partitions)
     reader.start()
     try:

@@ -1,4 +1,4 @@
-"""The table of a run of the fault matrix: how many cells of each fault held, and how long clients had to wait. Pure."""
+"""Formats the table of a run of the fault matrix: cells of each fault that held, and waits of clients. Pure."""
 
 from __future__ import annotations
 

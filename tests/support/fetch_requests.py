@@ -1,4 +1,4 @@
-"""Fetch requests and responses of every shape."""
+"""Builds Fetch requests and responses of every shape."""
 
 from typing import Any
 

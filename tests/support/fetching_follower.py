@@ -1,4 +1,4 @@
-"""A follower that fetches in a session from the leader of a HandlerBench, and what it is told."""
+"""Plays a follower that fetches in a session from the leader of a HandlerBench, and keeps the answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Follower:
         return asking
 
     def request(self, offsets: dict[int, int], max_wait_ms: int = 500, min_bytes: int = 1, start: int = 0) -> FetchRequest:
-        """What it would ask."""
+        """The request that the follower would send."""
         named = [
             FetchPartition(
                 partition=index,

@@ -1,4 +1,4 @@
-"""File systems for tests: one in memory, and one that fails when told to."""
+"""Provides file systems for tests: one in memory, and one with injected failures."""
 
 import errno
 import os
@@ -11,11 +11,11 @@ from storage.disk.filesystem import File, FileSystem
 Data = bytes | bytearray | memoryview
 
 SECTOR_BYTES = 512
-"""What a disk writes as a whole."""
+"""Bytes that a disk writes atomically."""
 
 
 class _Node:
-    """The content of a file, which lives as long as somebody has it open."""
+    """The content of a file, which lives as long as the file is open."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -96,10 +96,10 @@ class MemoryFileSystem:
         self._locked: set[str] = set()
 
     def after_power_cut(self, seed: int) -> "MemoryFileSystem":
-        """What may be found after it: every file as last synced, plus what was written since as far as it came to the disk.
+        """A state that may be found after a power cut: every file as last synced, and those later writes that reached the disk.
 
-        That is a beginning of it, or any of its sectors, in no order; what did not come is as it was, or zeros. A file that was only made
-        longer or shorter since keeps any length between.
+        These are a first part of the later writes, or any of their sectors, in no order; other sectors are unchanged, or zeros. A file
+        whose length alone changed since keeps any length between.
         """
         rng = random.Random(seed)
         found = MemoryFileSystem()
@@ -221,7 +221,7 @@ class MemoryFileSystem:
         return file
 
     def release_locks(self) -> None:
-        """What the system does when the process dies that held them."""
+        """Release the locks, as the system does when the process that held them dies."""
         self._locked.clear()
 
     def unlock(self, lock: File) -> None:
@@ -300,7 +300,7 @@ class FaultyFileSystem:
         return self.calls >= self.fail_at if self.fails_for_ever else self.calls == self.fail_at
 
     def error(self, path: str) -> OSError:
-        """What a failing call raises."""
+        """The exception of a failing call."""
         return OSError(self.error_number, os.strerror(self.error_number), path)
 
 

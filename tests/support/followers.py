@@ -1,4 +1,4 @@
-"""A broker that follows, in memory, and the leaders it asks: one that answers as a script says, and a real one without sockets."""
+"""Runs a follower in memory, with leaders for it: one that answers by a script, and a real one without sockets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Asked:
 
 
 def asked_at(request: Any, index: int = 0) -> Any:
-    """What a Fetch request says of a partition; None when it does not name it."""
+    """The entry of a partition in a Fetch request; None when the request does not name it."""
     found = [each for topic in request.topics for each in topic.partitions if each.partition == index]
     return found[0] if found else None
 

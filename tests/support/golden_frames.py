@@ -1,4 +1,4 @@
-"""The recorded request and response frames (tests/golden/wire), decoded to what a test asks about them."""
+"""Reads the recorded request and response frames (tests/golden/wire), decoded for tests."""
 
 import json
 from collections.abc import Iterator

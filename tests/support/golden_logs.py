@@ -1,4 +1,4 @@
-"""The log directories in tests/golden/log with their manifests, batch by batch."""
+"""Reads the log directories in tests/golden/log with their manifests, batch by batch."""
 
 import json
 from collections.abc import Iterator

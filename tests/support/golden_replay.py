@@ -1,7 +1,7 @@
-"""The odd and bad requests of tests/golden/wire/bad-input.jsonl, and what it takes to send them to another broker and compare the answers.
+"""Replays the odd and bad requests of tests/golden/wire/bad-input.jsonl to another broker, and compares the answers.
 
-The recording was made with three brokers; every broker's ids, ports and topic ids differ, so a request is rewritten before it is sent and
-both answers are brought into one form before they are compared.
+The recording was made with three brokers. Ids, ports and topic ids differ between brokers, so a request is rewritten before it is sent, and
+both answers are normalized before they are compared.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a request: "response", "closed" or "no answer"."""
+    """The outcome of a request: "response", "closed" or "no answer"."""
 
     kind: str
     response: bytes | None = None

@@ -1,4 +1,4 @@
-"""An authorizer whose rules a test changes."""
+"""Provides an authorizer whose rules a test changes."""
 
 from broker.security.authorizer import Operation, ResourceType
 from broker.security.principals import Principal

@@ -1,9 +1,9 @@
-"""A group coordinator with everything below it real and in memory: replica manager, partitions, logs. Time is turned by hand.
+"""Runs a group coordinator over real parts in memory: replica manager, partitions, logs. The test advances time by hand.
 
     async with a_bench() as bench:
         await bench.lead(0)
 
-Broker 0 is the one under test; broker 1 is a follower where a test wants one, and fetches when told to.
+Broker 0 is under test; broker 1 is a follower where a test wants one, and fetches on demand.
 """
 
 from __future__ import annotations
@@ -67,6 +67,35 @@ def a_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata], fits: Callable
     return Commit(topics.values())
 
 
+class Verifier:
+    """Confirms every transaction, at once or when the test says so."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self.asked: list[tuple[str, int, int, Sequence[TopicPartition], bool]] = []
+        self._waiting: list[Callable[[dict[TopicPartition, ErrorCode]], None]] = []
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        then: Callable[[dict[TopicPartition, ErrorCode]], None],
+        *,
+        knows_abortable: bool,
+    ) -> None:
+        """As a TransactionVerifier."""
+        self.asked.append((transactional_id, producer_id, producer_epoch, partitions, knows_abortable))
+        self._waiting.append(then)
+        if not self.is_held:
+            self.answer()
+
+    def answer(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        """The oldest question; the code is that of the first partition of `__consumer_offsets`."""
+        self._waiting.pop(0)({TopicPartition(OFFSETS_TOPIC, 0): code} if code else {})
+
+
 class GroupBench:
     """See the module."""
 
@@ -79,8 +108,9 @@ class GroupBench:
         self.purgatory = Purgatory("Produce", self.wheel)
         self.replica_manager = ReplicaManager(0, self.manager, MetadataCache(), self.clock)
         self.uuids = 0
+        self.verifier = Verifier()
         self.groups = GroupCoordinator(
-            disks.broker, self.clock, self.wheel, self.replica_manager, self.purgatory, workers, new_uuid=self._new_uuid
+            disks.broker, self.clock, self.wheel, self.replica_manager, self.purgatory, workers, self.verifier, new_uuid=self._new_uuid
         )
         self.replica_manager.leadership_listeners.append(self.groups.on_leadership_change)
         self.replica_manager.on_partitions_deleted = self.groups.on_partitions_deleted
@@ -226,7 +256,7 @@ class GroupBench:
     ) -> list[ErrorCode]:  # fmt: skip
         """A TxnOffsetCommit of one partition; the answer is put into the list."""
         value = OffsetAndMetadata(offset, 3, "", self.clock.now_ms())
-        transaction = Transaction("tx", producer_id, epoch)
+        transaction = Transaction("tx", producer_id, epoch, knows_abortable=True)
         return self.commit_all(
             {partition: value}, group=group, member_id=member_id, generation=generation, instance_id=instance_id, transaction=transaction
         )
@@ -248,7 +278,7 @@ class GroupBench:
         self.groups.on_transaction_completed(producer_id, index, is_commit)
 
     def committed(self, group: str = "g", partition: TopicPartition = T0, *, require_stable: bool = False) -> int | ErrorCode:
-        """What an OffsetFetch says of one partition: an offset, or an error."""
+        """The OffsetFetch result for one partition: an offset, or an error."""
         topic, index = partition
         error, found = self.groups.offsets.fetch(group, {topic: [index]}, require_stable=require_stable)
         (fetched,) = found.get(topic, [OffsetFetchResponsePartitions()])

@@ -30,7 +30,7 @@ class ConfluentMember:
         }
         self.rebalances = 0
         self.errors: list[int] = []
-        """The codes of those that it was told of while it was polled."""
+        """The codes of errors that were reported while it was polled."""
         self._consumer = confluent_kafka.Consumer(properties)
         self._consumer.subscribe([topic], on_assign=self._on_assign)
 

@@ -1,8 +1,8 @@
 """Plays a history of group requests against a broker and notes every answer in a form that does not depend on the broker.
 
-Each slot is a client with a connection of its own, which has at most one request unanswered. Member ids become the slot's name and a
-number.
-Histories have no timers in them, so what is not answered soon waits for somebody else; `more` is for a broker that was only slow.
+Each slot is a client with its own connection, which has at most one unanswered request. Member ids become the slot's name and a number.
+Histories have no timers in them, so a request that is not answered soon waits for another client; `more` is for a broker that was only
+slow.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SLOTS: dict[str, str | None] = {"a": None, "b": None, "s": "static-s", "u": "sta
 
 
 class Step(NamedTuple):
-    """What one slot does; `choice` picks among its ways to do it."""
+    """One action of a slot; `choice` picks among its variants."""
 
     slot: str
     what: str
@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
 
 class Slot:
-    """A client: its connection, and what it was told last."""
+    """A client: its connection, and the facts from its last answers."""
 
     def __init__(self, name: str, port: int) -> None:
         self.name = name
@@ -122,7 +122,7 @@ class GroupPlayer:
         return self._answers(slot)
 
     def describe(self) -> str:
-        """What DescribeGroups says."""
+        """The answer to DescribeGroups, as text."""
         with a_wire_client(self.control) as client:
             return self._described(client)
 
@@ -188,7 +188,7 @@ class GroupPlayer:
         return commit, 7
 
     def more(self, slots: set[str]) -> list[tuple[str, str]]:
-        """What these slots are answered, who were not answered soon; only those that are answered within seconds."""
+        """Late answers to these slots, as far as they come within seconds."""
         found: list[tuple[str, str]] = []
         deadline = time.monotonic() + AT_LAST_SECONDS
         while slots - {name for name, _ in found} and time.monotonic() < deadline:
@@ -236,5 +236,5 @@ class GroupPlayer:
         return f"heartbeat {response.error_code}"
 
     def _name(self, member_id: str) -> str:
-        # One that nobody was told yet begins with the client id or group.instance.id, and ends with a UUID.
+        # A member id that was not in an answer yet begins with the client id or group.instance.id, and ends with a UUID.
         return self._names.get(member_id, member_id[:-UUID_LENGTH])

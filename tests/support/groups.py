@@ -1,4 +1,4 @@
-"""One group driven through its state machine by hand: events in, and what came out of them to look at. No clock, no log, no connections."""
+"""Drives the state machine of one group by hand: events in, effects out. No clock, no log, no connections."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class GroupDriver:
         return self.group.generation_id
 
     def member_id(self, waiter: int) -> str:
-        """Who the answered JoinGroup said that it is."""
+        """The member id in the answer to JoinGroup."""
         return self.joined[waiter].member_id
 
     def _waiter(self) -> int:
@@ -199,7 +199,7 @@ def settle(driver: GroupDriver, waiters: Iterable[int]) -> None:
 
 
 def deadlines(driver: GroupDriver) -> list[tuple[int, str]]:
-    """What is armed, the next first: (in how many milliseconds, which)."""
+    """The armed timers, the next one first: (milliseconds until it fires, name)."""
     return heapq.nsmallest(100, ((deadline - driver.now_ms, str(key)) for key, deadline in driver.timers.items()))
 
 

@@ -1,4 +1,4 @@
-"""The road from a frame to an answer, without sockets: a dispatcher over replicas in memory, with time in the test's hand."""
+"""Runs a dispatcher over replicas in memory, from a frame to its answer, without sockets; the test advances time."""
 
 from __future__ import annotations
 

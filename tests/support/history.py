@@ -1,19 +1,19 @@
-"""What clients did and saw of one topic, and the judge of it.
+"""Records the actions and observations of clients on one topic, and judges them.
 
-Producers tell `sent` before and `acknowledged` after, consumers tell `polled`; `violations` names every rule that was broken:
+Producers call `sent` before and `acknowledged` after, consumers call `polled`; `violations` names every broken rule:
 
-- lost: an acknowledged record that was not read by who read to the end (`came_to_the_end`; by anybody, when nobody said so);
-- vanished: a record that somebody read, acknowledged or not, and who read to the end did not;
-- changed: two records were read at one offset;
-- duplicate: a record that stands, or was acknowledged, at two offsets;
-- reordered: records of one producer that stand in another order than they were sent in;
-- unseen: a record that nobody sent was read;
-- misplaced: a record was read in another partition than it was sent to, or at another offset than was acknowledged;
+- lost: an acknowledged record that a consumer which read to the end did not read (`came_to_the_end`; without such a call, any consumer);
+- vanished: a record that one consumer read, acknowledged or not, and a consumer which read to the end did not;
+- changed: two records were read at the same offset;
+- duplicate: a record that is, or was acknowledged, at two offsets;
+- reordered: records of one producer that are not in the order of sending;
+- unseen: a record was read that no producer sent;
+- misplaced: a record was read in another partition than that of its sending, or at another offset than the acknowledged one;
 - backwards: within one run of a consumer, an offset that is not above the last one of its partition;
 - gap: within one run of a consumer, an offset that is above the next one.
 
-An unacknowledged record may be there or not, but only once, and in its place. Pure, but for the lock: clients tell from their threads.
-The topics have every offset filled, or somebody tells what compaction and deletion `may_be_gone`; and no transactions.
+An unacknowledged record may exist or not, but only once, and in its place. Pure, except for the lock: clients call from their threads. The
+topics have no transactions and a record at every offset, except those that compaction and deletion may have removed (`may_be_gone`).
 """
 
 import threading
@@ -67,7 +67,7 @@ class History:
             self._sent[record] = partition
 
     def acknowledged(self, record: Record, place: Place) -> None:
-        """A producer was told that it is there."""
+        """A producer got the acknowledgement of a record."""
         with self._lock:
             before = self._acknowledged.get(record, place)
             self._acknowledged[record] = place
@@ -80,7 +80,7 @@ class History:
             self._polled[consumer].append((record, place))
 
     def came_to_the_end(self, consumer: str) -> None:
-        """This run of a consumer began at the beginning, and read all there was when nobody wrote any more; of several, the last counts."""
+        """This run of a consumer began at the beginning, and read all records after the last write; of several runs, the last counts."""
         with self._lock:
             self._complete = consumer
 

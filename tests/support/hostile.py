@@ -42,7 +42,7 @@ WITH_AUTHORITY = frozenset(
         ApiKey.ALTER_REPLICA_LOG_DIRS,
     }
 )
-"""Requests that, understood, take topics away from others or change the broker: whoever may send them needs no tricks."""
+"""Requests that, when valid, remove topics of others or change the broker; a client that may send them needs no attack."""
 
 
 def recorded_requests(*, with_authority: bool = False) -> list[bytes]:

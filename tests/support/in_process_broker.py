@@ -1,4 +1,4 @@
-"""A broker inside the test's own process, on a loop in a thread of its own, for tests that look into it or change its state.
+"""Runs a broker in the test's own process, on a loop in its own thread, for tests that inspect or change its state.
 
 `with a_broker_in_process(tmp_path) as broker:` starts it on a free port; `broker.run(function)` calls a plain or async function on its
 loop, which is the only way to touch `broker.request.services`.

@@ -1,6 +1,6 @@
-"""One of Apache Kafka's command line tools run at the same time against a broker of ours and against Apache Kafka, and both outputs.
+"""Runs one of Apache Kafka's command line tools at the same time against a broker of ours and Apache Kafka; returns both outputs.
 
-What must differ between any two brokers is replaced: addresses, directories, ids of topics and members, times.
+Values that differ between any two brokers are replaced: addresses, directories, ids of topics and members, times.
 """
 
 import difflib
@@ -63,7 +63,7 @@ class Pair:
         self.theirs = theirs
 
     def run(self, tool: str, *arguments: str, input: str = "", bootstrap: str = "--bootstrap-server") -> tuple[Said, Said]:
-        """What the tool says of ours and of theirs."""
+        """The tool's outputs for our broker and for Apache Kafka."""
 
         def against(address: str, data: Path) -> Said:
             done = run_tool(tool, bootstrap, address, *arguments, input=input)
@@ -75,13 +75,13 @@ class Pair:
             return ours.result(), theirs.result()
 
     def same(self, tool: str, *arguments: str, input: str = "") -> Said:
-        """What the tool says of both, which must not differ."""
+        """The tool's output, which must be equal for both brokers."""
         ours, theirs = self.run(tool, *arguments, input=input)
         assert ours == theirs, "\n".join(difflib.ndiff(repr(theirs).split("\\n"), repr(ours).split("\\n")))
         return ours
 
     def same_each(self, *calls: Sequence[str]) -> list[Said]:
-        """What tools say of both, called one after the other as (tool, argument, ...), none of which may differ."""
+        """The outputs of tools, called one after the other as (tool, argument, ...); each must be equal for both brokers."""
         return [self.same(*call) for call in calls]
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""kafka-python leaves sockets of refused connections to the garbage collector, which would warn in whatever test runs by then.
+"""Collects sockets that kafka-python leaves to the garbage collector after refused connections, and which would warn in a later test.
 
 So in a process that has loaded it, such sockets are collected at the end of each test of the folders whose conftest takes this fixture,
 without the warning. Our own sockets are still held to be closed everywhere else.

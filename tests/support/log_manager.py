@@ -1,4 +1,4 @@
-"""A LogManager whose ports the test moves by hand, and what restarts it."""
+"""Runs a LogManager whose ports the test drives by hand, and restarts it."""
 
 from collections.abc import Mapping
 from random import Random
@@ -18,7 +18,7 @@ CLUSTER_ID = "L6meopUYTaSTXyS2IxEz4A"
 
 
 class Disks:
-    """What survives a restart: the file system and the clock. Each start makes a new manager on them."""
+    """The parts that survive a restart: the file system and the clock. Each start makes a new manager on them."""
 
     def __init__(self, filesystem: FileSystem | None = None, log_dirs: str = "/data", seed: int = 0) -> None:
         self.filesystem = filesystem or MemoryFileSystem()

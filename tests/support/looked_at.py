@@ -1,4 +1,4 @@
-"""A partition that notes when a fetch looks at it."""
+"""Provides a partition that notes when a fetch visits it."""
 
 from typing import ClassVar
 

@@ -1,6 +1,6 @@
-"""Kafka's own table of messages (tests/golden/kafka-messages.json) and a slow codec that interprets it: the oracle of the generated codecs.
+"""Interprets Kafka's own table of messages (tests/golden/kafka-messages.json) with a slow codec: the oracle of the generated codecs.
 
-Values are plain: a message is a dict by Kafka's field names, an array a list, an id 16 bytes. It shares no code with `protocol`.
+Values have built-in types: a message is a dict by Kafka's field names, an array a list, an id 16 bytes. It shares no code with `protocol`.
 """
 
 import json

@@ -65,7 +65,7 @@ class ApacheBroker(ClusterBroker):
 
 
 def properties_of(apache: ApacheKafka, broker_id: int) -> dict[str, str]:
-    """What the broker was started with, as it stands in its file."""
+    """The properties in the file with which the broker was started."""
     text = (apache.directory / f"broker-{broker_id}.properties").read_text()
     return dict(line.split("=", 1) for line in text.splitlines())
 
@@ -138,5 +138,5 @@ def wait_until_replicas_are_equal(cluster: Cluster, topic: str, partition: int, 
 
 
 def logs_of(cluster: Cluster, apache: ApacheKafka, broker_id: int) -> list[Path]:
-    """What processes of either kind logged under this id."""
+    """The log files of processes of either kind with this id."""
     return [path for path in (folder / f"broker-{broker_id}.log" for folder in (apache.directory, cluster.directory)) if path.exists()]

@@ -133,7 +133,7 @@ class FakeTransport(asyncio.Transport):
 
 
 class Timer:
-    """What `Turns.call_at` gave."""
+    """The handle that `Turns.call_at` returns."""
 
     def __init__(self, at: float, callback: Callable[[], object]) -> None:
         self._at = at
@@ -273,5 +273,5 @@ class Client:
 
     @property
     def answers(self) -> list[bytes]:
-        """What was sent to the client."""
+        """The answers that were sent to the client."""
         return unframed(bytes(self.transport.sent))

@@ -1,4 +1,4 @@
-"""A socket server to test against and clients that know nothing but frames."""
+"""Provides a socket server for tests, and clients that only send and receive frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Scenario = Callable[[], Awaitable[None]]
 
 
 def run_on(loop: str) -> Callable[[Scenario], None]:
-    """What runs a scenario on that kind of loop, for a minute at most."""
+    """A function that runs a scenario on that kind of loop, for at most a minute."""
     factory = uvloop.new_event_loop if loop == "uvloop" else asyncio.new_event_loop
 
     def run(scenario: Scenario) -> None:

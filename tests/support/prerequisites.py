@@ -1,7 +1,7 @@
-"""Says before a test run what is missing for some of the tests, and installs what Debian or Ubuntu can give to root.
+"""Lists, before a test run, programs that some tests need and that are missing; as root on Debian or Ubuntu, installs them.
 
-`python -m tests.support.prerequisites cc kcat` looks for these programs alone. Tests whose program is missing are skipped with the reason;
-this module makes sure that nobody has to find that out from a skip.
+`python -m tests.support.prerequisites cc kcat` looks only for these programs. Tests without their program are skipped with the reason; this
+module reports the missing programs before the run.
 """
 
 import os

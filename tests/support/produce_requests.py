@@ -1,4 +1,4 @@
-"""Produce requests of every shape, and what each partition of a decoded one says."""
+"""Builds Produce requests of every shape, and reads the partitions of a decoded one."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def a_request(
 
 
 def tagged(value: Any, tags: dict[int, bytes] | None) -> Any:
-    """The value with tagged fields that nobody knows."""
+    """The value with unknown tagged fields."""
     value.unknown_tagged_fields = tags
     return value
 

@@ -1,4 +1,4 @@
-"""Moves of partitions and elections of preferred leaders, asked of the controller of a test's cluster, whoever that is."""
+"""Moves partitions and elects preferred leaders through the present controller of a test's cluster."""
 
 from broker.client.cluster import Cluster as Client
 from broker.client.errors import ClientError, check
@@ -39,7 +39,7 @@ def move(cluster: Cluster, topic: str, targets: dict[int, list[int] | None]) -> 
 
 
 def is_moving(cluster: Cluster) -> bool:
-    """Whether any partition is, or nobody knows."""
+    """Whether any partition is being moved, or no broker knows."""
 
     def ask(client: Client) -> ListPartitionReassignmentsResponse:
         return client.ask_controller(ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse)

@@ -1,8 +1,8 @@
-"""What the members of a group did, and what the broker wrote down of it, judged by rules that no rebalance may break.
+"""Judges the actions of a group's members, and the records that the broker wrote of them, by rules that no rebalance may break.
 
-- In one generation a record is given to one member.
-- No member is given what was committed in an earlier generation.
-- Every record is given to somebody.
+- In one generation only one member gets a record.
+- No member gets a record that was committed in an earlier generation.
+- Every record reaches a member.
 - In `__consumer_offsets`: the committed offset of a partition never goes back, generations follow each other, and in each no partition is
   assigned twice.
 """
@@ -44,11 +44,11 @@ class History:
             member.close()
 
     def values(self) -> set[int]:
-        """The values of all records that somebody was given."""
+        """The values of all records that reached a member."""
         return {seen.value for _, seen in self.seen}
 
     def poll(self, *members: Member | MemberProcess) -> None:
-        """Once each. Who lives in this process commits what it has read."""
+        """Poll each member once. A member in this process commits the records that it has read."""
         for member in members:
             seen = member.poll()
             self.note(member, seen)
@@ -61,7 +61,7 @@ class History:
         if seen:
             self._positions[name].clear()  # what it read before is committed, and may be another's by now
         for each in seen:
-            # Who is just losing its membership has no generation any more, while what it was given is of its last.
+            # A member that is losing its membership has no generation any more, but its records belong to its last one.
             generation = self._generations[name] = each.generation if each.generation >= 0 else self._generations.get(name, -1)
             self.seen.append((name, each._replace(generation=generation)))
             self._positions[name][each.topic, each.partition] = each.offset + 1

@@ -1,4 +1,4 @@
-"""The clients and strategies that rebalances are tested with, and what they read."""
+"""Lists the clients and strategies with which rebalances are tested, and the topics that they read."""
 
 from typing import NamedTuple
 
@@ -52,8 +52,8 @@ AIOKAFKA = Kind("aiokafka")
 
 every_kind = pytest.mark.parametrize("kind", [RANGE, ROUND_ROBIN, COOPERATIVE, KAFKA_PYTHON, AIOKAFKA], ids=str)
 every_client = pytest.mark.parametrize("kind", [RANGE, COOPERATIVE, AIOKAFKA], ids=str)
-"""Without the strategy that differs from another only in who gets what, and without kafka-python, whose leader may send nothing any more
-after it joined twice in a row, with Apache Kafka, too."""
+"""All kinds, except two. One strategy differs from another only in its assignments. With kafka-python a leader that joined twice in a row
+may send no more requests, with Apache Kafka, too."""
 
 
 def fill(broker: BrokerProcess, topic: str, first: int = 0, partitions: int = PARTITIONS) -> set[int]:

@@ -1,7 +1,7 @@
-"""The events of the recorded cluster of Apache Kafka done again to real brokers on a real ZooKeeper, and the trees that must follow.
+"""Repeats the events of the recorded cluster of Apache Kafka with real brokers on a real ZooKeeper, and compares the trees.
 
-`recorded_trees` has the tree before every event and at every moment of the recording: what was written until then, counted as ZooKeeper
-counts. Only topics that the events are about are compared (TOPICS); of the others each partition lives its own life.
+`recorded_trees` has the tree before every event and at every moment of the recording: all writes until then, counted as ZooKeeper counts.
+Only the topics of the events are compared (TOPICS); partitions of other topics change independently.
 """
 
 import json
@@ -54,7 +54,7 @@ Tree = dict[str, ComparableNode]
 
 @cache
 def recorded_trees() -> dict[str, Tree]:
-    """By moment, or by the first word of the event that came next. What a moment's own file says is what was counted here, too."""
+    """The trees by moment, or by the first word of the next event. They agree with the files of the moments."""
     tree: dict[str, tuple[str | None, bool, int]] = {}
     owners: dict[str, str] = {}
     found: dict[str, Tree] = {}
@@ -88,7 +88,7 @@ def _apply(tree: Tree, owners: dict[str, str], operation: dict[str, Any], line: 
 
 
 def _compared(tree: Tree) -> Tree:
-    """What of a tree is compared, as it would stand in any cluster."""
+    """The part of a tree that is compared, in a form that is the same for any cluster."""
     found = {}
     for path, (data, is_ephemeral, version) in tree.items():
         topic = _OF_A_TOPIC.match(path)
@@ -105,7 +105,7 @@ def _anywhere(data: str | None) -> str | None:
 
 
 def recorded_writes(until: str) -> list[Write]:
-    """What was written up to a moment, in order."""
+    """The writes up to a moment, in order."""
     found: list[Write] = []
     for text in (GOLDEN / "writes.jsonl").read_text().splitlines():
         line: dict[str, Any] = json.loads(text)

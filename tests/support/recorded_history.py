@@ -1,7 +1,7 @@
-"""Plays what happened to the recorded cluster of Apache Kafka to controllers over a tree in memory.
+"""Replays the history of the recorded cluster of Apache Kafka to controllers over a tree in memory.
 
-What came from outside is done again: znodes that clients and request handlers wrote, brokers that came and went, ISRs that leaders
-proposed, requests to the controller. What the controller wrote is left to the controller under test, and compared at every moment.
+External events are repeated: znodes that clients and request handlers wrote, brokers that came and went, ISRs that leaders proposed,
+requests to the controller. The controller under test makes the writes of the controller itself, which are compared at every moment.
 """
 
 import json
@@ -23,12 +23,12 @@ from tests.support.controlled_cluster import Cluster
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "zookeeper"
 
-# What differs between any two clusters: ids, times, and the address of JMX.
+# Values that differ between any two clusters: ids, times, and the address of JMX.
 _VARYING = (
     (re.compile(r'"id":"[\w-]{22}"'), '"id":"*"'),
     (re.compile(r'"timestamp":"\d+"'), '"timestamp":"*"'),
     (re.compile(r'"jmx_port":-?\d+'), '"jmx_port":*'),
-    # What Ottla remembers beyond Apache Kafka (docs/differences.md).
+    # State that Ottla keeps beyond Apache Kafka (docs/differences.md).
     (re.compile(r',"original_order":\{.*?\}'), ""),
 )
 _STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
@@ -62,8 +62,9 @@ class RecordedHistory:
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.spared: Counter[TopicPartition] = Counter()
-        """States that Apache Kafka wrote and Ottla does not: a new controller of Apache Kafka takes the leader that died away before it
-        elects another, though a member of the ISR lives. So many leader epochs and versions are ours behind (docs/differences.md)."""
+        """The number of states that Apache Kafka wrote and Ottla does not. A new controller of Apache Kafka removes a dead leader before it
+        elects another one, although a member of the ISR lives. Our leader epochs and versions are lower by this number
+        (docs/differences.md)."""
         self._client: MemoryStore = self.cluster.ensemble.store()
 
     async def moments(self) -> AsyncIterator[str]:
@@ -154,7 +155,7 @@ class RecordedHistory:
             self.cluster.peers[int(broker_id)].error_of = lambda _: 0
 
     def _let_win(self, following: list[dict[str, Any]]) -> None:
-        """Which broker becomes controller is chance: whoever hears first. It shall be the recorded one."""
+        """Let the recorded broker become controller; otherwise chance would decide, by the order of notifications."""
         for line in following:
             if "moment" in line:
                 return

@@ -1,7 +1,7 @@
-"""What every API asks of the authorizer, and how it answers a client that may do nothing: a table for `test_authorization`.
+"""Lists the authorizer's questions of every API, and the answers to a client without any rights, for `test_authorization`.
 
-The refusals are those of Apache Kafka 3.9, read from its sources: error codes and where they stand, what is left out, and that a name is
-answered alike whether it exists or not.
+The refusals are those of Apache Kafka 3.9, read from its sources: error codes and their places, omitted parts, and equal answers for
+existing and missing names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The same as `refusals`, for groups, transactions, configurations, security and what brokers ask of each other."""
+"""Continues `refusals` for groups, transactions, configurations, security and requests between brokers."""
 
 from __future__ import annotations
 

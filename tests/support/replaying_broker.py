@@ -1,7 +1,7 @@
-"""A broker set up as the one of the recording was when bad-input.jsonl was recorded, and what happened to it since.
+"""Sets up a broker like that of the recording when bad-input.jsonl was recorded, and repeats its later changes.
 
-It is broker 0, it leads everything and is the controller. `depose` then lets broker 1 lead, coordinate and control everything, which is how
-broker 0 answers the questions that were put to the wrong broker.
+Broker 0 leads all partitions, and is the controller. `depose` then makes broker 1 leader, coordinator and controller, so that broker 0
+answers like the wrong broker of the recording.
 """
 
 import time

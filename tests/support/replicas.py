@@ -1,4 +1,4 @@
-"""The replicas of broker 0 in memory, and the controller and the followers that talk to them."""
+"""Provides the replicas of broker 0 in memory, with a controller and followers for them."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -68,7 +68,7 @@ class Asked(AskedPartition):
         self.ask(offset, 1 << 20, leader_epoch, last_fetched_epoch, start)
 
     def found(self) -> PartitionData:
-        """What the last reading found, as a client is told it."""
+        """The result of the last reading, as in an answer to a client."""
         return PartitionData(
             partition_index=self.index,
             high_watermark=self.high_watermark,
@@ -230,7 +230,7 @@ def state(
     index: int = 0,
     is_new: bool = True,
 ) -> LeaderAndIsrPartitionState:
-    """What the controller says of a partition."""
+    """The controller's state of a partition."""
     return LeaderAndIsrPartitionState(
         partition_index=index,
         controller_epoch=1,

@@ -1,10 +1,10 @@
-"""The same random histories of requests for Apache Kafka and for Ottla: what the first answers otherwise than the second.
+"""Sends the same random histories of requests to Apache Kafka and to Ottla, and reports different answers.
 
     python -m tests.support.request_comparison --seed 1 --histories 1000
 
-prints the first history in which an answer differs, up to that answer, and ends with status 1; with --all it goes on to the end.
-What is only read is read again for a while before it counts as different, since a broker hears of changes a little later than the client
-that made them; after requests that change what the others see, both brokers are waited for.
+prints the first history in which an answer differs, up to that answer, and ends with status 1; with --all it continues to the end. A
+request that only reads is repeated for a while before its answer counts as different, since a broker learns of changes a little later than
+the client that made them. After requests that change shared state, it waits for both brokers.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _deleted(step: Step, answer: Answer) -> set[str]:
 
 
 def _settled(player: RequestPlayer, names: list[str], gone: set[str]) -> Answer:
-    """What Metadata says of the topics, once the broker knows all that stands in ZooKeeper."""
+    """The Metadata of the topics, once the broker knows the state in ZooKeeper."""
     known: list[Answer] = []
 
     def is_settled() -> bool:

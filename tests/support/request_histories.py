@@ -1,8 +1,8 @@
-"""Random histories of valid but unusual requests: `a_history(seed)` is always the same.
+"""Generates random histories of valid but unusual requests; `a_history(seed)` is always the same.
 
-A history begins with some topics and records, under names that no other history has, and goes on with requests of any API in any version,
-their fields filled from `request_pools` as the declared messages say. What would harm the broker, or last longer than a history, is left
-out: see `_tame`.
+A history begins with some topics and records, whose names are unique to it. Requests of any API in any version follow; their fields are
+filled from `request_pools` according to the declared messages. Requests that would harm the broker, or outlast the history, are left out:
+see `_tame`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ WORLD_CONFIGS: Sequence[tuple[tuple[str, str], ...]] = (
 
 
 class Step(NamedTuple):
-    """One request. Without a message it is only a header, of an API in a version that nobody knows."""
+    """One request. Without a message it is only a header, of an API in an unknown version."""
 
     api_key: ApiKey
     version: int
@@ -65,7 +65,7 @@ class Step(NamedTuple):
 
 
 def a_history(seed: int, steps: int = STEPS) -> list[Step]:
-    """What is asked, one after the other."""
+    """The requests, in order."""
     prefix = prefix_of(seed)
     return [*_beginning(Random(seed), prefix), *_random_steps(Random(seed + 1_000_000_007), prefix, steps), *_end(prefix)]
 
@@ -97,7 +97,7 @@ def _beginning(random: Random, prefix: str) -> list[Step]:
 
 
 def _end(prefix: str) -> list[Step]:
-    """What is in the logs at last, and what is remembered of producers."""
+    """Requests for the final records of the logs, and for the state of producers."""
     names = (prefix + "a", prefix + "b", prefix + "cfg")
     offsets = [
         ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-2) for index in range(3)])
@@ -236,7 +236,7 @@ def _tame(key: ApiKey, version: int, request: Any, random: Random) -> None:
             # Of two faults, the one that is named is chosen by hash.
             if any(each.entity_name == "" or each.entity_type not in ("user", "client-id", "ip") for each in entry.entity):
                 entry.entity = entry.entity[:1]
-            # The quotas of everybody are the player's, too.
+            # Default quotas would also apply to the player.
             if any(each.entity_name in (None, "<default>") for each in entry.entity):
                 for op in entry.ops:
                     op.value = 1e9

@@ -49,7 +49,7 @@ Answer = Any
 
 
 class RequestPlayer:
-    """One client of one broker, with what it was told."""
+    """One client of one broker, with the values from its answers."""
 
     def __init__(self, port: int, data_directory: str) -> None:
         self._port = port

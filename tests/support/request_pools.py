@@ -1,8 +1,8 @@
-"""What the fields of random requests may hold: data only, for `request_histories`.
+"""Lists values for the fields of random requests, for `request_histories`; data only.
 
-A pool stands under `API.field` or `field`, the first counts, and is a sequence of values or a function of the random numbers. Values that
-stand more often come more often. In strings, `@` is the prefix that all names of one history have. Arrays of structures may have pools of
-dicts under `API.field`, which set several fields of an element at once.
+The key of a pool is `API.field`, or else `field`; a pool is a sequence of values, or a function of the random numbers. Repeated values are
+chosen more often. In strings, `@` is the prefix of all names of a history. Arrays of structures may have pools of dicts under `API.field`,
+which set several fields of an element at once.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ GOOD_TOPIC_CONFIGS: Final = (
     ("min.cleanable.dirty.ratio", "0.5f"),
     ("retention.ms", "٣"),
 )
-"""What several bad values are told of differs."""
+"""Fields with several bad values, for which the brokers' texts differ."""
 BROKER_CONFIGS: Final[tuple[tuple[str, str | None], ...]] = (
     ("background.threads", "11"),
     ("background.threads", "1000"),
@@ -181,7 +181,7 @@ ACL_ENUM: Final = (0, 1, 1, 2, 2, 3, 3, 4, 5, 12, -1)
 
 
 def some_batches(random: Random) -> bytes:
-    """What a producer may send as the records of a partition; mostly one good batch."""
+    """Records of a partition as a producer may send them; mostly one good batch."""
     kind = random.randrange(24)
     if kind == 0:
         return b""

@@ -1,4 +1,4 @@
-"""What a random request can only name: each broker has its own value for it, which `RequestPlayer` puts in."""
+"""Defines symbols for values of random requests that differ by broker; `RequestPlayer` replaces them."""
 
 from __future__ import annotations
 

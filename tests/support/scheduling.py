@@ -1,7 +1,7 @@
 """Gives whole test modules to the processes of pytest-xdist, in the order in which they are collected.
 
-What a module has in common (a broker, Apache Kafka beside it) is then started once. By itself pytest-xdist gives the first process a share
-of all tests, which here are the slowest; in this order the many quick ones of `unit` and `wire` come last, and all processes end together.
+So the shared parts of a module (a broker, Apache Kafka beside it) start once. By default pytest-xdist would give the first process a share
+of all tests, which here are the slowest. In this order the many quick tests of `unit` and `wire` come last, and all processes end together.
 """
 
 import pytest

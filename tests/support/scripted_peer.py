@@ -1,4 +1,4 @@
-"""The other end of a peer connection, in the test's own loop: reads requests, and does with the connection what the test says."""
+"""Plays the other end of a peer connection, in the test's own loop: reads requests, and acts on the connection as the test wants."""
 
 from __future__ import annotations
 

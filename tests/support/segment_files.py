@@ -1,4 +1,4 @@
-"""What stands in the segments of a partition's directory, read without a broker."""
+"""Reads the segments of a partition's directory without a broker."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""The command `ottla serve`: running with any arguments, or refusing to.
+"""Runs the command `ottla serve` with any arguments, also refused ones.
 
-`BrokerProcess` is for tests that need a broker; this is for those that look at the command itself.
+`BrokerProcess` is for tests that need a broker; this is for tests of the command itself.
 """
 
 import os
@@ -33,7 +33,7 @@ class Serving:
         return f"127.0.0.1:{self.ports[0]}"
 
     def log(self) -> str:
-        """What it logged so far."""
+        """The log so far."""
         return self._log.read_text()
 
     def signal(self, number: signal.Signals) -> None:
@@ -46,7 +46,7 @@ class Serving:
         return self._process.wait(SECONDS)
 
     def rest_of_output(self) -> str:
-        """What followed the first line; only once it has ended."""
+        """The output after the first line, once the command has ended."""
         assert self._process.stdout is not None
         return self._process.stdout.read()
 

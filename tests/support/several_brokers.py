@@ -1,6 +1,6 @@
-"""Several brokers of one cluster in the test's own process: one metadata file, a log directory and an event loop each.
+"""Runs several brokers of one cluster in the test's own process: with one metadata file, and a log directory and an event loop each.
 
-`with three_brokers(tmp_path) as brokers:` starts brokers 0, 1 and 2, each when the one before is ready, so that 0 is the controller.
+`with three_brokers(tmp_path) as brokers:` starts brokers 0, 1 and 2, each when the previous one is ready, so that 0 is the controller.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def create_topic(broker: InProcessBroker, name: str, partitions: int = 1, replic
 
 
 def metadata_of(broker: InProcessBroker, *topics: str) -> MetadataResponse:
-    """What a client is told that asks `broker`."""
+    """The Metadata that `broker` answers to a client."""
     with a_wire_client(broker.port) as client:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
         response = client.ask(request, 12)

@@ -1,4 +1,4 @@
-"""A file system on which every call may take its time: what races between threads and the event loop needs to show itself."""
+"""Slows down the calls of a file system at random, so that races between threads and the event loop show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Data = bytes | bytearray | memoryview
 PAUSES_SECONDS = (0.0005, 0.002, 0.005, 0.03)
 """The longest pause of a call: one of these by chance, so that most are short and some are long."""
 _MEMORY_ONLY = frozenset(["fileno", "is_cached", "pread_cached", "close", "is_short_of_files", "relieve_with", "release_locks"])
-"""What does not wait for a disk."""
+"""Calls that do not wait for a disk."""
 
 
 class Delays:
@@ -31,7 +31,7 @@ class Delays:
         self._sleep = sleep
 
     def around(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """What `call` returns or raises, with a pause before and a pause behind it, or one of them, or none."""
+        """The result or exception of `call`, with a pause before it, after it, both, or none."""
         if threading.current_thread() is threading.main_thread():
             return call(*arguments, **named)
         self._pause()

@@ -1,4 +1,4 @@
-"""A small file system of its own, for tests that fill a disk or make it read-only."""
+"""Mounts a small file system for tests that fill a disk or make it read-only."""
 
 import os
 import subprocess

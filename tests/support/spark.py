@@ -1,4 +1,4 @@
-"""Spark for tests: a small session of one test process, the pipeline run inside it, and topics copied with something done to them."""
+"""Provides Spark for tests: a small session of one test process, the pipeline in it, and copies of topics with injected faults."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ needs_spark = [
 ]
 
 deep = pytest.mark.skipif(not os.environ.get("OTTLA_VALIDATE_DEEP"), reason="make validate runs it (OTTLA_VALIDATE_DEEP=1)")
-"""What looks at one thing alone that an ordinary test looks at together with others, or takes minutes."""
+"""Tests of a single aspect that an ordinary test covers with others, and tests that take minutes."""
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def validated(spark: SparkSession, plan: Plan, console: Path = Path(os.devnull))
 
 
 def verify_only(plan: Plan, topic: str, report: Path) -> Plan:
-    """The plan that verifies a topic somebody else wrote, against the rows of `plan`."""
+    """The plan that verifies a topic of another writer, against the rows of `plan`."""
     return replace(plan, topic=topic, report=report, generates=False)
 
 

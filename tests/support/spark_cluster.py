@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark: a master and a worker, from the jars that PySpark ships, on 127.0.0.1."""
+"""Runs a standalone cluster of Spark: a master and a worker, from the jars in PySpark, on 127.0.0.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock with one-shot timers, turned by hand."""
+"""Provides a clock with one-shot timers that the test advances by hand."""
 
 from collections.abc import Callable
 

@@ -1,9 +1,9 @@
-"""A transaction coordinator with replica manager, partitions and logs in memory. The brokers that write markers are played by `Leaders`.
+"""Runs a transaction coordinator with replica manager, partitions and logs in memory. `Leaders` plays the brokers that write markers.
 
     async with a_transaction_bench() as bench:
         await bench.lead()
 
-Broker 0 is the one under test. Time is turned by hand.
+Broker 0 is under test. The test advances time by hand.
 """
 
 from __future__ import annotations
@@ -44,11 +44,10 @@ class Leaders:
     def __init__(self) -> None:
         self.asked: list[tuple[int, WriteTxnMarkersRequest]] = []
         self.codes: dict[tuple[str, int], list[ErrorCode]] = {}
-        """What is answered first for a partition; afterwards NONE."""
+        """The first error codes for a partition; later answers have NONE."""
         self.unreachable: set[int] = set()
         self.answering = asyncio.Event()
         self.answering.set()
-        self.closed: list[int] = []
 
     async def write(self, broker_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         self.asked.append((broker_id, request))
@@ -56,9 +55,6 @@ class Leaders:
         if broker_id in self.unreachable:
             raise PeerUnavailable(f"broker {broker_id} is not there")
         return WriteTxnMarkersResponse(markers=[self._result(marker) for marker in request.markers])
-
-    async def close(self, broker_id: int) -> None:
-        self.closed.append(broker_id)
 
     def answer_at_once_from_now_on(self) -> asyncio.Event:
         """Hold back only what was asked before; the event answers that."""
@@ -96,17 +92,17 @@ class TransactionBench(GroupBench):
         disks.topics[TRANSACTION_STATE_TOPIC] = {"cleanup.policy": "compact"}
         super().__init__(disks, workers, transaction_state_log_num_partitions=1, **config)
         self.leaders = Leaders()
-        self.topics_in_store: set[str] = {"t", "u"}
+        self.partitions_in_store: dict[str, int] = {"t": 3, "u": 1}
         self.producer_ids = count(1_000)
         self.transactions = TransactionCoordinator(
-            disks.broker, self.clock, self.wheel, self.replica_manager, self.purgatory, workers, self.leaders, self._exists
+            disks.broker, self.clock, self.wheel, self.replica_manager, self.purgatory, workers, self.leaders.write, self._partitions_of
         )
         self.replica_manager.leadership_listeners.append(self.transactions.on_leadership_change)
         self.transactions.start()
         self.announce({"t": 3, "u": 1})
 
-    async def _exists(self, topic: str) -> bool:
-        return topic in self.topics_in_store
+    async def _partitions_of(self, topic: str) -> range:
+        return range(self.partitions_in_store.get(topic, 0))
 
     async def take_turns(self) -> None:
         """Let tasks do what they can do now."""
@@ -137,7 +133,7 @@ class TransactionBench(GroupBench):
         return answers
 
     def producer(self, name: str = "id") -> ProducerIdAndEpoch:
-        """What the producer has."""
+        """The id and epoch of the producer."""
         txn = self.txn(name)
         return ProducerIdAndEpoch(txn.producer_id, txn.producer_epoch)
 

@@ -1,4 +1,4 @@
-"""One transactional id driven through its state machine by hand: events in, and what came out of them to look at. No clock, no log."""
+"""Drives the state machine of one transactional id by hand: events in, effects out. No clock, no log."""
 
 from __future__ import annotations
 
@@ -141,6 +141,11 @@ class TransactionDriver:
         answer = self.answers.get(waiter)
         assert answer is None or isinstance(answer, ErrorCode)
         return answer
+
+    @property
+    def waiters(self) -> int:
+        """How many requests there were; their numbers begin with 1."""
+        return self._waiters
 
     def _waiter(self) -> int:
         self._waiters += 1

@@ -57,7 +57,7 @@ class Owner(NamedTuple):
 
 
 class Described(NamedTuple):
-    """What DescribeTransactions says, without times."""
+    """The result of DescribeTransactions, without times."""
 
     state: str
     producer_id: int

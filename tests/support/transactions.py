@@ -1,4 +1,4 @@
-"""Transactional batches and markers, for replicas and logs of a test, written as producers and coordinators write them."""
+"""Writes transactional batches and markers to replicas and logs of a test, as producers and coordinators write them."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""An event loop whose time passes only when nobody has anything to do: tests of backoffs and long polls take no time at all."""
+"""Provides an event loop whose time passes only when no task can run, so that tests of backoffs and long polls take no time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that sends one declared message in one version and decodes the answer, for requests no real client would send."""
+"""Sends one declared message in one version and decodes the answer, for requests that no real client would send."""
 
 from __future__ import annotations
 

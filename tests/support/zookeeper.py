@@ -1,7 +1,8 @@
-"""A real ZooKeeper server for tests, from the jars that PySpark brings, or else from those of Apache Kafka.
+"""Runs a real ZooKeeper server for tests, from the jars in PySpark, or else from those of Apache Kafka.
 
-`a_zookeeper(directory)` starts one and ends it: for tests that stop, pause or inspect it. `a_chroot()` is a path of its own on one server
-that all tests of the process share. Without Java both skip the test and say so. No server outlives the test process, however that ends.
+`a_zookeeper(directory)` starts and ends a server, for tests that stop, pause or inspect it. `a_chroot()` is an unused path on one server
+that all tests of the process share. Without Java both skip the test with the reason. No server outlives the test process, however that
+ends.
 """
 
 import importlib.util
@@ -64,7 +65,7 @@ class ZooKeeperServer(ZooKeeper):
         self._signal(signal.SIGCONT)
 
     def expire(self, session_id: int) -> None:
-        """End anybody's session, as if it had timed out: another client takes it over and closes it. Its owner learns on reconnecting."""
+        """End any client's session, as if it had timed out: a new client takes it over and closes it. Its owner learns on reconnecting."""
         thief = KazooClient(self.connect, client_id=(session_id, session_password(session_id)))
         thief.start(timeout=_START_SECONDS)
         try:
@@ -125,7 +126,7 @@ class ZooKeeperServer(ZooKeeper):
         }
         path = self.directory / "zookeeper.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
-        # Written through to the disk for nobody: a test's machine does not lose its power.
+        # Not synced to the disk: a test's machine does not lose its power.
         options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
         command = ["java", *options, "-cp", f"{zookeeper_jars()}/*", "org.apache.zookeeper.server.ZooKeeperServerMain", str(path)]
         self._server.launch(command)
@@ -151,7 +152,7 @@ def a_zookeeper(directory: Path, settings: Mapping[str, str] | None = None) -> I
 
 
 def a_chroot() -> str:
-    """A value of zookeeper.connect with a path that nobody used, on the server that the tests of this process share; do not stop that."""
+    """A value of zookeeper.connect with an unused path, on the server that the tests of this process share; do not stop the server."""
     return f"{shared_zookeeper().connect}/test-{next(_chroots)}"
 
 

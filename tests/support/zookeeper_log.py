@@ -1,4 +1,4 @@
-"""What was written to a ZooKeeper, in order, from its transaction log: for tests that mind the order and not only the outcome."""
+"""Reads the writes to a ZooKeeper in order from its transaction log, for tests that check the order and not only the outcome."""
 
 import struct
 from collections.abc import Iterator

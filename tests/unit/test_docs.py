@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.table import IMPLEMENTED
 from config.broker_keys import BROKER_KEYS
-from protocol.api_keys import ApiKey
 from protocol.records.batch import HEADER_SIZE, HEADER_STRUCT, BatchHeader
 
 ROOT = Path(__file__).parents[2]
@@ -217,18 +215,6 @@ def test_the_keys_in_the_readme_have_the_defaults_that_it_says() -> None:
         key = BROKER_KEYS[name.strip("`")]
         value = key.render(key.default_for(standalone=True))
         assert default == ("none" if value is None else f"`{value}`"), name
-
-
-MISSING = {
-    "transactions": {ApiKey.TXN_OFFSET_COMMIT},
-}
-"""What README says is missing, and the APIs that show, all together, that it is not."""
-
-
-@pytest.mark.parametrize("subject", sorted(MISSING))
-def test_the_readme_says_what_is_missing(subject: str) -> None:
-    is_missing = subject in {row[0] for row in rows_of(ROOT / "README.md", "What is not there yet")}
-    assert is_missing == (not MISSING[subject] <= IMPLEMENTED), f"README.md, What is not there yet: {subject}"
 
 
 def test_the_log_messages_that_operators_are_told_about_are_in_the_code() -> None:

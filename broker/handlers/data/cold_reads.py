@@ -1,4 +1,4 @@
-"""Reading again what was not in the page cache: for the handlers that look things up in logs."""
+"""Repeats a look-up in logs until the pages that it needs are in the page cache. The handlers of look-ups call it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from broker.request.turns import Steps
 from storage.segment.cold_lookups import ColdRead
 
 MAX_ROUNDS = 1000
-"""A search by time may look into each segment of a log. What takes longer waits on the loop: memory must be very short."""
+"""Reads in threads before the look-up blocks the loop instead. A search by time may need one per segment; more are needed only when memory
+is very short."""
 
 _Found = TypeVar("_Found")
 
 
 async def until_cached(broker: Services, cold: ColdRead, read: Callable[[bool], Steps[_Found]]) -> _Found:
-    """Has threads pull in what `read(may_wait)` needs, and takes its steps until it needs nothing more. It has met `cold` already.
+    """Reads the pages that `read(may_wait)` needs in threads, and runs `read` until it completes. Its first run has raised `cold`.
 
-    A handler that has a slot leaves it: it waits for a disk, and others have what they need in memory.
+    A handler with a slot releases it: the handler waits for a disk, while other requests find their pages in memory.
     """
     broker.administration.metadata_waits.on_wait()
     loop = asyncio.get_running_loop()

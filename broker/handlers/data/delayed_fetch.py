@@ -1,10 +1,10 @@
-"""Sees to a Fetch that is not answered at once: it waits, gathers, takes turns, or has threads read what is not in the page cache.
+"""Completes a Fetch that is not answered at once: it waits, gathers, runs in turns, or waits for threads that read from the disk.
 
-A fetch that found less than its client wants waits in the purgatory until enough has come, a partition has changed
-hands, or its time is up. A follower's fetch is not answered in the very call that appended something. It is answered at
-the end of the turn of the loop, or of the first turn that brings nothing more, so that what other connections sent
-meanwhile goes into the same answer. Each answer costs the leader and the follower a round of 100 µs, however much is in
-it. Three loaded brokers need half as many answers that way; an idle one finds nothing more and answers at once.
+A fetch that found less than its client wants waits in the purgatory: until there is enough, a partition changes its leader, or the time is
+up. A follower's fetch is not answered within the call that appends records. It is answered at the end of the turn of the loop, or of the
+first turn without new records. So records that arrive meanwhile by other connections go into the same answer. Each answer costs the leader
+and the follower a round of 100 µs, whatever its size. Three loaded brokers need half as many answers that way; an idle broker finds no new
+records and answers at once.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from storage.segment.cold_lookups import ColdRead
 logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_STEP = 64
-"""Partitions between two looks at the clock."""
+"""Partitions that are handled between two readings of the clock."""
 MOST_TURNS = 4
-"""Turns of the loop for which an answer to a follower is held back while every one of them brings more."""
+"""Turns of the loop for which an answer to a follower is delayed while every turn brings new records."""
 QUOTA_LOOK_MS = 10
-"""Milliseconds after which a fetch from which the leader's quota kept something looks whether it may have it."""
+"""Time after which a fetch checks again whether the leader's quota allows the records that it withheld, ms."""
 
 
 def begin(fetch: Fetch) -> Answer:
-    """Run a fetch; its answer, or the promise of it. Raises ProtocolError when the request cannot be read."""
+    """Run a fetch. Returns its answer, or a Pending for it. Raises ProtocolError when the request cannot be read."""
     cold: ColdRead | None = None
     try:
         if fetch.run(PARTITIONS_PER_STEP) and fetch.stage == ANSWERED:
@@ -58,11 +58,11 @@ class DelayedFetch(DelayedOperation):
         self._fetch = fetch
         self._pending = pending
         self._has_left = False
-        """Whether the client has."""
+        """Whether the client has left."""
         self._is_running = False
-        """Whether the fetch is run in turns, or a thread reads for it."""
+        """Whether the fetch runs in turns, or a thread reads for it."""
         self._is_parked = False
-        """Whether the purgatory knows of it."""
+        """Whether it is in the purgatory."""
         self._looks_for_quota = False
         self._turns = 0
         self._task: asyncio.Task[None] | None = None
@@ -81,7 +81,7 @@ class DelayedFetch(DelayedOperation):
             turns.go_on(steps, self._pending)
 
     def steps(self) -> Steps[None]:
-        """Run the fetch until there is nothing to be done at once, and see to what follows."""
+        """Run the fetch until it has to wait or is complete, and do what its stage requires."""
         self._is_running = True
         try:
             yield from self._run()
@@ -101,7 +101,7 @@ class DelayedFetch(DelayedOperation):
             yield
 
     def read_cold(self, cold: ColdRead) -> None:
-        """Have threads read what is not in the page cache, and answer then: so is a fetch from an old segment in Apache Kafka."""
+        """Read missing pages in threads, and answer then. Apache Kafka, too, answers a fetch from an old segment without a wait."""
         self._is_running = True
         self._task = asyncio.get_running_loop().create_task(self._answer_when_cached(cold))
 
@@ -125,7 +125,7 @@ class DelayedFetch(DelayedOperation):
         if fetch.stage == ANSWERED:
             self._complete(fetch.parts)
         elif self.completed:
-            self._look(answers_anyway=True)  # the time was up meanwhile
+            self._look(answers_anyway=True)  # it expired meanwhile
         elif fetch.stage == GATHERING:
             self._gather()
         else:
@@ -138,7 +138,7 @@ class DelayedFetch(DelayedOperation):
                 self._maybe_wait_for_quota()
 
     def _look(self, *, answers_anyway: bool = False) -> None:
-        """Read again."""
+        """Read again, unless a reading is in progress."""
         if not self._is_running:
             self._fetch.read_again(answers_anyway=answers_anyway)
             self.go_on()
@@ -146,11 +146,11 @@ class DelayedFetch(DelayedOperation):
     # -- waiting -----------------------------------------------------------------------------------------------------------
 
     def try_complete(self) -> bool:
-        """See DelayedOperation. Its partitions stand in watch lists in its place."""
+        """See DelayedOperation. Its SessionPartitions are in watch lists on its behalf."""
         return self.completed
 
     def on_enough(self) -> None:
-        """There may be enough to answer now."""
+        """Read again, or gather: there may be enough records now."""
         if self._fetch.params.replica_id >= 0:
             self._fetch.stage = GATHERING
             self._gather(has_moved=True)
@@ -158,7 +158,7 @@ class DelayedFetch(DelayedOperation):
             self._look()
 
     def _gather(self, *, has_moved: bool = False) -> None:
-        """Answer at the end of this turn of the loop, or of the next ones as long as they bring more."""
+        """Answer at the end of this turn of the loop, or of the first turn after it that brings no new records."""
         self._fetch.has_moved = has_moved
         self._turns = 0
         asyncio.get_running_loop().call_soon(self._on_turn)
@@ -175,7 +175,7 @@ class DelayedFetch(DelayedOperation):
         self._look()
 
     def _maybe_wait_for_quota(self) -> None:
-        """Look again soon if something was withheld: nothing need happen to the partition before it may be sent."""
+        """Check again soon if the quota withheld records: it may allow them later, without any event of the partition."""
         fetch = self._fetch
         if fetch.params.is_withheld and not self._looks_for_quota:
             self._looks_for_quota = True
@@ -195,17 +195,17 @@ class DelayedFetch(DelayedOperation):
     # -- the end -----------------------------------------------------------------------------------------------------------
 
     def on_given_up(self) -> None:
-        """The fetch is to be answered with what it has."""
+        """Answer with the partitions that are written already."""
         if not self._is_running:
             self.go_on()
 
     def on_expiration(self) -> None:
-        """Count it where it was a follower's; the purgatory counts all."""
+        """Count the expiration of a follower's fetch; the purgatory counts those of all fetches."""
         if self._fetch.params.replica_id >= 0:
             self._fetch.services.data.replica_manager.topic_stats.follower_fetch_expirations += 1
 
     def on_complete(self) -> None:
-        """The time is up: answer with what is there now."""
+        """Answer at the timeout with the records that are there now."""
         self._look(answers_anyway=True)
 
     def cancel(self) -> None:
@@ -219,7 +219,7 @@ class DelayedFetch(DelayedOperation):
         self._pending.complete(answer)
 
     def _fail(self) -> None:
-        """In an except block: a bug of ours costs this connection, and nobody else."""
-        logger.exception("a Fetch failed in an unforeseen way; closing its connection")
+        """Close this connection, and no other, after a bug of the broker. Called in an except block."""
+        logger.exception("unexpected error in a Fetch; closing its connection")
         self._fetch.abandon()
         self._complete(CLOSE)

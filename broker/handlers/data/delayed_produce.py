@@ -1,8 +1,8 @@
-"""Holds back the answer to a Produce until its records are safe: on all in-sync replicas (acks=all), or on the disk (`flush.messages`).
+"""Delays the answer to a Produce until its records are safe: on all in-sync replicas (acks=all), or on the disk (`flush.messages`).
 
-Each partition that is waited for stands in its own list of waiters (`AppendedPartition`) and looks only at itself, so that a request of
-many partitions costs no more when one of them moves. The request (`DelayedProduce`) counts those that are left, and has the time limit.
-The markers of a transaction are waited for in the same way (`handlers.transactions.write_txn_markers`).
+An `AppendedPartition` waits in the list of its own partition, and checks only that partition. So a change of one partition costs the same
+for a request of many partitions. The request (`DelayedProduce`) counts the partitions that are left, and has the timeout.
+The markers of a transaction wait in the same way (`handlers.transactions.write_txn_markers`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.loop.purgatory import DelayedOperation, Purgatory
 from replication.leader.partition import Partition
 
 UNDECIDED = -2
-"""No error code: what becomes of the records is open still."""
+"""No error code: the outcome is still open."""
 
 
 class AppendedPartition:
@@ -31,7 +31,7 @@ class AppendedPartition:
     __slots__ = ("base_offset", "completed", "end_offset", "error_code", "partition", "place", "produce")
 
     def __init__(self, partition: Partition, base_offset: int, end_offset: int, place: int) -> None:
-        """`place` is where the answer speaks of it."""
+        """`place` is the place of the partition in the answer."""
         self.partition = partition
         self.base_offset = base_offset
         self.end_offset = end_offset
@@ -41,7 +41,7 @@ class AppendedPartition:
         self.produce: DelayedProduce | None = None
 
     def try_complete(self) -> bool:
-        """Complete when the records are safe, or cannot be any more."""
+        """Complete when the records are safe, or can no longer become safe."""
         produce = self.produce
         if self.completed or produce is None:
             return self.completed
@@ -68,13 +68,13 @@ class DelayedProduce(DelayedOperation):
         self._left = len(waiting)
 
     def begin(self, purgatory: Purgatory, asked_ms: int) -> None:
-        """Answer now if nothing is left to wait for, or let every partition wait. `asked_ms` is the producer's timeout."""
+        """Answer now if all partitions are decided; otherwise let the others wait. `asked_ms` is the producer's timeout."""
         for each in self._waiting:
             each.produce = self
             each.try_complete()
         if self.completed:
             return
-        # Only acks=all has a timeout of the producer's; it is not for the disk.
+        # The producer's timeout is for acks=all; it does not bound a wait for the disk.
         timeout_ms = asked_ms if self.acks == ACKS_ALL else max(asked_ms, FLUSH_TIMEOUT_MS)
         if timeout_ms <= 0:
             self.expire()
@@ -87,7 +87,7 @@ class DelayedProduce(DelayedOperation):
         purgatory.wait(self, len(left), timeout_ms)
 
     def on_decided(self) -> None:
-        """It is known what became of one more partition."""
+        """Called when the outcome of one more partition is known."""
         self._left -= 1
         if not self._left:
             self.force_complete()
@@ -97,7 +97,7 @@ class DelayedProduce(DelayedOperation):
         return self.completed
 
     def on_expiration(self) -> None:
-        """The timeout of the request passed: what is not replicated by now is answered with REQUEST_TIMED_OUT."""
+        """Answer REQUEST_TIMED_OUT for the partitions that are still undecided."""
         for each in self._waiting:
             if not each.completed:
                 each.error_code = REQUEST_TIMED_OUT
@@ -117,7 +117,7 @@ class DelayedProduce(DelayedOperation):
 
 
 def outcome(partition: Partition, end_offset: int, acks: int) -> int:
-    """The error code for the records below `end_offset`; UNDECIDED while that is open."""
+    """The error code for the records below `end_offset`; UNDECIDED while the outcome is open."""
     if not partition.is_leader:
         return KAFKA_STORAGE_ERROR if partition.has_failed else NOT_LEADER_OR_FOLLOWER
     if not partition.is_flushed(end_offset):

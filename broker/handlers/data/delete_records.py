@@ -1,7 +1,7 @@
-"""DeleteRecords (api 21), versions 0-2 (KIP-107): raise the log start offset of partitions, up to the high watermark (offset -1).
+"""Handles DeleteRecords (api 21), versions 0-2. KIP-107: raises the log start offset of partitions, at most to the high watermark (-1).
 
-The answer is the low watermark, which is the log start offset of the replica that is furthest behind; the request waits until
-every live replica has followed, or its timeout.
+The answer is the low watermark, the lowest log start offset of all replicas. The request waits until every live replica has followed, or
+until its timeout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNKNOWN_LOW_WATERMARK = -1
 def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Steps[Answer | DeleteRecordsResponse]:
     """Delete on the leader, then wait for the followers."""
     waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]] = []
-    # What is said last of a partition that is named twice counts.
+    # If a partition is named twice, its last offset counts.
     wanted: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for asked in topic.partitions:
@@ -57,7 +57,7 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
         topics=(yield from each(results.items(), lambda named: DeleteRecordsTopicResult(name=named[0], partitions=named[1])))
     )
     for entry in waiting:
-        if not _is_settled(*entry):
+        if not _is_decided(*entry):
             break
         yield
     else:
@@ -71,7 +71,7 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Waits until every replica's log start offset has reached what was asked for."""
+    """Waits until the log start offsets of all replicas have reached the requested ones."""
 
     __slots__ = ("_context", "_pending", "_response", "_waiting")
 
@@ -89,12 +89,12 @@ class DelayedDeleteRecords(DelayedOperation):
         self._pending = pending
 
     def try_complete(self) -> bool:
-        """Complete when nothing is left to wait for."""
-        self._waiting = [entry for entry in self._waiting if not _is_settled(*entry)]
+        """Complete when no partition is left to wait for."""
+        self._waiting = [entry for entry in self._waiting if not _is_decided(*entry)]
         return not self._waiting and self.force_complete()
 
     def on_expiration(self) -> None:
-        """The followers did not follow in time."""
+        """Answer REQUEST_TIMED_OUT for partitions whose followers were too slow."""
         for _, _, result in self._waiting:
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
@@ -103,7 +103,7 @@ class DelayedDeleteRecords(DelayedOperation):
         self._pending.complete(self._context.encode(self._response))
 
 
-def _is_settled(partition: Partition, offset: int, result: DeleteRecordsPartitionResult) -> bool:
+def _is_decided(partition: Partition, offset: int, result: DeleteRecordsPartitionResult) -> bool:
     if not partition.is_leader:
         result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return True

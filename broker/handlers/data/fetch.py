@@ -1,10 +1,10 @@
-"""Fetch (api 1), versions 0-17.
+"""Handles Fetch (api 1), versions 0-17.
 
-KIP-227 sessions from 7, zstd topics only from 10, leader epochs from 9, consumers may read from followers, and are sent to them, from 11
-(KIP-392), diverging epochs from 12, topic ids from 13 (KIP-516), the leader to ask instead from 16 (KIP-951). A fetch that finds less than
+Sessions from 7 (KIP-227), leader epochs from 9, zstd topics only from 10, reads from followers and referrals to them from 11 (KIP-392),
+diverging epochs from 12, topic ids from 13 (KIP-516), the current leader in errors from 16 (KIP-951). A fetch that finds less than
 `min_bytes` waits in the purgatory up to `max_wait_ms`.
 
-Deviation: versions 0-3 would need the records in message format 0 or 1. Ottla stores and serves format 2 only and answers
+Deviation: versions 0-3 would need records in message format 0 or 1. Ottla stores and serves only format 2, and answers
 UNSUPPORTED_VERSION, as Apache Kafka does with `log.message.downconversion.enable=false`.
 """
 
@@ -22,19 +22,19 @@ from protocol.cursors.fetch import FetchReader
 from protocol.schema.wire import ProtocolError
 
 LARGE_BYTES: Final = 64 * 1024
-"""Bytes of a request that waits for its turn. A partition takes twenty of them at least, and some clients name theirs every time."""
+"""Smallest request that waits for its turn, bytes. A partition takes at least 20 bytes, and some clients name all partitions every time."""
 
 
 def handle_fetch_frame(
     frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, services: Services
 ) -> Answer:
-    """Read what the session, or the request alone, asks for; wait when it is less than the client wants.
+    """Read the partitions of the session, or of the request alone; wait when there is less than the client wants.
 
     Raises ProtocolError when the request cannot be read.
     """
     if len(frame) >= LARGE_BYTES:
         pending = Pending(in_turns=True, waiting_bytes=len(frame))
-        # The receive buffer is used again meanwhile.
+        # A copy, since later requests overwrite the receive buffer.
         kept = memoryview(bytearray(frame))
         services.turns.wait(_take_turns(kept, offset, version, correlation_id, connection, services, pending), pending)
         return pending

@@ -1,11 +1,11 @@
 """Takes one Fetch from its frame to its answer, a few partitions at a time.
 
-Made by the handler of Fetch, which runs it, and lets it wait when it has come to that. A fetch goes through stages (`fetch_stages`): its
-partitions are taken from the request, read, and answered; or watched, waited for and read again. Consumers and followers, requests of one
-partition and of a hundred thousand, the first reading and every other take the same way.
+The handler of Fetch makes and runs it, and lets it wait when necessary. A fetch goes through stages (`fetch_stages`): its partitions are
+taken from the request, read, and answered; or watched, waited for and read again. Consumers and followers, requests of one partition and of
+a hundred thousand, first and later readings all take the same path.
 
-A follower in a session is read in two steps. What it asks for tells its leader how far it is, which is learned at once. Records are found
-only when the answer leaves, at the end of the turn of the loop: what was appended meanwhile goes into the same answer.
+A follower with a session is read in two steps. The offsets in its request tell the leader its progress; they take effect at once. Records
+are read only when the answer leaves, at the end of the turn of the loop, so that records appended meanwhile go into the same answer.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ SESSION_ERRORS: dict[type[FetchSessionError], ErrorCode] = {
 
 
 class Fetch:
-    """One Fetch on its way. `stage` says how far it has come; `parts` is its answer once it is ANSWERED."""
+    """One Fetch. `stage` is its progress; `parts` is its answer once it is ANSWERED."""
 
     __slots__ = (
         "_answers_anyway",
@@ -116,7 +116,7 @@ class Fetch:
         self.services = services
         self.connection = connection
         self.delayed: DelayedFetch | None = None
-        """What waits for it, once something does."""
+        """The operation that waits for it, once it has to wait."""
         self.parts: Parts = []
         self.session = FetchSession(reader.version >= FIRST_WITH_TOPIC_IDS)
         self.is_incremental = reader.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
@@ -124,7 +124,7 @@ class Fetch:
         self.max_wait_ms = reader.max_wait_ms
         self.params = FetchParams(CONSUMER, reader.isolation_level)
         self.has_moved = False
-        """Whether something has happened to its partitions while they were read, or gathered for."""
+        """Whether one of its partitions changed while they were read, or gathered for."""
         self._reader = reader
         self._version = reader.version
         self._correlation_id = correlation_id
@@ -134,9 +134,9 @@ class Fetch:
         self._min_bytes = min(reader.min_bytes, self._max_bytes)
         self._entries: list[SessionPartition] = []
         self._named: list[SessionPartition] = []
-        """Those of a session that its request names."""
+        """The partitions of a session that the request names."""
         self._unknown: list[SessionPartition] = []
-        """What the cluster does not know, or does not tell the client, is answered last."""
+        """Partitions that the cluster does not know, or that the client may not know; answered last."""
         self._at = 0
         self._topic: bytes | None = None
         self._of_topic: dict[int, Partition] | None = None
@@ -153,12 +153,12 @@ class Fetch:
         self._waited_for = 0
         self._grown = 0
 
-    # -- the way ---------------------------------------------------------------------------------------------------------
+    # -- stages ----------------------------------------------------------------------------------------------------------
 
     def run(self, limit: int) -> bool:
-        """Go on with up to `limit` partitions in each stage; False when there is more to be done at once.
+        """Continue with up to `limit` partitions in each stage. False when there is more to do at once.
 
-        Raises ProtocolError when the request cannot be read. Raises ColdRead when the disk is to be waited for; `read_again` follows then.
+        Raises ProtocolError when the request cannot be read. Raises ColdRead when pages must be read from disk; `read_again` follows then.
         """
         while True:
             if self.stage == READING:
@@ -185,11 +185,11 @@ class Fetch:
                 return True
 
     def keep(self) -> None:
-        """What is not read of the frame is read later: the frame is somebody else's soon."""
+        """Copy the unread rest of the frame, whose buffer is about to be reused."""
         self._reader.detach()
 
     def read_again(self, *, answers_anyway: bool, may_wait: bool = False) -> None:
-        """Begin another reading. `answers_anyway`: what it finds is answered even if the client wants more."""
+        """Begin another reading. With `answers_anyway` its result is the answer, even if the client wants more."""
         if self._is_given_up:
             return
         self._answers_anyway = self._answers_anyway or answers_anyway
@@ -200,7 +200,7 @@ class Fetch:
         self._begin_reading()
 
     def give_up(self) -> None:
-        """Answer with nothing that is not written yet: the session has ended, or another fetch goes on with it."""
+        """Answer without partitions that are not written yet: the session has ended, or another fetch continues it."""
         self.session.end_fetch(self)
         self._is_given_up = True
         if self.stage < WRITING or self.stage in (WAITING, GATHERING):
@@ -213,7 +213,7 @@ class Fetch:
             self.delayed.on_given_up()
 
     def abandon(self) -> None:
-        """Nobody waits for an answer any more."""
+        """End: the fetch is answered, or its client has left."""
         session = self.session
         session.end_fetch(self)
         if session.session_id == NO_SESSION:
@@ -222,7 +222,7 @@ class Fetch:
     # -- taking ----------------------------------------------------------------------------------------------------------
 
     def _find_session(self) -> None:
-        """The request is sound: go on with the session that it names."""
+        """Continue the session of a request that is valid."""
         reader = self._reader
         services = self.services
         now_ms = elapsed_ms(services.clock)
@@ -241,7 +241,7 @@ class Fetch:
         self.stage = TAKING
 
     def _take(self, limit: int) -> bool:
-        """Take what the request names into the session; whether that was all."""
+        """Take the next partitions of the request into the session; returns whether these were all."""
         reader = self._reader
         session = self.session
         topic = b""
@@ -272,20 +272,20 @@ class Fetch:
         return False
 
     def _name_of(self, topic: bytes) -> str | None:
-        """The name of a topic that a request calls so; None for an id that is not known."""
+        """The name of a topic by its key in requests; None for an unknown id."""
         if self._version >= FIRST_WITH_TOPIC_IDS:
             return self.services.metadata.names_by_id.get(topic)
         return topic.decode()
 
     def _begin(self) -> None:
-        """All that the request says is known: begin to read."""
+        """Begin to read, after the whole request has been taken."""
         reader = self._reader
         services = self.services
         version = self._version
         replica_id = reader.replica_id
         may_read_from_followers = replica_id < 0 and version >= FIRST_THAT_MAY_READ_FROM_FOLLOWERS
         params = self.params
-        params.replica_id = max(replica_id, CONSUMER)  # a debugging consumer sees what others see, if it also asks followers
+        params.replica_id = max(replica_id, CONSUMER)  # a debugging consumer reads like others, and may also read from followers
         params.or_follower = replica_id < DEBUGGING_CONSUMER or may_read_from_followers
         client = self.connection.client
         params.listener = client.listener_name
@@ -309,7 +309,7 @@ class Fetch:
         self._begin_reading()
 
     def _end_session(self) -> None:
-        """Nothing is left to remember: the session ends, and what the request itself names is read once more."""
+        """End a session that has no partitions left; the partitions that the request itself names are read once more."""
         self.session.end_fetch(self)
         self.services.data.fetch_sessions.remove(self.session.session_id)
         self.is_incremental = False
@@ -324,7 +324,7 @@ class Fetch:
 
     def _begin_reading(self) -> None:
         params = self.params
-        # The time matters to those of whose replicas something is known.
+        # Only followers, and consumers with a rack, need the time.
         now_ms = elapsed_ms(self.services.clock) if params.replica_id >= 0 or params.rack_id is not None else 0
         params.begin(self._max_bytes, now_ms, self._version >= FIRST_WITH_ONE_BATCH)
         params.finds_records = not self._finds_later
@@ -340,10 +340,10 @@ class Fetch:
         self.stage = READING
 
     def _read(self, limit: int) -> bool:
-        """Read the next partitions; whether those were all."""
+        """Read the next partitions; returns whether these were all."""
         entries = self._entries
         end = min(self._at + limit, len(entries))
-        self._topic = None  # what is known of a topic holds for as long as nobody else runs
+        self._topic = None  # the look-up of a topic is valid only while no other code runs
         while self._at < end:
             asked = entries[self._at]
             self._current = asked
@@ -362,9 +362,9 @@ class Fetch:
         index = asked.index
         partition = self._of_topic.get(index) if self._of_topic is not None else None
         if asked.name is None:
-            asked.name = self._name_of(asked.topic)  # only the first partition of a topic looked for it
+            asked.name = self._name_of(asked.topic)  # `_look_up_topic` sets it only for the first partition
         name = asked.name
-        assert name is not None  # or it would have been refused
+        assert name is not None  # otherwise it was refused
         if partition is None and self._replicas.cluster.partition(name, index) is None:
             self._refuse(asked, UNKNOWN)
             return
@@ -419,7 +419,7 @@ class Fetch:
         return access.may(READ, TOPIC, name)
 
     def _refuse(self, asked: SessionPartition, code: int) -> None:
-        """What the cluster does not know is no reason to answer at once, as in Apache Kafka."""
+        """Refuse a partition that the cluster does not know. As in Apache Kafka, this is no reason to answer at once."""
         asked.stand_at(None)
         asked.region = None
         asked.aborted = ()
@@ -436,17 +436,17 @@ class Fetch:
         asked.error_code = code
 
     def _too_old_for(self, partition: Partition) -> int:
-        """Why a reader of this version could not understand what the log holds."""
+        """The error code if a reader of this version cannot understand the records of the log, otherwise NO_ERROR."""
         if partition.log.config[COMPRESSION_TYPE] == "zstd":
             return UNSUPPORTED_COMPRESSION
         if self._version < FIRST_WITHOUT_OLD_FORMATS:
             return UNSUPPORTED_VERSION
         return NO_ERROR
 
-    # -- what follows a reading --------------------------------------------------------------------------------------------
+    # -- after a reading ---------------------------------------------------------------------------------------------------
 
     def _decide(self) -> None:
-        """Answer, gather, wait, or find what there is to be read."""
+        """Set the next stage after a reading: answer, gather, wait, or read the records."""
         self._at = 0
         if self._finds_later:
             self._finds_later = False
@@ -465,7 +465,7 @@ class Fetch:
             self._grown = self.params.size
 
     def _must_answer(self) -> bool:
-        """Whether there is enough, or no use in waiting."""
+        """Whether there is enough to answer, or waiting is useless."""
         return (
             self.params.size >= self._min_bytes
             or self._failed
@@ -477,11 +477,11 @@ class Fetch:
 
     @property
     def watched(self) -> int:
-        """How many partitions it waits for."""
+        """The number of partitions for which it waits."""
         return self._waited_for
 
     def _watch(self, limit: int) -> bool:
-        """Watch the next partitions that were read; whether those were all. What has moved since it was read is not lost."""
+        """Watch the next partitions; returns whether these were all. Changes since their reading are noted in `has_moved`."""
         entries = self._entries
         end = min(self._at + limit, len(entries))
         while self._at < end:
@@ -497,7 +497,7 @@ class Fetch:
         return end == len(entries)
 
     def on_moved(self, asked: SessionPartition, partition: Partition) -> None:
-        """Something has happened to a partition: read again if that may be enough."""
+        """Handle a change of a partition: read again if there may be enough now."""
         if self.stage != WAITING:
             if asked is not self._current:
                 self.has_moved = True
@@ -508,7 +508,7 @@ class Fetch:
             self._grown += self._growth(asked, partition)
             if self._grown < self._min_bytes:
                 return
-        assert self.delayed is not None  # or it would not wait
+        assert self.delayed is not None  # every waiting fetch has one
         self.delayed.on_enough()
 
     def _has_changed_hands(self, asked: SessionPartition, partition: Partition) -> bool:
@@ -518,7 +518,7 @@ class Fetch:
         )
 
     def _growth(self, asked: SessionPartition, partition: Partition) -> int:
-        """How many bytes more may be read than when it was looked at last; enough where only a reading tells."""
+        """Bytes that may be read beyond those of the last check; `_min_bytes` where only a reading can tell."""
         end_offset, segment, size = asked.end_offset, asked.open_segment, asked.open_size
         asked.end_offset = self.params.end_offset(partition)
         note_end(partition.log, asked)
@@ -531,7 +531,7 @@ class Fetch:
     # -- answering -------------------------------------------------------------------------------------------------------
 
     def _write(self, limit: int) -> bool:
-        """Write the next partitions into the answer; whether those were all."""
+        """Write the next partitions into the answer; returns whether these were all."""
         writer = self._writer
         if writer is None:
             writer = self._begin_answer()
@@ -556,12 +556,12 @@ class Fetch:
         writer.is_incremental = self.is_incremental
         if params.throttled_bytes:
             quota = self._replicas.leader_quota
-            assert quota is not None  # or nothing would be throttled
+            assert quota is not None  # only a quota throttles bytes
             params.count(quota)
         if params.replica_id < 0:
             writer.throttle_time_ms = self.connection.throttle(QuotaType.FETCH, params.size)
             if writer.throttle_time_ms > 0:
-                # As in Apache Kafka: the client is told to wait, and nothing else.
+                # As in Apache Kafka, the answer contains only the throttle time.
                 self._creates_session = False
                 self._entries = []
                 self._unknown = []
@@ -571,7 +571,7 @@ class Fetch:
         return writer
 
     def _finish(self) -> None:
-        assert self._writer is not None  # something was written, if only the beginning
+        assert self._writer is not None  # at least the beginning was written
         self.parts = self._writer.finish(self._named)
         self.stage = ANSWERED
         self.abandon()

@@ -1,6 +1,6 @@
-"""Names the stages of a Fetch on its way, the versions that it depends on, and the codes that it uses.
+"""Names the stages of a Fetch, the versions on which it depends, and the codes that it uses.
 
-Not compiled: compiled modules take these as constants in C.
+Not compiled: compiled modules use them as C constants.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 
 VERIFYING: Final = 0
-"""The request is read to its end, before a session learns of it."""
+"""The request is read to its end, before a session changes."""
 TAKING: Final = 1
 """The partitions that the request names are taken into the session."""
 READING: Final = 2
@@ -19,9 +19,9 @@ WATCHING: Final = 3
 WRITING: Final = 4
 """The answer is written."""
 WAITING: Final = 5
-"""Nothing is to be done until something happens."""
+"""The fetch waits for an event or its timeout."""
 GATHERING: Final = 6
-"""The fetch is to be read and answered when this turn of the loop brings no more."""
+"""The fetch is read and answered after a turn of the loop without new records."""
 ANSWERED: Final = 7
 
 NO_ERROR: Final = int(ErrorCode.NONE)
@@ -40,7 +40,7 @@ TOPIC: Final = int(ResourceType.TOPIC)
 CLUSTER: Final = int(ResourceType.CLUSTER)
 
 FIRST_WITH_ONE_BATCH: Final = 3
-"""From this version on one batch is returned however large it is."""
+"""First version in which the first batch is returned whatever its size."""
 FIRST_WITHOUT_OLD_FORMATS: Final = 4
 FIRST_THAT_KNOWS_STORAGE_ERRORS: Final = 6
 FIRST_WITH_ZSTD: Final = 10
@@ -50,4 +50,4 @@ FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_LEADER_HINTS: Final = 16
 
 FETCH_ERRORS: Final = 1 << 16
-"""By which `Services.error_counts` tells the error codes of answers to Fetch from others: its API key."""
+"""The API key in the keys of `Services.error_counts`, which marks errors of Fetch."""

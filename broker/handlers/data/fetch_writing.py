@@ -1,6 +1,6 @@
-"""Writes what a reading of a Fetch found into the answer, and counts what leaves.
+"""Writes the results of a Fetch's reading into the answer, and counts records and errors in it.
 
-Made by `Fetch` when there is enough to answer. An incremental answer names those partitions alone about which there is news.
+`Fetch` makes the writer when there is enough to answer. An incremental answer contains only partitions with news.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class FetchWriter:
-    """The answer to one Fetch on its way. `error_code` is that of the request."""
+    """Writes the answer to one Fetch. `error_code` is the error of the whole request."""
 
     __slots__ = (
         "_answer",
@@ -63,9 +63,9 @@ class FetchWriter:
         self._is_untellable = False
 
     def write_one(self, asked: SessionPartition) -> None:
-        """Tell the client about one partition, if that is news."""
+        """Write one partition, if it has news for the client."""
         region = asked.region
-        # What was read along goes into the answer as it is.
+        # Records that are already in memory go into the answer directly.
         records = region.begun if region is not None and region.holds_all() else region
         if asked.has_news() or not self.is_incremental:
             answer = self._answer
@@ -106,7 +106,7 @@ class FetchWriter:
             self._session.serve_last(asked)
         partition = asked.partition
         if partition is None:
-            return  # it has gone since it was read
+            return  # it was removed since it was read
         stats = partition.stats
         replica_id = self._params.replica_id
         if replica_id >= 0:
@@ -137,7 +137,8 @@ class FetchWriter:
         answer = self._answer
         code = self.error_code
         if self._is_untellable:
-            # A later version told the session of the last epoch that was fetched, and this one cannot be told where the logs diverge.
+            # An earlier request, of a later version, gave the session a last fetched epoch. Answers in this version have no field for the
+            # diverging epoch.
             code = UNSUPPORTED_VERSION
             answer = FetchAnswer(self._version, self._correlation_id)
             for asked in named:
@@ -151,6 +152,6 @@ class FetchWriter:
         return cast("Parts", answer.finish(self.throttle_time_ms, code, self._session.session_id, nodes))
 
     def _leader_nodes(self) -> Sequence[tuple[int, str, int, str | None]]:
-        """(id, host, port, rack) of the leaders that the answer names."""
+        """(id, host, port, rack) of the leaders to which the answer refers."""
         nodes = leader_nodes(self._services.data.replica_manager, self._leader_ids or set(), self._params.listener)
         return [(node_id, endpoint.host, endpoint.port, rack) for node_id, endpoint, rack in nodes]

@@ -1,11 +1,11 @@
-"""Who leads instead: the tagged fields that spare a client a Metadata request after NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+"""Finds the current leader for tagged fields that spare a client a Metadata request after NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 
 from replication.control.replica_manager import ReplicaManager
 from replication.ports.cluster import EndPoint
 
 
 def current_leader(replicas: ReplicaManager, topic: str, partition: int) -> tuple[int, int]:
-    """(leader id, its epoch) as the replica here knows it, else as the cluster's metadata says; (-1, -1) when nobody knows."""
+    """Leader id and leader epoch from the replica here, otherwise from the cluster's metadata; (-1, -1) when neither knows them."""
     hosted = replicas.partition(topic, partition)
     if hosted is not None:
         return hosted.leader_id, hosted.leader_epoch
@@ -13,7 +13,7 @@ def current_leader(replicas: ReplicaManager, topic: str, partition: int) -> tupl
 
 
 def leader_nodes(replicas: ReplicaManager, leader_ids: set[int], listener: str) -> list[tuple[int, EndPoint, str | None]]:
-    """(id, end point on `listener`, rack) of each leader that is alive and listens there."""
+    """(id, endpoint on `listener`, rack) of each leader that is alive and has that listener."""
     found = []
     for leader_id in sorted(leader_ids):
         broker = replicas.cluster.brokers.get(leader_id)

@@ -1,10 +1,10 @@
-"""ListOffsets (api 2), versions 0-9.
+"""Handles ListOffsets (api 2), versions 0-9.
 
-KIP-79 timestamps from 1, isolation level from 2, leader epochs from 4 (KIP-320), the offset of the largest timestamp from 7 (KIP-734),
-earliest local (-4) from 8 and latest tiered (-5) from 9 (KIP-405, KIP-1005): without tiering the first is the log start offset and the
-second is unknown. Version 0 answers with a list of segment base offsets instead of one offset, latest first.
+Timestamps from 1 (KIP-79), isolation level from 2, leader epochs from 4 (KIP-320), the offset of the largest timestamp from 7 (KIP-734),
+earliest local (-4) from 8 and latest tiered (-5) from 9 (KIP-405, KIP-1005). Without tiering, the earliest local offset is the log start
+offset, and the latest tiered one is unknown. Version 0 answers with a list of segment base offsets, latest first, instead of one offset.
 
-Deviation: version 0 goes by the largest timestamp of each segment, where Apache Kafka goes by the time its file was modified.
+Deviation: version 0 uses the largest timestamp of each segment; Apache Kafka uses the modification time of its file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 def handle_list_offsets(
     request: ListOffsetsRequest, context: RequestContext
 ) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
-    """Offsets by time; at once, unless old segments have to be looked into that are not in the page cache."""
+    """Find offsets by time: at once, unless that needs old segments that are not in the page cache."""
     try:
         return (yield from _list(request, context, may_wait=False))
     except ColdRead as cold:
@@ -57,7 +57,7 @@ def handle_list_offsets(
 
 
 def _list(request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool) -> Steps[ListOffsetsResponse]:
-    """Each partition by itself. A partition named twice is an error from version 1, since its answers could not be told apart.
+    """Find the offset of each partition. A partition named twice is an error from version 1, since its two results would look the same.
 
     Raises ColdRead.
     """
@@ -92,7 +92,7 @@ def _failed(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitio
 
 
 def _refused(topic: ListOffsetsTopic) -> Steps[ListOffsetsTopicResponse]:
-    """A topic that the client may not describe."""
+    """The result for a topic that the client may not describe."""
     partitions = yield from each(topic.partitions, lambda asked: _failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return ListOffsetsTopicResponse(name=topic.name, partitions=partitions)
 
@@ -131,7 +131,7 @@ def _list_one(
 
 
 def _find(partition: Partition, timestamp: int, end_offset: int, *, may_wait: bool) -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch) of what was asked for; None when there is no such record below `end_offset`."""
+    """(timestamp, offset, leader epoch) for a requested timestamp; None when there is no such record below `end_offset`."""
     log = partition.log
     if timestamp == LATEST:
         return -1, end_offset, partition.leader_epoch
@@ -147,7 +147,7 @@ def _find(partition: Partition, timestamp: int, end_offset: int, *, may_wait: bo
 
 
 def _old_style_offsets(log: PartitionLog, asked: ListOffsetsPartition, end_offset: int, now_ms: int) -> list[int]:
-    """Version 0: up to `max_num_offsets` offsets at which a consumer may begin to read what is older than the timestamp."""
+    """Version 0: up to `max_num_offsets` offsets from which a consumer can read records older than the timestamp."""
     begins = [(max(segment.base_offset, log.log_start_offset), segment.largest_timestamp) for segment in log.segments]
     if asked.timestamp == EARLIEST:
         begins = begins[:1]

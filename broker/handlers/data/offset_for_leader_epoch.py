@@ -1,8 +1,8 @@
-"""OffsetForLeaderEpoch (api 23), versions 0-4 (KIP-101, KIP-279, KIP-320).
+"""Handles OffsetForLeaderEpoch (api 23), versions 0-4. KIP-101, KIP-279, KIP-320.
 
-Where a leader epoch ended in this leader's log: how a follower or a consumer finds the point up to which its own history is ours.
-Versions below 3 have no replica id and are for followers. Brokers ask by the right to act in the cluster, consumers by that to describe
-the topic (KIP-320).
+Finds the end of a leader epoch in this leader's log, so that a follower or a consumer can find the offset up to which its own log agrees.
+Versions below 3 have no replica id, and are for followers. Brokers need the right CLUSTER_ACTION, consumers the right to describe the topic
+(KIP-320).
 """
 
 from broker.handlers.data.partition_errors import partition_error
@@ -22,7 +22,7 @@ from storage.errors import StorageError
 
 
 def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
-    """The end offset of each asked epoch; -1 when this log knows no such epoch."""
+    """Find the end offset of each requested epoch; -1 when this log does not know the epoch."""
     replicas = context.broker.data.replica_manager
     is_broker = context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     topics = []

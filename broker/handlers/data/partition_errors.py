@@ -1,4 +1,4 @@
-"""What the handlers of partition requests do about an error of one partition: Produce, Fetch, ListOffsets and their like."""
+"""Turns an error of one partition into its code, for Produce, Fetch, ListOffsets and other requests about partitions."""
 
 from broker.request.error_map import error_code
 from broker.request.services import DataServices
@@ -8,7 +8,7 @@ from storage.errors import LogDirFailure, StorageError
 
 
 def partition_error(error: StorageError | ReplicationError, data: DataServices) -> ErrorCode:
-    """The code for one partition's answer. A log directory that failed is taken offline first, whoever met the failure."""
+    """The code for one partition's answer. A log directory that failed is taken offline first, whichever request found the failure."""
     if isinstance(error, LogDirFailure):
         data.replica_manager.on_log_dir_failure(error.log_dir, error.what)
     return error_code(error)

@@ -1,14 +1,14 @@
-"""Produce (api 0), versions 0-11.
+"""Handles Produce (api 0), versions 0-11.
 
-KIP-98 record batches from 3, zstd from 7, errors of single records from 8 (KIP-467), the leader to ask instead from 10 (KIP-951).
+Record batches from 3 (KIP-98), zstd from 7, errors of single records from 8 (KIP-467), the current leader in errors from 10 (KIP-951).
 
-Every partition is answered for itself: one refused batch does not hold up the others of the request. With acks=0 nothing is
-answered, and an error closes the connection, because the producer has no other way to learn of it.
+Partitions are independent: one refused batch does not hold up the others of the request. With acks=0 there is no answer. An error then
+closes the connection, because the producer has no other way to learn of it.
 
-One road serves any number of partitions: `Produce` reads the request where it lies, appends each batch from there, and writes the answer
-meanwhile. It can be left and taken up again after any partition: a request that takes longer than a slice of time is copied, and goes on in
-turns. What a worker thread has to look at first (recompression, long checks) is copied, too, and is appended when it comes back. So is a
-batch that opens a transaction, until its coordinator has verified it (KIP-890, `produce_verification`).
+Requests of any number of partitions take the same path: `Produce` reads the request in the receive buffer, appends each batch from there,
+and writes the answer meanwhile. It can pause after any partition: a request that takes longer than a slice is copied, and continues in
+turns. A batch that needs a worker thread first (recompression, long checks) is copied, too, and is appended when the thread is done. A
+batch that opens a transaction is copied until its coordinator has verified it (KIP-890, `produce_verification`).
 
 Deviations: records in message format 0 or 1 are refused with INVALID_RECORD, as Apache Kafka 4 does; null records are refused with
 INVALID_RECORD where Apache Kafka leaves the client without an answer. Transactional batches without a transactional id are refused one by
@@ -79,9 +79,9 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 def handle_produce_frame(
     frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, services: Services
 ) -> Answer:
-    """Append every batch that can be appended now, and answer, now or when what is waited for has come.
+    """Append every batch that can be appended now, and answer at once, or when the records are safe.
 
-    Raises ProtocolError for a frame that is no such request; nothing was done then.
+    Raises ProtocolError, before anything is done, for a frame that is no valid Produce.
     """
     produce = Produce(frame, offset, version, correlation_id, connection, services)
     if produce.run(AT_ONCE):
@@ -94,19 +94,19 @@ def handle_produce_frame(
         pending = Pending(in_turns=True)
         turns.go_on(produce.work(pending), pending)
     else:
-        # Nothing was done for it yet: it takes its place among the large requests.
+        # Nothing has been done yet, so it waits for its turn among the large requests.
         pending = Pending(in_turns=True, waiting_bytes=len(frame))
         turns.wait(produce.work(pending), pending)
     return pending
 
 
 class LeftBatch:
-    """The copied batch of one partition that cannot be appended yet: a worker or a transaction coordinator is asked first."""
+    """The copied batch of one partition that a worker must process, or a transaction coordinator verify, before it can be appended."""
 
     __slots__ = ("index", "partition", "place", "run", "topic")
 
     def __init__(self, topic: str, index: int, partition: Partition, run: BatchRun, place: int) -> None:
-        """`place` is kept for it in the answer."""
+        """`place` is reserved for the result in the answer."""
         self.topic = topic
         self.index = index
         self.partition = partition
@@ -115,7 +115,7 @@ class LeftBatch:
 
 
 class Refusal:
-    """What is said of a partition that was not appended to."""
+    """The result for a partition whose batch was refused."""
 
     __slots__ = ("code", "leader_epoch", "leader_id", "log_start_offset", "message", "record_errors")
 
@@ -128,7 +128,7 @@ class Refusal:
 
 
 class Produce:
-    """One Produce request on its way; taken up again with `run` until that is done, then `finish` answers."""
+    """One Produce request. Call `run` until it is done; then `finish` answers."""
 
     __slots__ = (
         "_accepted",
@@ -197,9 +197,9 @@ class Produce:
     # -- turns -----------------------------------------------------------------------------------------------------------
 
     def run(self, limit: int) -> bool:
-        """Read up to `limit` elements of the request, or serve as many partitions once all were read; True when all are served.
+        """Read up to `limit` elements of the request, or, once all are read, serve up to `limit` partitions. True when all are served.
 
-        A partition with much to do counts for several. Raises ProtocolError while elements are read; nothing was done then.
+        A partition with much work counts as several. Raises ProtocolError while elements are read, before anything is done.
         """
         reader = self.reader
         if not reader.is_verified and not reader.verify(limit):
@@ -219,17 +219,17 @@ class Produce:
         return False
 
     def steps(self) -> Steps[None]:
-        """The same until it is done, in steps of less than a millisecond."""
+        """Like `run`, to the end, in steps of less than a millisecond."""
         while not self.run(AT_ONCE):
             yield
 
     def detach(self) -> None:
-        """The buffer of the request is used again: go on with a copy."""
+        """Continue with a copy of the request, whose buffer is about to be reused."""
         self.reader.detach()
         self._run = BatchRun(self.reader.frame)
 
     def work(self, pending: Pending) -> Steps[asyncio.Task[None] | None]:
-        """Go on in turns and complete `pending`; the task that does so, if a worker is needed."""
+        """Continue in turns and complete `pending`. Returns the task that completes it, if a worker is needed."""
         try:
             yield from self.steps()
         except ProtocolError as malformed:
@@ -245,7 +245,7 @@ class Produce:
     # -- one partition ---------------------------------------------------------------------------------------------------
 
     def _serve(self, reader: ProduceReader) -> None:
-        """Append the batch for the partition at which the reader stands, or note why not, or leave it for a worker."""
+        """Append the batch of the reader's current partition, or refuse it, or leave it to a worker."""
         if reader.topic is not self._topic_bytes:
             self._begin_topic(reader.topic)
         index = reader.index
@@ -259,7 +259,7 @@ class Produce:
             return
         run = self._run
         try:
-            # The order of the checks is Apache Kafka's: a batch that is wrong in itself is told so by any broker.
+            # The order of the checks is Apache Kafka's: any broker refuses a batch that is invalid in itself.
             if partition is None and self._services.metadata.partition(self._topic, index) is None:
                 raise UnknownTopicOrPartition(self._topic, index)
             if reader.start == NO_RECORDS:
@@ -295,7 +295,7 @@ class Produce:
         self._answer.begin_topic(topic)
 
     def _refuse_acks(self, index: int, partition: Partition | None) -> None:
-        """There are no such acks, so nothing is appended; what the request itself shows to be wrong is said first."""
+        """Refuse a batch because of unknown acks. Errors that the request itself shows come first."""
         reader = self.reader
         code = INVALID_REQUIRED_ACKS
         if partition is None and self._services.metadata.partition(self._topic, index) is None:
@@ -309,7 +309,7 @@ class Produce:
         self._put_refusal(index, Refusal(code))
 
     def _wait_if_unsafe(self, partition: Partition, run: BatchRun, place: int) -> None:
-        """Have the answer wait when the records are not yet where the producer wants them."""
+        """Let the answer wait if the records are not yet as safe as the producer wants."""
         end_offset = run.last_offset + 1
         log = partition.log
         if (self._acks == ACKS_ALL and log.high_watermark < end_offset) or not partition.is_flushed(end_offset):
@@ -317,7 +317,7 @@ class Produce:
                 self._waiting = []
             self._waiting.append(AppendedPartition(partition, run.first_offset, end_offset, place))
 
-    # -- what is refused -------------------------------------------------------------------------------------------------
+    # -- refusals --------------------------------------------------------------------------------------------------------
 
     def _refusal(
         self, topic: str, index: int, partition: Partition | None, error: StorageError | ReplicationError, size_bytes: int
@@ -363,7 +363,7 @@ class Produce:
         key = PRODUCE_ERRORS | code & 0xFFFF
         counts[key] = counts.get(key, 0) + times
 
-    # -- what needs a worker ---------------------------------------------------------------------------------------------
+    # -- workers ---------------------------------------------------------------------------------------------------------
 
     def _leave_to_worker(self, index: int, partition: Partition) -> None:
         if self._in_work is None:
@@ -372,7 +372,7 @@ class Produce:
         self._in_work.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
 
     def _go_on(self, pending: Pending) -> asyncio.Task[None] | None:
-        """Do what is left once every batch was appended, refused or left to a worker; the task of the work, if there is some."""
+        """Continue once every batch is appended, refused or left to a worker. Returns the task of the workers' part, if there is one."""
         if self._in_work is not None:
             return self._begin_work(pending)
         answer = self._answer_or_wait(pending)
@@ -381,8 +381,8 @@ class Produce:
         return None
 
     def _begin_work(self, pending: Pending) -> asyncio.Task[None]:
-        """Have workers do what is left to them; `pending` is completed then."""
-        self._task = asyncio.get_running_loop().create_task(self._work(pending))  # a task that nobody refers to may vanish
+        """Start the work that is left to workers; it completes `pending`."""
+        self._task = asyncio.get_running_loop().create_task(self._work(pending))  # the loop keeps only a weak reference to a task
         return self._task
 
     async def _work(self, pending: Pending) -> None:
@@ -394,19 +394,19 @@ class Produce:
             pending.complete(answer)
 
     async def _complete(self, left: LeftBatch) -> None:
-        """One partition: what the worker found, appended or refused."""
+        """Process one batch in a worker, then append or refuse it."""
         services = self._services
         partition = left.partition
         try:
             now_ms = services.clock.now_ms()
             loop = asyncio.get_running_loop()
             run = await loop.run_in_executor(services.workers, complete_validation, left.run, partition.log.rules, now_ms)
-            # Leadership may have moved meanwhile: that is looked at again.
+            # Checks leadership again, which may have moved meanwhile.
             partition.append(run, self._acks, now_ms, CLIENT)
         except (StorageError, ReplicationError) as error:
             refusal = self._refusal(left.topic, left.index, partition, error, left.run.size)
         except Exception:
-            # A fault of ours, in a task that nobody awaits: the client is answered all the same.
+            # A bug of the broker, in a task that no code awaits. The client must be answered all the same.
             connection_id = self._connection.client.connection_id
             logger.exception("a batch for %s from %s failed in a worker", partition.topic_partition, connection_id)
             refusal = Refusal(UNKNOWN_SERVER_ERROR)
@@ -416,7 +416,7 @@ class Produce:
         self._fill_refusal(left, refusal)
 
     def _fill(self, left: LeftBatch, run: BatchRun) -> None:
-        """What was left is appended."""
+        """Fill in the result of a batch that was left and is appended now."""
         self._accepted += 1
         self._answer.fill(left.place, NONE, run.first_offset, run.log_append_time_ms, run.log_start_offset, (), None, -1, -1)
         self._wait_if_unsafe(left.partition, run, left.place)
@@ -438,7 +438,7 @@ class Produce:
     # -- transactions ----------------------------------------------------------------------------------------------------
 
     def _look_through(self, reader: ProduceReader, limit: int) -> bool:
-        """Look at up to `limit` elements of a request of a transaction before any batch is appended; True when all were looked at.
+        """Check up to `limit` elements of a transactional request before any batch is appended. True when all are checked.
 
         As in Apache Kafka all partitions are refused when the client may not use the transactional id, or has several producers in it.
         """
@@ -491,7 +491,7 @@ class Produce:
         self._unverified.append(LeftBatch(self._topic, index, partition, self._run.detached(), place))
 
     def _verify(self, pending: Pending) -> None:
-        """Have the transaction coordinator say what may be appended of the batches that open a transaction; `pending` is completed then."""
+        """Ask the transaction coordinator which batches that open a transaction may be appended; its answer completes `pending`."""
         assert self._unverified is not None
         assert self._transaction is not None
         assert self.reader.transactional_id is not None
@@ -539,7 +539,7 @@ class Produce:
     # -- answers ---------------------------------------------------------------------------------------------------------
 
     def finish(self) -> Answer:
-        """The answer, once `run` is done with everything."""
+        """The answer, once `run` is done."""
         self._take_throttle_time()
         if self._unverified is not None:
             pending = Pending()
@@ -555,11 +555,11 @@ class Produce:
         self._throttle_time_ms = self._connection.throttle(QuotaType.PRODUCE, self._size)
 
     def _answer_or_wait(self, pending: Pending | None) -> Answer:
-        """The answer, or `pending` (a new one when not given) while something is waited for."""
+        """The answer; or `pending`, or a new Pending, if partitions have to wait."""
         if self._accepted:
             self._count_code(NONE, self._accepted)
         if self._acks == 0:
-            return self._answer_to_nobody()
+            return self._end_without_answer()
         if self._waiting is None:
             return self._encoded()
         self._pending = pending = Pending(appended=True) if pending is None else pending
@@ -567,7 +567,7 @@ class Produce:
         delayed.begin(self._services.data.produce_purgatory, self.reader.timeout_ms)
         return pending
 
-    def _answer_to_nobody(self) -> Completion:
+    def _end_without_answer(self) -> Completion:
         if self.failed is None:
             return NO_RESPONSE
         topic, index, code = self.failed
@@ -576,7 +576,7 @@ class Produce:
         return CLOSE
 
     def _answer_to(self, decided: Sequence[AppendedPartition]) -> None:
-        """Answer, after it was waited for those partitions."""
+        """Complete the answer, once the outcome of the waiting partitions is known."""
         for each in decided:
             code = each.error_code
             if code != NONE:

@@ -1,4 +1,4 @@
-"""Names the numbers that Produce is handled by. Not compiled: compiled modules take these as constants in C."""
+"""Names the numbers that the handler of Produce uses. Not compiled: compiled modules use them as C constants."""
 
 from typing import Final
 
@@ -7,21 +7,21 @@ from protocol.errors import ErrorCode
 
 ACKS_ALL: Final = -1
 FLUSH_TIMEOUT_MS: Final = 60_000
-"""How long acks=1 waits for the disk at least, in milliseconds; the producer's own timeout is meant for replicas."""
+"""Minimum time that acks=1 waits for the disk, ms; the producer's own timeout is meant for replicas."""
 
 FIRST_WITH_LEADER_HINTS: Final = 10
-"""The version from which an answer names the leader to ask instead."""
+"""First version whose answers name the current leader."""
 FIRST_WITH_ABORTABLE: Final = 11
-"""The version whose clients know TRANSACTION_ABORTABLE (KIP-890)."""
+"""First version whose clients know TRANSACTION_ABORTABLE (KIP-890)."""
 AT_ONCE: Final = 32
-"""Work between two looks at the clock, in partitions without records: some 0.05 ms compiled, 0.5 ms in Python."""
+"""Work between two readings of the clock, in partitions without records: about 0.05 ms compiled, 0.5 ms in Python."""
 BYTES_SHIFT: Final = 12
-"""4 KiB of records are as much work as one such partition."""
+"""4 KiB of records are as much work as a partition without records."""
 RECORDS_SHIFT: Final = 2
-"""Four records that are looked at are as much work as one such partition."""
+"""Four records that are checked are as much work as a partition without records."""
 
 PRODUCE_ERRORS: Final = 0 << 16
-"""By which `Services.error_counts` tells the error codes of answers to Produce from others: its API key."""
+"""The API key in the keys of `Services.error_counts`, which marks errors of Produce."""
 
 WRITE: Final = int(Operation.WRITE)
 TRANSACTIONAL_ID: Final = int(ResourceType.TRANSACTIONAL_ID)

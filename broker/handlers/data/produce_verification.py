@@ -15,7 +15,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Not every producer tries again after these, and some would ask for metadata: they are told NOT_ENOUGH_REPLICAS."""
+"""Errors that become NOT_ENOUGH_REPLICAS: not every producer would retry after them, and some would ask for metadata."""
 
 
 def unverified(code: ErrorCode) -> tuple[ErrorCode, str | None]:

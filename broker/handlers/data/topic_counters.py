@@ -1,7 +1,7 @@
-"""What the Produce and Fetch handlers count of requests that fail: the rarer half of Kafka's BrokerTopicMetrics.
+"""Counts partitions for which Produce or Fetch failed: the rarer half of Kafka's BrokerTopicMetrics.
 
-What succeeds is counted where it happens, on the hot path. Failures that say more of the client or the cluster than of this broker are no
-failed requests for Apache Kafka (ReplicaManager.appendToLocalLog, readFromLog), and not here.
+The hot path itself counts successes. As in Apache Kafka (ReplicaManager.appendToLocalLog, readFromLog), failures that are due to the client
+or the cluster, rather than to this broker, do not count as failed requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FETCH_IS_NOT_FAILED = (
 
 
 def count_refused_produce(replicas: ReplicaManager, topic: str, error: Exception, size_bytes: int) -> None:
-    """One partition of a Produce request was not appended to; `size_bytes` is what the client sent for it."""
+    """Count a partition of a Produce request that was not appended to; `size_bytes` is the size of its records in the request."""
     of_broker = replicas.topic_stats
     stats = of_broker.of_any(topic)
     stats.produce_requests += 1
@@ -50,6 +50,6 @@ def count_refused_produce(replicas: ReplicaManager, topic: str, error: Exception
 
 
 def count_failed_fetch(replicas: ReplicaManager, topic: str, error: Exception) -> None:
-    """One partition of a Fetch request was not read."""
+    """Count a partition of a Fetch request that was not read."""
     if not isinstance(error, _FETCH_IS_NOT_FAILED):
         replicas.topic_stats.of_any(topic).failed_fetch_requests += 1

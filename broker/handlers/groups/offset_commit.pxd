@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 from protocol.cursors.offset_commit cimport OffsetCommitAnswer, OffsetCommitReader, TxnOffsetCommitReader
 
-cdef int64_t DEFAULT_TIMESTAMP, DEFAULT_RETENTION_MS, AT_ONCE, TXN_OFFSET_COMMIT, FIRST_TXN_THAT_KNOWS_LOADING, END, NO_EXPIRY, PARTITION
+cdef int64_t DEFAULT_TIMESTAMP, DEFAULT_RETENTION_MS, AT_ONCE, TXN_OFFSET_COMMIT, FIRST_TXN_THAT_KNOWS_LOADING, FIRST_TXN_THAT_KNOWS_ABORTABLE, END, NO_EXPIRY, PARTITION
 
 cdef class OffsetCommit:
     cdef OffsetCommitAnswer _answer

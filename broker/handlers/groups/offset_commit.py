@@ -49,6 +49,8 @@ AT_ONCE: Final = 64
 TXN_OFFSET_COMMIT: Final = int(ApiKey.TXN_OFFSET_COMMIT)
 FIRST_TXN_THAT_KNOWS_LOADING: Final = 2
 """The version of TxnOffsetCommit from which on producers take COORDINATOR_LOAD_IN_PROGRESS for a reason to try again (KAFKA-7296)."""
+FIRST_TXN_THAT_KNOWS_ABORTABLE: Final = 4
+"""The version of TxnOffsetCommit from which on producers know TRANSACTION_ABORTABLE (KIP-890)."""
 
 
 def handle_offset_commit_frame(
@@ -339,7 +341,8 @@ def _transaction(reader: OffsetCommitReader) -> Transaction | None:
     transactional_id = reader.transactional_id
     if transactional_id is None:
         return None
-    return Transaction(transactional_id.decode(), reader.producer_id, reader.producer_epoch)
+    knows_abortable = reader.version >= FIRST_TXN_THAT_KNOWS_ABORTABLE
+    return Transaction(transactional_id.decode(), reader.producer_id, reader.producer_epoch, knows_abortable)
 
 
 def _code_while_loading(version: int) -> ErrorCode:

@@ -136,17 +136,17 @@ def _check(
 ) -> Steps[tuple[Partitions, Mapping[tuple[str, int], ErrorCode]]]:
     """The partitions, and those among them that do not exist or may not be written to."""
     cluster = context.broker.metadata
-    partitions: dict[str, frozenset[int]] = {}
+    named: dict[str, set[int]] = {}
     refused: dict[tuple[str, int], ErrorCode] = {}
     for topic in transaction.topics:
         name = topic.name
         is_allowed = by_broker or (name not in INTERNAL_TOPICS and context.is_authorized(Operation.WRITE, ResourceType.TOPIC, name))
+        indexes = named.setdefault(name, set()) if topic.partitions else set()
         for index in topic.partitions:
+            indexes.add(index)
             if not is_allowed:
                 refused[name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif cluster.partition(name, index) is None:
                 refused[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             yield
-        if topic.partitions:
-            partitions[name] = partitions.get(name, frozenset()) | frozenset(topic.partitions)
-    return partitions, refused
+    return {name: frozenset(indexes) for name, indexes in named.items()}, refused

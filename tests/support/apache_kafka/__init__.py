@@ -1,4 +1,4 @@
-"""A real Apache Kafka 3.9.1 in ZooKeeper mode and its Java tools: what tests compare with and benchmarks race against.
+"""Runs a real Apache Kafka 3.9.1 in ZooKeeper mode and its Java tools, for comparisons in tests and benchmarks.
 
 `ApacheKafka` starts brokers beside one ZooKeeper, `ZooKeeper` starts that alone, `run_tool` runs one of Kafka's command line
 tools against any broker. The jars come from Maven once (`ensure_jars`). No process outlives the test process, however that ends.

@@ -1,4 +1,4 @@
-"""Real Apache Kafka brokers beside one ZooKeeper, all under one folder.
+"""Runs real Apache Kafka brokers beside one ZooKeeper, all under one folder.
 
 Every broker keeps its port and its data over a restart. A broker counts as started when it answers ApiVersions; a cluster, when every
 broker knows every other and the controller.
@@ -27,7 +27,7 @@ START_SCRIPT_OPTIONS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-"""What Apache's own start script passes: for whoever measures."""
+"""Options of Apache's own start script, for benchmarks."""
 
 
 class ApacheKafka:
@@ -93,7 +93,7 @@ class ApacheKafka:
         return self.directory / f"data-{self.broker_ids[0] if broker_id is None else broker_id}"
 
     def log_text(self, broker_id: int | None = None) -> str:
-        """What the current run of a broker has logged."""
+        """The log of a broker's current run."""
         return self._servers[self.broker_ids[0] if broker_id is None else broker_id].said()
 
     def start(self) -> None:

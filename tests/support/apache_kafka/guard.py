@@ -1,9 +1,9 @@
-"""Nothing that a test starts may outlive it, also when the test process is killed with SIGKILL.
+"""Ends all processes that a test started, even when the test process is killed with SIGKILL.
 
-One small process per test process reads a pipe that only the test process holds open: it is told which processes to watch and which
-folders to remove, and when the pipe ends, whatever the reason, it kills what is still watched and removes the folders. It holds a pidfd
-per process, so a number that the kernel gave to somebody else meanwhile is never hit. PR_SET_PDEATHSIG would not do: it fires when the
-*thread* that started the process ends.
+One small process per test process reads a pipe that only the test process holds open. The pipe names the processes to watch and the folders
+to remove. When the pipe ends, for whatever reason, the small process kills the watched processes that remain, and removes the folders. It
+holds a pidfd per process, so it never hits another process that got the same number meanwhile. PR_SET_PDEATHSIG would not be enough: it
+fires when the *thread* that started the process ends.
 """
 
 import atexit

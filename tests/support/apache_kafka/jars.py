@@ -1,4 +1,4 @@
-"""Where Apache Kafka's jars are, and how they get there.
+"""Finds Apache Kafka's jars, and fetches them once.
 
 The folder is `APACHE_KAFKA_LIBS` or `~/.cache/apache-kafka-3.9.1`; it holds the jars, Maven's own repository under `.m2` (never the
 user's, whose half-filled entries make other resolvers fail) and the marker `.complete`, written last. Several test processes may ask

@@ -1,4 +1,4 @@
-"""Java processes: Kafka's command line tools, and servers that write into a log file and are guarded.
+"""Runs Java processes: Kafka's command line tools, and guarded servers that write into a log file.
 
 Called by tests (`start_tool`), by `tools.py` and by the servers of this package (`JavaServer`).
 """
@@ -31,7 +31,7 @@ def java_command(options: Sequence[str], class_name: str, *arguments: str) -> li
 
 
 def start_tool(class_name: str, *arguments: str, options: Sequence[str] | None = None) -> subprocess.Popen[str]:
-    """Start a tool that runs until it is told to stop, with pipes for its three streams. The caller ends it; the guard does if not.
+    """Start a tool that runs until it is stopped, with pipes for its three streams. The caller ends it; otherwise the guard does.
 
     `options` are those of its JVM beside the quick ones: by default, the archive of the tools' classes.
     """
@@ -43,7 +43,7 @@ def start_tool(class_name: str, *arguments: str, options: Sequence[str] | None =
 
 @contextmanager
 def pinned_to(cpu: int | None) -> Iterator[None]:
-    """What is started inside runs on this core only (from its first instruction: a JVM sizes itself by the cores it finds)."""
+    """Processes that start inside run only on this core, from their first instruction: a JVM sizes itself by the cores that it finds."""
     before = os.sched_getaffinity(0)
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})
@@ -91,7 +91,7 @@ class JavaServer:
             time.sleep(0.01)
 
     def said(self) -> str:
-        """What this run of the process has written."""
+        """The output of this run of the process."""
         return self.log.read_bytes()[self._log_start :].decode(errors="replace")
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:

@@ -1,4 +1,4 @@
-"""What a test module declares when it needs a real Apache Kafka: `pytestmark = needs_apache_kafka`.
+"""Defines the mark of test modules that need a real Apache Kafka: `pytestmark = needs_apache_kafka`.
 
 The tests are then marked `java`, and skipped with the reason where Java, or Maven while the jars are not fetched yet, is missing.
 """

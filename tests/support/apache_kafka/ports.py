@@ -1,8 +1,8 @@
-"""Free TCP ports for servers that must be told their port before they start.
+"""Finds free TCP ports for servers whose port must be known before they start.
 
-Apache Kafka's advertised address must stay the same over a restart, and ZooKeeper refuses `clientPort=0`, so a port is chosen here. It is
-taken from below the range the kernel hands to outgoing connections: between choosing and listening nothing but another chooser can take it,
-and whoever starts a server chooses again when the port was lost.
+Apache Kafka's advertised address must stay the same over a restart, and ZooKeeper refuses `clientPort=0`, so a port is chosen here, below
+the kernel's range for outgoing connections. Between choosing and listening only another caller of this module can take the port; the caller
+that starts a server chooses again then.
 """
 
 from broker.supervisor.layout import free_ports

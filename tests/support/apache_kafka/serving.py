@@ -1,4 +1,4 @@
-"""Whether a broker serves, asked over the wire without any client library.
+"""Asks a broker over the wire, without any client library, whether it serves.
 
 An open port is not enough: Apache Kafka binds its listeners long before it answers. Both questions use the oldest versions of ApiVersions
 and Metadata that every 3.9 broker answers, so they work for any broker under test.
@@ -12,7 +12,7 @@ _API_VERSIONS, _METADATA = 18, 3
 
 
 def answers_api_versions(host: str, port: int, timeout: float = 2.0) -> bool:
-    """Whether somebody at this address answers ApiVersions without an error, within `timeout` seconds."""
+    """Whether a server at this address answers ApiVersions without an error, within `timeout` seconds."""
     body = _ask((host, port), _API_VERSIONS, 0, b"", timeout)
     return body is not None and len(body) > 2 and body[:2] == b"\0\0"
 

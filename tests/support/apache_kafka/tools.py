@@ -1,7 +1,7 @@
 """Runs Kafka's command line tools in JVMs that stay, which takes a tenth of a second each instead of two.
 
-A JVM runs one tool at a time, as `Tools.java` says, and is kept for the next; tools that are run at the same time have one each. They end
-with the process that started them. A tool that must be killed, or that runs until it is told to stop, is `java.start_tool`'s.
+A JVM runs one tool at a time (see `Tools.java`), and is kept for the next tool; tools that run at the same time have one each. The JVMs end
+with the process that started them. Use `java.start_tool` for a tool that must be killed, or that runs until it is stopped.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""One ZooKeeper server, as Apache Kafka 3.9.1 ships it, for brokers of either kind.
+"""Runs one ZooKeeper server of Apache Kafka 3.9.1, for brokers of either kind.
 
-Its four-letter words are switched on: they tell without a session whether it serves and which ephemeral nodes exist.
+Its four-letter words are enabled: without a session they show whether it serves, and which ephemeral nodes exist.
 """
 
 import signal

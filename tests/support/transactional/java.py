@@ -15,7 +15,7 @@ _PROGRAM = Path(__file__).parents[1] / "java" / "TransactionalClient.java"
 
 
 class _Jvm:
-    """A JVM that does what it is told in lines, for all Java objects of a client."""
+    """A JVM that executes commands, one a line, for all Java objects of a client."""
 
     def __init__(self, bootstrap: str) -> None:
         self._process = start_tool(str(_PROGRAM), bootstrap, options=using(TOOLS))

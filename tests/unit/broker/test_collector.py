@@ -132,7 +132,14 @@ def test_groups_are_loaded_in_such_a_pause(is_lost: bool) -> None:
         bench.commit(5)
         with ThreadPoolExecutor(1) as workers:
             other = GroupCoordinator(
-                bench.disks.broker, bench.clock, bench.wheel, bench.replica_manager, bench.purgatory, workers, while_loading=while_loading
+                bench.disks.broker,
+                bench.clock,
+                bench.wheel,
+                bench.replica_manager,
+                bench.purgatory,
+                workers,
+                bench.verifier,
+                while_loading=while_loading,
             )
             other.start()
             partition = bench.partition()

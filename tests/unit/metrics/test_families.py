@@ -55,7 +55,8 @@ def test_a_metric_has_the_name_that_the_jmx_exporter_gives_its_mbean(family: Fam
     elif "name=" in family.mbean:
         assert family.name == exported_name(family.mbean, family.kind)
     else:
-        assert family.name.startswith("kafka_server_socket_server_metrics_")
+        kind = family.mbean.rpartition("type=")[2].replace("-", "_")
+        assert family.name.startswith(f"kafka_server_{kind}_")
 
 
 @each_family

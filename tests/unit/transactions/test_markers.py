@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from broker.transactions.markers import RETRIABLE
@@ -95,7 +97,7 @@ def test_a_deleted_topic_gets_no_marker_and_one_that_is_only_unknown_here_does()
         bench.add(0)
         bench.add(0, topic="new")
         bench.add(0, topic="gone")
-        bench.topics_in_store.add("new")
+        bench.partitions_in_store["new"] = 1
         bench.end()
         await bench.until(lambda: len(bench.leaders.asked) == 1)
 
@@ -111,28 +113,74 @@ def test_a_deleted_topic_gets_no_marker_and_one_that_is_only_unknown_here_does()
     run(scenario)
 
 
-@pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
-def test_a_fenced_coordinator_sends_no_more(code: ErrorCode) -> None:
+def test_a_topic_that_was_created_again_with_fewer_partitions_holds_no_transaction_back() -> None:
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate()
-        bench.leaders.codes["t", 0] = [code]
-        await commit(bench, 0)
-        await bench.until(lambda: bench.transactions.markers.transactions == 0)
-        assert bench.state() == "PrepareCommit"
-        assert len(bench.leaders.asked) == 1
+        bench.init()
+        bench.partitions_in_store["v"] = 1
+        bench.announce({"v": 1})
+        bench.add(0, 2, topic="v")
+        bench.end()
+        await ends(bench)
+        assert bench.leaders.partitions == [(0, "v", 0)]
 
     run(scenario)
 
 
-@pytest.mark.parametrize("code", [E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION])
-def test_a_partition_that_cannot_hold_markers_needs_none(code: ErrorCode) -> None:
+def test_a_coordinator_that_another_one_fenced_goes_on_with_its_next_epoch() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate(epoch=3)
+        bench.leaders.codes["t", 0] = [E.TRANSACTION_COORDINATOR_FENCED] * 2
+        await commit(bench, 0)
+        await bench.until(lambda: len(bench.leaders.asked) == 1)
+        assert bench.state() == "PrepareCommit"
+        await bench.coordinate(epoch=5)
+        await ends(bench)
+        assert [request.markers[0].coordinator_epoch for _, request in bench.leaders.asked] == [3, 5, 5]
+
+    run(scenario)
+
+
+def test_a_fenced_coordinator_that_is_replaced_sends_no_more() -> None:
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate()
-        bench.leaders.codes["t", 0] = [code]
+        bench.leaders.codes["t", 0] = [E.TRANSACTION_COORDINATOR_FENCED]
+        await commit(bench, 0)
+        await bench.until(lambda: len(bench.leaders.asked) == 1)
+        await bench.coordinate(epoch=1, leader=1)
+        bench.pass_time(1_000)
+        await bench.take_turns()
+        assert len(bench.leaders.asked) == 1
+        assert bench.transactions.markers.transactions == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("code", [E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION, E.INVALID_PRODUCER_EPOCH])
+def test_a_partition_that_never_takes_the_marker_needs_none(code: ErrorCode) -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.codes["t", 0] = [code] * 100
+        await commit(bench, 0, 1)
+        await ends(bench)
+        assert bench.leaders.partitions == [(0, "t", 0), (0, "t", 1)]
+
+    run(scenario)
+
+
+def test_each_refusal_of_a_partition_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.codes["t", 0] = [E.NOT_ENOUGH_REPLICAS] * 5 + [E.NOT_LEADER_OR_FOLLOWER] * 5
         await commit(bench, 0)
         await ends(bench)
+        assert len(bench.leaders.asked) == 11
 
     run(scenario)
+    refusals = [record.message for record in caplog.records if "did not write its marker" in record.message]
+    assert [text.rsplit("(")[-1] for text in refusals] == ["NOT_ENOUGH_REPLICAS)", "NOT_LEADER_OR_FOLLOWER)"]
 
 
 def test_markers_that_come_up_while_a_request_is_in_flight_share_the_next_one() -> None:
@@ -166,16 +214,3 @@ def test_a_slow_broker_delays_no_other() -> None:
         await ends(bench, "slow")
 
     run(scenario)
-
-
-def test_connections_are_closed_at_the_end() -> None:
-    benches: list[TransactionBench] = []
-
-    async def scenario(bench: TransactionBench) -> None:
-        benches.append(bench)
-        await bench.coordinate()
-        await commit(bench, 0)
-        await ends(bench)
-
-    run(scenario)
-    assert benches[0].leaders.closed == [0]

@@ -353,3 +353,13 @@ def test_labels_are_kafkas_names() -> None:
     assert [state.label for state in S] == [
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
     ]  # fmt: skip
+
+
+def test_another_epoch_than_the_last_one_of_a_producer_id_is_refused_without_a_change() -> None:
+    driver = TransactionDriver(epoch=MAX_EPOCH - 2)
+    driver.init()
+    assert driver.producer == (FIRST_PRODUCER_ID, MAX_EPOCH - 1)
+    answer = driver.init((FIRST_PRODUCER_ID, MAX_EPOCH - 5))
+    assert answer == InitProducerIdResult(E.UNKNOWN_SERVER_ERROR)
+    assert driver.producer == (FIRST_PRODUCER_ID, MAX_EPOCH - 1)
+    assert driver.init() == InitProducerIdResult(E.NONE, FIRST_PRODUCER_ID + 1, 0)

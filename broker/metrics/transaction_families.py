@@ -1,0 +1,105 @@
+"""Declares the families of kafka.coordinator.transaction, of the coordinator in kafka.server, and Ottla's own for transactions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from broker.transactions.metadata import TransactionState
+
+if TYPE_CHECKING:
+    from broker.metrics.view import View
+    from broker.transactions.coordinator import TransactionCoordinator
+
+MEASURED_STATES = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+"""The states in which a transaction holds readers of committed records back."""
+
+
+def _coordinator(view: View) -> TransactionCoordinator:
+    return view.services.coordinators.transactions
+
+
+def _queue(mbean: str, doc: str, read: Callable[[TransactionCoordinator], int]) -> Family:
+    pattern = f"kafka.coordinator.transaction:name={mbean},type=TransactionMarkerChannelManager"
+    name = f"kafka_coordinator_transaction_transactionmarkerchannelmanager_{mbean.lower()}"
+    return gauge(name, pattern, doc, lambda view: read(_coordinator(view)))
+
+
+def _load_time(attribute: str, doc: str, of_times: Callable[[list[float]], float]) -> Family:
+    def read(view: View) -> float:
+        times = _coordinator(view).load_times.recent()
+        return of_times(times) * 1000 if times else math.nan
+
+    name = f"kafka_server_transaction_coordinator_metrics_partition_load_time_{attribute}"
+    return gauge(name, "kafka.server:type=transaction-coordinator-metrics", doc, read)
+
+
+def _channel(attribute: str, doc: str, read: Callable[[TransactionCoordinator], int]) -> Family:
+    name = f"kafka_server_txn_marker_channel_metrics_{attribute}_total"
+    return counter(name, "kafka.server:type=txn-marker-channel-metrics", doc, lambda view: read(_coordinator(view)))
+
+
+def _in_states(view: View) -> Reading:
+    for state, count in view.transaction_states.items():
+        yield labels_text(("state",), (state.label,)), count
+
+
+def _seconds_in_state(view: View) -> Reading:
+    for state, histogram in view.transaction_times.items():
+        yield labels_text(("state",), (state.label,)), histogram.look()
+
+
+TRANSACTION_FAMILIES: tuple[Family, ...] = (
+    _queue(
+        "UnknownDestinationQueueSize",
+        "Transactions that wait for a partition to get a leader, to write a marker to it.",
+        lambda coordinator: coordinator.markers.unknown_destination_queue_size,
+    ),
+    _queue(
+        "LogAppendRetryQueueSize",
+        "Transactions with all markers whose end could not be stored yet.",
+        lambda coordinator: coordinator.machines.log_append_retry_queue_size,
+    ),
+    _load_time(
+        "avg",
+        "Mean time to load a partition of `__transaction_state`, over the last minute, in milliseconds; NaN if none was loaded.",
+        lambda times: sum(times) / len(times),
+    ),
+    _load_time("max", "The longest of those times.", max),
+    _channel(
+        "request", "WriteTxnMarkers that were sent to brokers, this one among them.", lambda coordinator: coordinator.markers.requests
+    ),
+    _channel("response", "Answers to those.", lambda coordinator: coordinator.markers.responses),
+    Family(
+        "ottla_transactional_ids", Kind.GAUGE, ("state",), "", "Transactional ids that this broker coordinates, by their state.", _in_states
+    ),
+    counter(
+        "ottla_transaction_commits_total",
+        "",
+        "Transactions that this broker committed, with all markers.",
+        lambda view: _coordinator(view).machines.stats.commits,
+    ),
+    counter(
+        "ottla_transaction_aborts_total",
+        "",
+        "Transactions that this broker aborted, with all markers, for whichever reason.",
+        lambda view: _coordinator(view).machines.stats.aborts,
+    ),
+    counter(
+        "ottla_transaction_timeouts_total",
+        "",
+        "Aborts of this broker for transactions that were open for longer than their producers allowed.",
+        lambda view: _coordinator(view).machines.stats.timeouts,
+    ),
+    Family(
+        "ottla_transaction_state_seconds",
+        Kind.SUMMARY,
+        ("state",),
+        "",
+        "Time that a transaction was in a state: open (Ongoing), or waiting for its markers (PrepareCommit, PrepareAbort).",
+        _seconds_in_state,
+        0.001,
+    ),
+)
