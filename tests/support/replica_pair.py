@@ -1,4 +1,4 @@
-"""Two replicas of a partition that lead in turns, and what may happen to them, step by step."""
+"""Takes two replicas of a partition through histories of elections, appends and deletions, step by step."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from tests.support.followers import Replica, until
 from tests.support.transactions import a_marker_batch
 
 Step = tuple[str, int]
-"""What happens, and a number."""
+"""A kind of event and a number: of a replica, a producer, records or turns of the loop."""
 
 
 class Pair:
