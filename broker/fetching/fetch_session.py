@@ -210,7 +210,10 @@ class SessionPartition(AskedPartition):
     # -- news ------------------------------------------------------------------------------------------------------------
 
     def has_news(self) -> bool:
-        """Whether an incremental answer must contain the result of the last reading. Records the offsets in it as sent."""
+        """Whether an incremental answer must contain the result of the last reading. Records the offsets in it as sent.
+
+        The last stable offset is not compared: it moves only together with the high watermark or the log start offset.
+        """
         if self.error_code:
             # So that the first answer after the error contains the partition in any case.
             self.told_high_watermark = -1
