@@ -1,4 +1,6 @@
-"""AddOffsetsToTxn (api 25), versions 0-4 (KIP-98): PRODUCER_FENCED from 2 (KIP-588), TRANSACTION_ABORTABLE from 4 (KIP-890).
+"""Handles AddOffsetsToTxn (api 25), versions 0-4.
+
+KIP-98; PRODUCER_FENCED from 2 (KIP-588), TRANSACTION_ABORTABLE from 4 (KIP-890).
 
 The partition of `__consumer_offsets` that holds the group's offsets becomes part of the transaction.
 """

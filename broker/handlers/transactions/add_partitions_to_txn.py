@@ -1,6 +1,8 @@
-"""AddPartitionsToTxn (api 24), versions 0-5: one transaction of a client (KIP-98), from 4 many, asked by brokers (KIP-890).
+"""Handles AddPartitionsToTxn (api 24), versions 0-5.
 
-PRODUCER_FENCED from 2 (KIP-588). A request of a broker may only verify that partitions are in their transactions. The answer comes when
+One transaction of a client (KIP-98), from 4 many, asked by brokers (KIP-890). PRODUCER_FENCED from 2 (KIP-588).
+
+A request of a broker may only verify that partitions are in their transactions. The answer comes when
 every transaction of the request has its result.
 """
 

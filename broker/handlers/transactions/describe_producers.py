@@ -1,4 +1,7 @@
-"""DescribeProducers (api 61), version 0 (KIP-664): the idempotent and transactional producers that a replica knows of, leader or not."""
+"""Handles DescribeProducers (api 61), version 0.
+
+KIP-664: a replica, leader or not, lists the idempotent and transactional producers of its log.
+"""
 
 from broker.request.context import RequestContext
 from broker.request.error_map import api_error, error_code

@@ -1,4 +1,7 @@
-"""DescribeTransactions (api 65), version 0 (KIP-664): what the coordinator knows of transactional ids."""
+"""Handles DescribeTransactions (api 65), version 0.
+
+KIP-664: the coordinator gives state, timeout, age and partitions of transactional ids.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""EndTxn (api 26), versions 0-4 (KIP-98): PRODUCER_FENCED from 2 (KIP-588), TRANSACTION_ABORTABLE from 4 (KIP-890).
+"""Handles EndTxn (api 26), versions 0-4.
+
+KIP-98; PRODUCER_FENCED from 2 (KIP-588), TRANSACTION_ABORTABLE from 4 (KIP-890).
 
 The answer comes when the outcome is stored. Markers are written afterwards.
 """

@@ -1,5 +1,6 @@
-"""InitProducerId (api 22), versions 0-5: an id of one's own for an idempotent producer (KIP-98), a producer may go on with its id from 3
-(KIP-360), PRODUCER_FENCED from 4 (KIP-588).
+"""Handles InitProducerId (api 22), versions 0-5.
+
+Ids for idempotent and transactional producers (KIP-98); a producer may keep its id from 3 (KIP-360); PRODUCER_FENCED from 4 (KIP-588).
 
 Apache Kafka answers COORDINATOR_LOAD_IN_PROGRESS while it has no block of producer ids. Here the request waits for the block.
 """

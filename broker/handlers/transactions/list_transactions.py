@@ -1,4 +1,7 @@
-"""ListTransactions (api 66), versions 0-1 (KIP-664): the transactions coordinated here, from 1 those older than a duration (KIP-994)."""
+"""Handles ListTransactions (api 66), versions 0-1.
+
+KIP-664: lists the transactions that this broker coordinates, from 1 also only those older than a duration (KIP-994).
+"""
 
 from __future__ import annotations
 

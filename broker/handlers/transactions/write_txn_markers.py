@@ -1,4 +1,6 @@
-"""WriteTxnMarkers (api 27), versions 0-1 (KIP-98): transaction coordinators end transactions in the partitions that this broker leads.
+"""Handles WriteTxnMarkers (api 27), versions 0-1.
+
+KIP-98: transaction coordinators end transactions in the partitions that this broker leads.
 
 Each marker is appended to each of its partitions as a control batch, and is answered when all replicas in sync have it, or after
 `request.timeout.ms`. A marker in `__consumer_offsets` then decides about the pending offsets of the producer. The markers of a request do
@@ -130,7 +132,7 @@ def _append(marker: WritableTxnMarker, partition: Partition, now_ms: int) -> App
 
 
 def _complete_offsets(marker: WritableTxnMarker, index: int, context: RequestContext) -> int:
-    """Decide about the pending offsets; the error code for the marker. Whatever goes wrong there, the marker is in the log."""
+    """Decide about the pending offsets; the error code for the marker. The marker is in the log even if that fails."""
     try:
         context.broker.coordinators.groups.on_transaction_completed(marker.producer_id, index, marker.transaction_result)
     except Exception:

@@ -43,7 +43,7 @@ def ensure_streams_jars() -> Path:
 
 
 class Input:
-    """What is written into the topics of the application, and what has to come out."""
+    """Builds the input of the application's topics, and the output that must follow from the input."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self._random = random.Random(seed)
