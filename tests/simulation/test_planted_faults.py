@@ -334,7 +334,7 @@ FAULTS: list[tuple[Plant, str]] = [
     (spoiled_batches_are_taken, "took a spoiled batch|after a start"),  # which cuts it off, if the broker died before it answered
     (broker_dies_of_bad_input, "no such api"),
     (group_members_are_not_fenced, "which had been in generation"),
-    (coordinator_forgets_offsets, "was acknowledged|in generation"),
+    (coordinator_forgets_offsets, "was acknowledged|in generation|had to be copied next"),
     (markers_leave_before_the_outcome_is_safe, "no coordinator had decided"),
     (late_batches_open_transactions, "a late batch of"),
     (aborted_transactions_are_not_listed, "though"),
