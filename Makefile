@@ -40,7 +40,7 @@ help:
 	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns"
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
 	@echo "make judge      the tests of transactions against Apache Kafka 3.9.1 instead of Ottla (minutes)"
-	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; half an hour"
+	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
 	@echo "make format     let ruff format the code"
 	@echo "make docs       write the generated reference pages anew"
 	@echo "make install    only what a broker needs, into $(VENV); make clean removes that again"
@@ -123,16 +123,17 @@ bench-long: $(VENV)/.installed-test compile
 
 validate: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.spark_validation --rows $(ROWS) --record-bytes $(RECORD_BYTES) $(VALIDATE_ARGS)
-	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 tests/integration/spark/test_chaos.py tests/integration/spark/test_pipeline.py
+	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 $(addprefix tests/integration/spark/test_,chaos.py exactly_once.py pipeline.py)
 
 judge: $(VENV)/.installed-test compile
-	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions
+	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions $(addprefix tests/cluster/transactions/test_, copiers.py streams.py)
 
 soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
 	$(BIN)/python -m tests.chaos.fault_matrix
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -k 2.6 tests/cluster/test_mixed_cluster.py
+	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/transactions
 	OTTLA_SOAK=1000000 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_hostile_clients.py
 
 clean:

@@ -9,9 +9,11 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from benchmarks.frames import VERSIONS, request_frame
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.header import ResponseHeader
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
@@ -22,7 +24,17 @@ from protocol.schema.registry import api
 NOTHING: Final[Mapping[str, str]] = {}
 _TIMEOUT_S = 60.0
 _LATEST = -1  # in place of a timestamp
-_COORDINATOR_LOAD_IN_PROGRESS = 14
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators."""
+_NOT_YET = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+_AGAIN_S = 0.05
 _Answer = TypeVar("_Answer", bound=Message)
 
 
@@ -66,7 +78,12 @@ class Admin:
         for created in self.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=topics), CreateTopicsResponse).topics:
             _check(created.error_code, f"CreateTopics {created.name}", created.error_message)
         self.wait_for_leaders(names, partitions)
-        return [Topic(found.name or "", found.topic_id, partitions) for found in self._described(names)]
+        return [self.described(name) for name in names]
+
+    def described(self, name: str) -> Topic:
+        """A topic that there is."""
+        (found,) = self._described([name])
+        return Topic(name, found.topic_id, len(found.partitions))
 
     def wait_for_leaders(self, names: Sequence[str], partitions: int) -> None:
         """Wait until every partition of these topics has a leader. Raises BrokerRefusedError."""
@@ -97,15 +114,31 @@ class Admin:
 
     def producer_id(self) -> int:
         """A new producer id for an idempotent producer. Raises BrokerRefusedError."""
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        return self.transactional_producer(None)[0]
+
+    def transactional_producer(self, transactional_id: str | None) -> tuple[int, int]:
+        """The producer id and epoch of a producer that begins; this broker must coordinate the id. Raises BrokerRefusedError."""
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
             answer = self.ask(ApiKey.INIT_PRODUCER_ID, request, InitProducerIdResponse)
-            if answer.error_code != _COORDINATOR_LOAD_IN_PROGRESS or time.monotonic() > deadline:
+            if answer.error_code not in _NOT_YET or time.monotonic() > deadline:
                 break
-            time.sleep(0.05)  # the broker has asked the controller for more of them
+            time.sleep(_AGAIN_S)  # the broker has asked the controller for more of them, or loads, or finishes a transaction
         _check(answer.error_code, "InitProducerId")
-        return answer.producer_id
+        return answer.producer_id, answer.producer_epoch
+
+    def coordinator_port(self, kind: int, key: str) -> int:
+        """The port of the coordinator of a group or a transactional id; its topic is created meanwhile. Raises BrokerRefusedError."""
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            (found,) = self.ask(ApiKey.FIND_COORDINATOR, request, FindCoordinatorResponse).coordinators
+            if found.error_code not in _NOT_YET or time.monotonic() > deadline:
+                break
+            time.sleep(_AGAIN_S)
+        _check(found.error_code, f"FindCoordinator {key}")
+        return found.port
 
     def _described(self, names: Sequence[str]) -> Sequence[MetadataResponseTopic]:
         wanted = [MetadataRequestTopic(name=name) for name in names]

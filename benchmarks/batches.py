@@ -7,6 +7,7 @@ from typing import Literal
 
 import crc32c
 
+from protocol.records.batch import ATTRIBUTES_OFFSET, TRANSACTIONAL_MASK
 from protocol.records.builder import build_batch
 from protocol.records.compression import CODEC_BY_NAME
 from protocol.records.reader import Record
@@ -55,9 +56,11 @@ def batch_of_size(total_bytes: int, records: int, timestamp_ms: int, codec: Code
     return batch_of_values(values_like_text(records, too_small), timestamp_ms, codec)
 
 
-def of_producer(batch: bytes, producer_id: int, sequence: int = 0) -> bytes:
-    """The same batch from an idempotent producer, in its first epoch."""
+def of_producer(batch: bytes, producer_id: int, sequence: int = 0, epoch: int = 0, *, is_transactional: bool = False) -> bytes:
+    """The same batch from an idempotent producer, or in a transaction of it."""
     made = bytearray(batch)
-    _PRODUCER.pack_into(made, _PRODUCER_AT, producer_id, 0, sequence)
+    _PRODUCER.pack_into(made, _PRODUCER_AT, producer_id, epoch, sequence)
+    if is_transactional:
+        made[ATTRIBUTES_OFFSET + 1] |= TRANSACTIONAL_MASK
     made[CRC_AT:COVERED_AT] = crc32c.crc32c(made[COVERED_AT:]).to_bytes(4, "big")
     return bytes(made)

@@ -22,7 +22,19 @@ from benchmarks.choices import folder, patterns, several
 from benchmarks.loadgen.compiler import NoCompilerError, compiled
 from benchmarks.machine import machine_facts
 from benchmarks.page import Run, part_tables, write_page
-from benchmarks.parts import connections, groups, long_run, many_partitions, old_readers, rates, replication, shapes, single, two_brokers
+from benchmarks.parts import (
+    connections,
+    groups,
+    long_run,
+    many_partitions,
+    old_readers,
+    rates,
+    replication,
+    shapes,
+    single,
+    transactions,
+    two_brokers,
+)
 from benchmarks.parts.part import Part
 from benchmarks.present_memory import free_memory_present
 from benchmarks.sizes import NORMAL, SIZES, Size
@@ -30,7 +42,7 @@ from benchmarks.table import FOREIGN_SHARE, Sides, is_well, notes
 from benchmarks.turns import Plan, Turn, foreign_share, two_cores
 from tests.support.apache_kafka import ToolMissingError, process_guard
 
-MODULES = (single, shapes, rates, many_partitions, connections, old_readers, two_brokers, groups, replication, long_run)
+MODULES = (single, shapes, transactions, rates, many_partitions, connections, old_readers, two_brokers, groups, replication, long_run)
 PARTS: dict[str, Part] = {module.PART.key: module.PART for module in MODULES}
 _CHOICES = tuple(dict.fromkeys(choice for part in PARTS.values() for choice in part.choices))
 _KINDS = tuple(dict.fromkeys(kind for part in PARTS.values() for kind in part.kinds))
@@ -123,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         type=patterns("load", _CHOICES),
         default=[],
-        help=f"loads of `single` and `shapes`, comma-separated, also with wildcards; of {', '.join(_CHOICES)}",
+        help=f"loads of `single`, `shapes` and `transactions`, comma-separated, also with wildcards; of {', '.join(_CHOICES)}",
     )
     parser.add_argument("--repeats", type=int, help="turns of every side in `single`")
     parser.add_argument("--seconds", type=float, help="length of every measuring window")

@@ -43,9 +43,14 @@ VERSIONS = {
     ApiKey.OFFSET_FETCH: 9,
     ApiKey.LIST_OFFSETS: 7,
     ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 4,
+    ApiKey.END_TXN: 4,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
 }
 FIRST_WITH_TOPIC_IDS = 13
 """Version of Fetch; topics have names before it."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _FIRST_WITH_SESSIONS = 7
 _ALL_BYTES = 50 << 20  # of an answer to a consumer's Fetch, by default
 
@@ -91,11 +96,18 @@ def produce(topic: str, partition: int, batch: bytes) -> bytes:
     return produce_partitions(topic, {partition: batch})
 
 
-def produce_partitions(topic: str, batches: Mapping[int, bytes], acks: int = _ALL_IN_SYNC_REPLICAS, version: int | None = None) -> bytes:
+def produce_partitions(
+    topic: str,
+    batches: Mapping[int, bytes],
+    acks: int = _ALL_IN_SYNC_REPLICAS,
+    version: int | None = None,
+    transactional_id: str | None = None,
+) -> bytes:
     """One batch for each of these partitions of a topic."""
     partitions = [PartitionProduceData(index=partition, records=memoryview(batch)) for partition, batch in batches.items()]
     data = TopicProduceData(name=topic, partition_data=partitions)
-    return request_frame(ApiKey.PRODUCE, ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), version)
+    request = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=30_000, topic_data=[data])
+    return request_frame(ApiKey.PRODUCE, request, version)
 
 
 def produce_error_offsets(topic: str, partitions: int = 1, version: int | None = None) -> tuple[int, ...]:
@@ -126,6 +138,7 @@ def fetch_partitions(
     version: int | None = None,
     session: Session = NO_SESSION,
     max_bytes: int = _ALL_BYTES,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> bytes:
     """A Fetch of partitions of one topic, answered at once if there is a byte. The version decides whether name or id is sent."""
     partitions = [FetchPartition(partition=each.partition, fetch_offset=each.offset, partition_max_bytes=each.max_bytes) for each in asked]
@@ -133,6 +146,7 @@ def fetch_partitions(
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=max_bytes,
+        isolation_level=isolation_level,
         session_id=session.session_id,
         session_epoch=session.epoch,
         topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)],

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
-from benchmarks.pipeline.plan import MAX_ROWS, Plan
+from benchmarks.pipeline.plan import MAX_ROWS, Copies, Plan
 from broker.cli.options import Amount
 
 _MIN_RECORD_BYTES = 64
@@ -23,6 +24,8 @@ _OTHERWISE = {
     "value.serializer": "Spark's sink has its own",
 }
 """Configurations of the producers that are refused, with reasons: other parts of the run would not know of them."""
+_COPIES = Copies()
+_OF_COPIERS = ("copiers", "transaction_rows", "aborts", "copier_faults")
 
 
 def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -116,11 +119,27 @@ def _path(context: click.Context, option: click.Parameter, text: str | None) -> 
     help="Kill, stop and pause brokers meanwhile; DIR is the --dir of `ottla cluster`. The seed decides when.",
 )
 @click.option(
+    "--exactly-once",
+    is_flag=True,
+    help="Copy the rows in transactions to a second topic, abort some of these, and verify what readers of committed records get.",
+)
+@click.option("--copiers", type=click.IntRange(1, 1000), default=_COPIES.copiers, help="How many processes copy.")
+@click.option(
+    "--transaction-rows", type=click.IntRange(1, 1_000_000), default=_COPIES.transaction_rows, help="Rows in a transaction at most."
+)
+@click.option(
+    "--aborts", type=click.IntRange(0, 90), default=_COPIES.aborted_percent, metavar="PERCENT", help="Transactions aborted on purpose."
+)
+@click.option("--copier-faults", is_flag=True, help="Kill, stop and pause copiers meanwhile; --chaos includes that.")
+@click.option(
     "--work",
     callback=_not_empty,
     help="Folder or URL for checkpoint and records; with executors elsewhere, it and --report must be shared.",
 )
+@click.pass_context
 def validate(
+    context: click.Context,
+    /,
     bootstrap: str,
     topic: str | None,
     report: Path | None,
@@ -128,18 +147,29 @@ def validate(
     keep_topic: bool,
     stall: float,
     work: str | None,
+    exactly_once: bool,
+    copiers: int,
+    transaction_rows: int,
+    aborts: int,
+    copier_faults: bool,
     **options: object,
 ) -> None:
     """Show with Spark whether a cluster keeps every record, in order, once, and how fast.
 
     Rows are written with Spark's Kafka sink and read with Structured Streaming at the same time; then Spark looks for what is missing,
-    duplicated, corrupted, out of order or misplaced. Exit status 0: everything holds; 1: it does not;
+    duplicated, corrupted, out of order or misplaced. With --exactly-once it looks for that in copies, which are made in transactions
+    meanwhile. Exit status 0: everything holds; 1: it does not;
     2: it could not begin, or a disk got full.
     """
     if options["chaos"] is not None and (verify_only or options["acks"] != "all" or options["replication_factor"] == 1):
         raise click.UsageError("--chaos is for runs that write with acks=all and more than one replica.")
     if options["chaos"] is not None and options["replication_factor"] == -1:
         options["replication_factor"] = _REPLICAS_IN_CHAOS
+    for name in _OF_COPIERS:
+        if not exactly_once and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --exactly-once.")
+    if exactly_once and verify_only:
+        raise click.UsageError("--exactly-once is for runs that write.")
     if verify_only and topic is None:
         raise click.UsageError("--verify-only needs --topic.")
     if options["key_column"] is not None and options["input"] is None:
@@ -152,6 +182,7 @@ def validate(
         generates=not verify_only,
         keeps_topic=keep_topic or topic is not None,
         stall_s=stall,
+        copies=Copies(copiers, transaction_rows, aborts, copier_faults or options["chaos"] is not None) if exactly_once else None,
         work=str(Path(work).absolute()) if work and "://" not in work else work,
         **options,  # type: ignore[arg-type]  # click has checked them, and they are named as the fields
     )

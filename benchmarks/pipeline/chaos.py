@@ -1,7 +1,7 @@
 """Kills, stops and pauses brokers of a cluster of `ottla cluster up` during a run, by a seeded schedule.
 
 One broker at a time: the next fault waits until all brokers are ready and in sync again. With acks=all and two required replicas, no
-acknowledged record may be lost then. Broker, fault and pause follow from the seed.
+acknowledged record may be lost then. Broker, fault and pause follow from the seed. Copiers are victims in the same way.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from benchmarks.pipeline.plan import DidNotFinish, Unusable
 
 Fault = Literal["kill", "stop", "pause"]
+Kind = Literal["broker", "copier"]
 
 FAULTS: tuple[Fault, ...] = ("kill", "stop", "pause")
+VICTIMS: tuple[Kind, ...] = ("broker", "copier")
 _COMMAND_S = 120.0
 _IN_SYNC_S = 120.0
 _LOOK_S = 0.5
@@ -29,7 +31,7 @@ _LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One fault: after `wait_s`, to the broker with this place in the list of all; `down_s` is how long it is stopped or paused."""
+    """One fault: after `wait_s`, to the victim with this place in the list of all; `down_s` is how long it is stopped or paused."""
 
     wait_s: float
     place: int
@@ -37,25 +39,40 @@ class Step:
     down_s: float
 
 
-def schedule(seed: int, brokers: int) -> Iterator[Step]:
+class Victims(Protocol):
+    """Processes that chaos befalls. Each method raises DidNotFinish when it cannot be done."""
+
+    kind: Kind
+    ids: list[int]
+    longest_down_s: float
+
+    def hit(self, fault: Fault, victim: int) -> None:
+        """Kill, stop or pause one of them. A killed one comes back by itself."""
+
+    def undo(self, fault: Fault, victim: int) -> None:
+        """Start or resume what was stopped or paused."""
+
+    def until_well(self, over: threading.Event) -> None:
+        """Wait until the next fault may come, or, where the last one left no harm, until the event."""
+
+
+def schedule(seed: int, victims: int, longest_down_s: float) -> Iterator[Step]:
     """Endless, the same for the same seed."""
     chance = random.Random(seed)
     while True:
-        yield Step(chance.uniform(1.0, 4.0), chance.randrange(brokers), chance.choice(FAULTS), chance.uniform(1.0, 6.0))
+        yield Step(chance.uniform(1.0, 4.0), chance.randrange(victims), chance.choice(FAULTS), chance.uniform(1.0, longest_down_s))
 
 
 class Chaos:
-    """Runs the schedule from `start` to `end`, which waits until all brokers are ready again, and may be called more than once."""
+    """Runs the schedule from `start` to `end`, which waits until all victims are well again, and may be called more than once."""
 
-    def __init__(self, directory: Path, seed: int, say: Callable[[str], None]) -> None:
-        """Raises Unusable when no cluster of several brokers runs there."""
-        self._directory = directory
+    def __init__(self, victims: Victims, seed: int, say: Callable[[str], None]) -> None:
+        self._victims = victims
         self._seed = seed
         self._say = say
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="chaos", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=f"chaos of {victims.kind}s", daemon=True)
         self.faults: list[dict[str, Any]] = []
-        self._ids = brokers_of(directory)
         self._failure = ""
         self._began = time.monotonic()
         self.began_ms = 0.0
@@ -78,24 +95,45 @@ class Chaos:
 
     def _work(self) -> None:
         try:
-            for step in schedule(self._seed, len(self._ids)):
+            for step in schedule(self._seed, len(self._victims.ids), self._victims.longest_down_s):
                 if self._over.wait(step.wait_s):
                     return
                 self._do(step)
-                self._until_in_sync()
+                self._victims.until_well(self._over)
         except DidNotFinish as reason:
             self._failure = str(reason)
 
     def _do(self, step: Step) -> None:
-        broker = self._ids[step.place]
-        self.faults.append({"after_s": round(time.monotonic() - self._began, 1), "fault": step.fault, "broker": broker})
-        self._say(f"chaos: {step.fault} broker {broker}")
-        self._tell(step.fault, broker)
-        if step.fault != "kill":  # the supervisor starts a killed one again
+        kind, victim = self._victims.kind, self._victims.ids[step.place]
+        self.faults.append({"after_s": round(time.monotonic() - self._began, 1), "fault": step.fault, kind: victim})
+        self._say(f"chaos: {step.fault} {kind} {victim}")
+        self._victims.hit(step.fault, victim)
+        if step.fault != "kill":
             self._over.wait(step.down_s)
-            self._tell("start" if step.fault == "stop" else "resume", broker)
+            self._victims.undo(step.fault, victim)
 
-    def _until_in_sync(self) -> None:
+
+class Brokers:
+    """The brokers of a cluster of `ottla cluster`, whose supervisor starts a killed one again. See Victims."""
+
+    kind: Kind = "broker"
+    longest_down_s = 6.0
+
+    def __init__(self, directory: Path) -> None:
+        """Raises Unusable when no cluster of several brokers runs there."""
+        self._directory = directory
+        self.ids = brokers_of(directory)
+
+    def hit(self, fault: Fault, victim: int) -> None:
+        """See Victims."""
+        self._tell(fault, victim)
+
+    def undo(self, fault: Fault, victim: int) -> None:
+        """See Victims."""
+        self._tell("start" if fault == "stop" else "resume", victim)
+
+    def until_well(self, over: threading.Event) -> None:
+        """All are in sync, whether it is over or not. See Victims."""
         deadline = time.monotonic() + _IN_SYNC_S
         while not _is_well(_status(self._directory)):
             if time.monotonic() > deadline:

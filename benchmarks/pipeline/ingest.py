@@ -1,4 +1,4 @@
-"""Reads the topic into Parquet with Structured Streaming and a checkpoint, while the first stage writes: the second stage.
+"""Reads the topic into Parquet with Structured Streaming and a checkpoint, while rows are written: the stage `ingest`.
 
 `stream` is one query of micro-batches that follow each other without a pause. `batch` is a sequence of available-now queries, each of which
 begins at the checkpoint of the previous one. Parquet gets the header and the place of each record, not its payload.
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.pipeline.frames import frame_of
+from benchmarks.pipeline.frames import frame_of, place
 from benchmarks.pipeline.plan import DidNotFinish, Plan
 from benchmarks.pipeline.reasons import innermost
 from benchmarks.pipeline.records import NOW_MS, parsed
@@ -144,16 +144,36 @@ class Ingest:
 
 def records_read(spark: SparkSession, plan: Plan, topic: Topic) -> DataFrame:
     """The stream of the header and place of each record."""
-    starting = json.dumps({topic.name: {str(number): offset for number, offset in topic.first.items()}})
-    options = {
-        "kafka.bootstrap.servers": plan.bootstrap,
-        "subscribe": topic.name,
-        "startingOffsets": starting,
-        "failOnDataLoss": "true",
-    }
+    options = _source_options(plan, topic)
+    if plan.copies is not None:
+        options["kafka.isolation.level"] = "read_committed"
     most = plan.max_offsets_per_trigger or max(_LEAST_PER_BATCH, plan.rows // _BATCHES)
     options["maxOffsetsPerTrigger"] = str(most)
-    read = spark.readStream.format("kafka").options(**options).load()
+    return _said(spark.readStream.format("kafka").options(**options).load())
+
+
+def records_uncommitted(spark: SparkSession, plan: Plan, topic: Topic, ends: Offsets, work: str) -> DataFrame:
+    """Header and place of each record, read at once, with the records of aborted transactions."""
+    options = _source_options(plan, topic) | {"endingOffsets": _at(topic, ends), "kafka.isolation.level": "read_uncommitted"}
+    folder = f"{work}/uncommitted"
+    _said(spark.read.format("kafka").options(**options).load()).write.parquet(folder)
+    return spark.read.schema(_SCHEMA).parquet(place(folder))
+
+
+def _source_options(plan: Plan, topic: Topic) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": plan.bootstrap,
+        "subscribe": topic.name,
+        "startingOffsets": _at(topic, topic.first),
+        "failOnDataLoss": "true",
+    }
+
+
+def _at(topic: Topic, offsets: Offsets) -> str:
+    return json.dumps({topic.name: {str(number): offset for number, offset in offsets.items()}})
+
+
+def _said(read: DataFrame) -> DataFrame:
     said = parsed(fn.col("key"), fn.col("value"))
     return read.select(
         "partition",

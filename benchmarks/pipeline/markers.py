@@ -27,12 +27,12 @@ Span = tuple[int, int, int]
 """Partition, first and last offset."""
 
 
-def markers_among(plan: Plan, spans: Iterable[Span]) -> Iterator[Place]:
-    """The places in the spans, which rise, at which the broker keeps a marker. Raises DidNotFinish."""
+def markers_among(plan: Plan, topic: str, spans: Iterable[Span]) -> Iterator[Place]:
+    """The places of a topic in the spans, which rise, at which the broker keeps a marker. Raises DidNotFinish."""
     try:
         with connected(plan) as cluster:
             for partition, wanted in groupby(spans, itemgetter(0)):
-                offsets = _markers(cluster, TopicPartition(plan.topic, partition), ((first, last) for _, first, last in wanted))
+                offsets = _markers(cluster, TopicPartition(topic, partition), ((first, last) for _, first, last in wanted))
                 yield from ((partition, offset) for offset in offsets)
     except (ClientError, RecordFormatError) as error:
         raise DidNotFinish(f"{plan.bootstrap}: does not say what stands where no record is: {error}") from None

@@ -1,7 +1,9 @@
 """Defines the plan of a run, and the two errors with which a run ends without a report."""
 
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 ROWS_PER_STREAM = 100_000
@@ -16,6 +18,20 @@ class Unusable(Exception):
 
 class DidNotFinish(Exception):
     """The run began and could not come to a verdict: one line, exit status 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """How rows get from the topic to the one that Spark reads: in transactions of so many copiers, some of which are aborted on purpose.
+
+    With `faults` copiers are killed, stopped and paused. `module` is what a copier runs.
+    """
+
+    copiers: int = 3
+    transaction_rows: int = 500
+    aborted_percent: int = 10
+    faults: bool = False
+    module: str = "benchmarks.pipeline.copying.copier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,8 @@ class Plan:
     keeps_topic: bool = False
     work: str | None = None
     chaos: Path | None = None
+    copies: Copies | None = None
+    mark: str = ""
     stall_s: float = 120.0
     max_offsets_per_trigger: int | None = None
     producer: Mapping[str, str] = field(default_factory=dict)
@@ -50,8 +68,24 @@ class Plan:
 
     @property
     def run(self) -> str:
-        """Eight characters that mark the records of this run, the same for the same seed."""
-        return f"{self.seed & 0xFFFFFFFF:08x}"
+        """Eight characters that mark the records of this run, the same for the same seed; with a mark, others."""
+        written = f"{self.seed & 0xFFFFFFFF:08x}"
+        return f"{zlib.crc32(f'{written} {self.mark}'.encode()):08x}" if self.mark else written
+
+    @property
+    def output(self) -> "Plan":
+        """The plan for the topic that Spark reads: that of the copiers, or the one with the rows when there are none."""
+        return self if self.copies is None or self.mark else replace(self, topic=f"{self.topic}-copied", mark="copied")
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that the run writes to."""
+        return list(dict.fromkeys([self.topic, self.output.topic]))
+
+    @property
+    def aborted_run(self) -> str:
+        """Marks the records of transactions that are aborted on purpose."""
+        return replace(self, mark="aborted").run
 
     @property
     def longest_key(self) -> int:
@@ -72,6 +106,12 @@ class Plan:
     def streams(self) -> int:
         """The number of producers of generated rows, one after the other or side by side; each keeps the order of its own rows."""
         return max(1, min(self.rows, max(_LEAST_STREAMS, -(-self.rows // ROWS_PER_STREAM)), MAX_STREAMS))
+
+
+def check_client(plan: Plan) -> None:
+    """Raises Unusable when copiers are wanted and their client is not installed."""
+    if plan.copies is not None and find_spec("confluent_kafka") is None:
+        raise Unusable("confluent-kafka is not installed; pip install 'ottla[spark]'")
 
 
 def check_input(plan: Plan) -> None:

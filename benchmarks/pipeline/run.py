@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from benchmarks.pipeline import session, topic
 from benchmarks.pipeline.chaos import brokers_of
 from benchmarks.pipeline.console import Console
-from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable, check_input
+from benchmarks.pipeline.plan import DidNotFinish, Plan, Unusable, check_client, check_input
 from benchmarks.pipeline.reasons import innermost, is_full_disk
 from benchmarks.pipeline.report import ReportFolder, write_html, write_json
 from benchmarks.pipeline.scratch import MadeFolder, OwnFolder, scratch_folder
@@ -66,7 +66,9 @@ def _run(plan: Plan, console: Console, log: Path) -> int:
             pass  # one can be made: Spark takes long to start
         if plan.chaos is not None:
             brokers_of(plan.chaos)
+        check_client(plan)
         topic.check(plan)
+        topic.check(plan.output)
         console.say(f"Spark {session.pyspark_version()} on {plan.master}, {session.connector()}")
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
         from pyspark.errors import PySparkException
@@ -82,10 +84,11 @@ def _run(plan: Plan, console: Console, log: Path) -> int:
         except OSError as error:  # a full disk, a JVM that was killed
             raise _reason(plan, error) from None
     if plan.generates and not plan.keeps_topic and verdict.made_topic:
-        if verdict.holds:
-            _remove_topic(plan, console)
-        else:
-            console.say(f"topic {plan.topic} is kept")
+        for name in plan.topics:
+            if verdict.holds:
+                _remove_topic(plan, name, console)
+            else:
+                console.say(f"topic {name} is kept")
     console.result(f"{verdict.text}\nreport: {plan.report / 'report.html'}")
     return 0 if verdict.holds else 1
 
@@ -112,7 +115,7 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
     from benchmarks.pipeline.source import source_of
     from benchmarks.pipeline.transfer import Transfer
     from benchmarks.pipeline.verdict import judge
-    from benchmarks.pipeline.verify import KINDS
+    from benchmarks.pipeline.verify import kinds_of
 
     session.check_conf(spark, plan.spark_conf)
     if plan.generates:
@@ -128,18 +131,21 @@ def stages(spark: SparkSession, plan: Plan, folder: Path, console: Console) -> V
     with _work_folder(plan, folder) as work:
         if "://" in work:
             session.make_folder(spark, work)
+        topic.check_transactions(plan)
         where = topic.prepare(plan)
         try:
+            output = where if plan.copies is None else topic.prepare(plan.output)
             began = time.monotonic()
-            transfer = Transfer(spark, plan, where, source, work, console)
+            transfer = Transfer(spark, plan, where, output, source, work, console)
             transfer.run()
             console.say(f"{transfer.ingest.rows:,} records read, {time.monotonic() - began:.1f} s; verifying")
             verdict = judge(transfer, folder, _environment(plan, where), console.say)
             write_json(folder, verdict.report)
-            write_html(folder, verdict.report, verdict.plots, KINDS)
+            write_html(folder, verdict.report, verdict.plots, kinds_of(plan))
         except BaseException as error:
             if where.is_new and not plan.keeps_topic:
-                console.say(f"topic {plan.topic} is kept")
+                for name in plan.topics:
+                    console.say(f"topic {name} is kept")
             if is_full_disk(error):  # said while what filled it is still there
                 raise Unusable(_full_disk(plan)) from None
             raise
@@ -202,8 +208,8 @@ def _was_interrupted(error: BaseException | None) -> bool:
     return error is not None and (isinstance(error, KeyboardInterrupt) or _was_interrupted(error.__context__))
 
 
-def _remove_topic(plan: Plan, console: Console) -> None:
+def _remove_topic(plan: Plan, name: str, console: Console) -> None:
     try:
-        topic.remove(plan)
+        topic.remove(plan, name)
     except ClientError as error:
-        console.say(f"ottla: topic {plan.topic} is left behind: {error}")
+        console.say(f"ottla: topic {name} is left behind: {error}")

@@ -16,6 +16,7 @@ from protocol.messages.describe_configs import DescribeConfigsResourceResult
 
 _TIMEOUT_S = 20.0
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
+_COORDINATOR_S = 30.0
 _FIRST_S = 8.0  # so that a missing broker is reported within seconds
 
 Offsets = dict[int, int]
@@ -43,6 +44,18 @@ def prepare(plan: Plan) -> Topic:
     topic = _look(plan, _TIMEOUT_S, make=True)
     assert topic is not None
     return topic
+
+
+def check_transactions(plan: Plan) -> None:
+    """Whether there is a coordinator for the transactions of copiers, which makes brokers create their topic. Raises Unusable."""
+    if plan.copies is None:
+        return
+    try:
+        with connected(plan, _COORDINATOR_S) as cluster:
+            cluster.transaction_coordinator(f"{plan.topic}-copier-0")
+    except ClientError as error:
+        hint = "are there enough brokers for transaction.state.log.replication.factor?"
+        raise Unusable(f"{plan.bootstrap}: there can be no transactions: {error}; {hint}") from None
 
 
 def _look(plan: Plan, timeout_s: float, *, make: bool) -> Topic | None:
@@ -79,10 +92,10 @@ def ends(plan: Plan, topic: Topic, timeout_s: float = _TIMEOUT_S) -> Offsets:
         return _by_number(end_offsets(cluster, _names(topic.name, topic.partitions)))
 
 
-def remove(plan: Plan) -> None:
-    """Delete the topic. Raises ClientError."""
+def remove(plan: Plan, name: str) -> None:
+    """Delete a topic of the run. Raises ClientError."""
     with connected(plan) as cluster:
-        for error in delete_topics(cluster, [plan.topic]).values():
+        for error in delete_topics(cluster, [name]).values():
             if error is not None:
                 raise error
 

@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from benchmarks.pipeline import plots
+from benchmarks.pipeline.chaos import VICTIMS
 from benchmarks.pipeline.frames import frame_of, place
+from benchmarks.pipeline.ingest import records_uncommitted
 from benchmarks.pipeline.measure import PERCENTILES, Measurements, measure
 from benchmarks.pipeline.transfer import Transfer
-from benchmarks.pipeline.verify import COLUMNS, KINDS, Run, findings
+from benchmarks.pipeline.verify import COLUMNS, Run, findings, kinds_of
 
 Series = Mapping[str, list[dict[str, float]]]
 """Rows of measurements, by the name of their folder."""
@@ -46,17 +48,19 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str], say:
     began = time.monotonic()
     received = transfer.ingest.received()
     spark = received.sparkSession
-    run = Run(transfer.plan, transfer.topic, transfer.source, transfer.ends, transfer.work)
+    plan, everything = transfer.plan, _everything(transfer)
+    run = Run(plan.output, transfer.topic, transfer.source, transfer.ends, transfer.work, everything)
     found = _written(findings(received, run), folder / "findings")
     counts = {row.kind: row["count"] for row in found.groupBy("kind").count().collect()}
-    checks = {kind: counts.get(kind, 0) for kind in KINDS}
+    checks = {kind: counts.get(kind, 0) for kind in kinds_of(plan)}
     verified = time.monotonic()
     say(f"verified, {verified - began:.1f} s; measuring")
     measured = measure(received)
     series = {name: _rows(_written(frame, folder / name)) for name, frame in measured.frames.items()} if measured else {}
     _write_batches(spark, transfer, folder)
     holds = not any(checks.values())
-    text = _text(transfer, checks)
+    transactions = _transactions(transfer, everything, received)
+    text = _text(transfer, checks, transactions)
     seconds = {**transfer.seconds, "verify": verified - began, "measure": time.monotonic() - verified}
     report = {
         "holds": holds,
@@ -65,7 +69,8 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str], say:
         "records": measured.totals.records if measured else 0,
         "checks": checks,
         "examples": _examples(found, checks),
-        "summary": _summary(transfer, measured, series),
+        "transactions": transactions,
+        "summary": _summary(transfer, measured, series) | _copied(transactions),
         "latency_ms": {name: measured.totals[name] for name in (*PERCENTILES, "max")} if measured else {},
         "measurements": series,
         "seconds": {name: round(value, 3) for name, value in seconds.items() if name != "ends"},
@@ -73,7 +78,7 @@ def judge(transfer: Transfer, folder: Path, environment: Mapping[str, str], say:
         "faults": transfer.faults,
         "environment": dict(environment),
     }
-    return Verdict(holds, text, report, _pictures(transfer, measured, series), transfer.topic.is_new)
+    return Verdict(holds, text, report, _pictures(transfer, measured, series), transfer.written.is_new)
 
 
 def _pictures(transfer: Transfer, measured: Measurements | None, series: Series) -> dict[str, tuple[str, str]]:
@@ -87,9 +92,38 @@ def _pictures(transfer: Transfer, measured: Measurements | None, series: Series)
     return pictures | {"Records per partition": (_SKEW_SAYS, plots.skew(partitions, transfer.topic.partitions))}
 
 
-def _text(transfer: Transfer, checks: Mapping[str, int]) -> str:
+def _everything(transfer: Transfer) -> DataFrame | None:
+    """The records for readers of all records; None unless copies were read."""
+    if transfer.copiers is None:
+        return None
+    spark = transfer.source.rows.sparkSession
+    return records_uncommitted(spark, transfer.plan, transfer.topic, transfer.ends, transfer.work)
+
+
+def _transactions(transfer: Transfer, everything: DataFrame | None, received: DataFrame) -> dict[str, int]:
+    """Numbers of the copiers' transactions and of the records of aborted ones; empty without copiers."""
+    copiers = transfer.copiers
+    if copiers is None or everything is None:
+        return {}
+    ended = {outcome: copiers.transactions[outcome] for outcome in ("committed", "aborted", "failed")}
+    return {**ended, "restarts_of_copiers": copiers.restarts, "aborted_records": everything.count() - received.count()}
+
+
+def _copied(transactions: Mapping[str, int]) -> dict[str, str]:
+    if not transactions:
+        return {}
+    text = "{committed:,} committed, {aborted:,} aborted on purpose, {failed:,} aborted after an error"
+    hidden = "{aborted_records:,}, which readers of committed records do not get"
+    facts = {"transactions": text, "records of aborted transactions": hidden, "copiers started again": "{restarts_of_copiers:,}"}
+    return {name: fact.format(**transactions) for name, fact in facts.items()}
+
+
+def _text(transfer: Transfer, checks: Mapping[str, int], transactions: Mapping[str, int]) -> str:
     if any(checks.values()):
         return "It does not hold: " + ", ".join(f"{count:,} {kind}" for kind, count in checks.items() if count)
+    if transactions:
+        hidden = transactions["aborted_records"]
+        return f"Everything holds: {transfer.source.count:,} rows were copied exactly once, in order; {hidden:,} aborted records are hidden"
     return f"Everything holds: {transfer.source.count:,} rows came through, once, whole and in order"
 
 
@@ -111,7 +145,7 @@ def _summary(transfer: Transfer, measured: Measurements | None, series: Series) 
     records = max(row["records"] for row in series["partitions"])
     facts["fullest partition"] = f"{records:,} records, {records * transfer.topic.partitions / totals.records:.2f} times the mean"
     facts["micro-batches"] = f"{len(transfer.ingest.batches):,}"
-    return facts | ({"faults": _faults(transfer, measured)} if transfer.plan.chaos is not None else {})
+    return facts | ({"faults": _faults(transfer, measured)} if transfer.has_chaos else {})
 
 
 def _rate(measured: Measurements, first_ms: int, last_ms: int) -> str:
@@ -128,7 +162,9 @@ def _faults(transfer: Transfer, measured: Measurements) -> str:
     totals = measured.totals
     span_s = (max(totals.last_written_ms, totals.last_read_ms) - measured.begin_ms) / 1000
     meanwhile = sum(0 <= at <= span_s for at in transfer.faults_since(measured.begin_ms))
-    each = ", ".join(f"{one['fault']} broker {one['broker']} after {one['after_s']} s" for one in transfer.faults)
+    each = ", ".join(
+        f"{one['fault']} {kind} {one[kind]} after {one['after_s']} s" for one in transfer.faults for kind in VICTIMS if kind in one
+    )
     return f"{len(transfer.faults)}, {meanwhile} of them while records were written and read: {each}" if each else "none came in time"
 
 

@@ -30,6 +30,11 @@ KINDS = {
     "in the future": "a record was read more than a minute before its timestamp or event time",
 }
 """The kinds of findings, and their meanings."""
+OF_COPIES = {
+    "aborted": "a reader of committed records got one of a transaction that was aborted on purpose",
+    "inconsistent": "at an offset, a reader of committed records got a record that a reader of all records did not get there",
+}
+"""Further kinds, for copies."""
 COLUMNS = ("kind", "stream", "sequence", "partition", "offset", "key", "detail")
 _LOCATED = 1000  # missing rows for which the place is looked for
 _AT_ONCE = 20_000  # markers that the driver holds
@@ -37,15 +42,24 @@ _PLACE = "group int, number bigint"
 _CLOCKS_MS = 60_000  # so much may the clocks of machines differ
 
 
+def kinds_of(plan: Plan) -> dict[str, str]:
+    """The kinds of findings of a run with this plan."""
+    return KINDS | OF_COPIES if plan.copies is not None else KINDS
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The expected records: the rows of the source, and offsets from topic.first to `ends`. `work` is a folder for intermediate data."""
+    """The expected records: the rows of the source, and offsets from topic.first to `ends`. `work` is a folder for intermediate data.
+
+    `plan` is that of the topic that was read. `everything` also has the records of aborted transactions, where copies were read.
+    """
 
     plan: Plan
     topic: Topic
     source: Source
     ends: Offsets
     work: str
+    everything: DataFrame | None = None
 
 
 def findings(received: DataFrame, run: Run) -> DataFrame:
@@ -55,6 +69,8 @@ def findings(received: DataFrame, run: Run) -> DataFrame:
     parts = [_unreadable(received, run), missing, duplicated, *_dense(received, run)]
     ordered = _ordered(own, duplicated).cache()
     parts += [ordered, _keys_out_of_order(own, ordered), _misplaced(own, run), _in_the_future(own)]
+    if run.everything is not None:
+        parts.append(_inconsistent(received, run.everything))
     if run.topic.log_append_time:
         parts.append(_log_append_time(received))
     together, *others = (part for part in parts if part is not None)
@@ -83,11 +99,13 @@ def _record(kind: Column, detail: Column) -> list[Column]:
 
 
 def _unreadable(received: DataFrame, run: Run) -> DataFrame:
-    kind = fn.when(~fn.col("intact"), "corrupted").otherwise("foreign")
+    aborted = fn.col("run") == run.plan.aborted_run
+    kind = fn.when(~fn.col("intact"), "corrupted").when(aborted, "aborted").otherwise("foreign")
     strange = fn.concat(fn.lit("stream "), fn.col("stream").cast("string"), fn.lit(" has no row "), fn.col("sequence").cast("string"))
     detail = (
         fn.when(fn.col("sequence").isNull(), "no row can be read from it: it is damaged, or somebody else's")
         .when(~fn.col("intact"), "the checksum does not fit")
+        .when(aborted, "its transaction was aborted")
         .when(fn.col("run") == run.plan.run, strange)
         .otherwise(fn.concat(fn.lit("a record of run "), fn.col("run")))
     )
@@ -138,9 +156,26 @@ def _dense(received: DataFrame, run: Run) -> list[DataFrame]:
         return []
     where = {"partition": fn.col("group"), "offset": fn.col("number")}
     return [
-        _without_markers(found.missing, run).select(*_cells(fn.lit("gap"), fn.lit("no record has this offset"), **where)),
+        _without_markers(_without_aborted(found.missing, run), run).select(
+            *_cells(fn.lit("gap"), fn.lit("no record has this offset"), **where)
+        ),
         found.repeated.select(*_cells(fn.lit("read twice"), fn.concat(fn.col("times").cast("string"), fn.lit(" times")), **where)),
     ]
+
+
+def _without_aborted(missing: DataFrame, run: Run) -> DataFrame:
+    """A reader of all records knows what stands at the other offsets; a row that it alone got is missing."""
+    if run.everything is None:
+        return missing
+    there = run.everything.select(fn.col("partition").alias("group"), fn.col("offset").alias("number"))
+    return missing.join(there, ["group", "number"], "left_anti")
+
+
+def _inconsistent(received: DataFrame, everything: DataFrame) -> DataFrame:
+    same = everything.select("partition", "offset", "run", "sequence", "key")
+    at = [received[name].eqNullSafe(same[name]) for name in same.columns]
+    detail = fn.lit("a reader of all records did not get this one there")
+    return received.join(same, at, "left_anti").select(*_record(fn.lit("inconsistent"), detail))
 
 
 def _without_markers(missing: DataFrame, run: Run) -> DataFrame:
@@ -149,7 +184,7 @@ def _without_markers(missing: DataFrame, run: Run) -> DataFrame:
     nth = fn.row_number().over(Window.partitionBy("group").orderBy("number"))
     spans = missing.withColumn("behind", fn.col("number") - nth).groupBy("group", "behind")
     rising = spans.agg(fn.min("number").alias("begin"), fn.max("number").alias("end")).orderBy("group", "begin").toLocalIterator()
-    markers = markers_among(run.plan, ((span.group, span.begin, span.end) for span in rising))
+    markers = markers_among(run.plan, run.topic.name, ((span.group, span.begin, span.end) for span in rising))
     is_any = False
     while some := list(islice(markers, _AT_ONCE)):
         is_any = True

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-NO_TRANSACTIONS: Final = "transactions do not exist yet"
 NO_QUOTAS: Final = "quotas of users and client ids are not enforced yet"
 NO_CLIENT_METRICS: Final = "connections to other brokers are not measured one by one: see the fetchers, and the controller's queues"
 NO_NAME: Final = "the exporter's rules give it no name"

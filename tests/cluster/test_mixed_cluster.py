@@ -1,29 +1,20 @@
 """An Apache Kafka 3.9.1 broker and Ottla's in one cluster on one ZooKeeper: each leads, follows and controls the other's partitions."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
-from tests.support.cluster import Cluster, a_cluster
 from tests.support.cluster_clients import a_reader, a_writer, read_all
 from tests.support.cluster_stores import needs_zookeeper_store
 from tests.support.history import History
-from tests.support.mixed_cluster import ApacheBroker, dumps_of, wait_until_replicas_are_equal
+from tests.support.mixed_cluster import APACHE, a_mixed_cluster, dumps_of, give_control_to_ottla, wait_until_replicas_are_equal
 from tests.support.reassignments import elect_preferred, move_to_the_end
 
 pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pytest.mark.timeout(600)]  # JVMs, on a busy machine
-
-APACHE = 9
-"""The id of the broker that is not Ottla's."""
-
-CHROOT = "/clusters/mixed"
 
 in_soak = pytest.mark.skipif("OTTLA_SOAK" not in os.environ, reason="make soak runs it")
 
@@ -33,28 +24,6 @@ themselves, logs part by OffsetForLeaderEpoch."""
 
 each_protocol_in_time = pytest.mark.parametrize("protocol", ["3.9", pytest.param("2.6", marks=in_soak)])
 """The same where most of what 2.6 changes is tried by another test already."""
-
-
-@contextmanager
-def a_mixed_cluster(directory: Path, protocol: str = "3.9") -> Iterator[Cluster]:
-    """Brokers 0 and 1 are Ottla's; Apache's is the controller at first."""
-    theirs, _, ours = protocol.partition("/")
-    settings = {"replica.lag.time.max.ms": "2000", "inter.broker.protocol.version": theirs}
-    with (
-        ApacheKafka(directory / "apache", 1, settings, first_id=APACHE, chroot=CHROOT) as apache,
-        a_cluster(directory / "ottla", 2, zookeeper=apache.zookeeper, inter_broker_protocol_version=ours or theirs) as cluster,
-    ):
-        cluster.brokers[APACHE] = ApacheBroker(apache, APACHE)
-        cluster.wait_until_registered()
-        assert cluster.controller_id() == APACHE
-        yield cluster
-
-
-def give_control_to_ottla(cluster: Cluster) -> None:
-    """Apache's broker is restarted in a controlled way; it is a member again when this returns."""
-    cluster.broker(APACHE).restart()
-    cluster.wait_until_registered()
-    assert cluster.controller_id() != APACHE
 
 
 @each_protocol

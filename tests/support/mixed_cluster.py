@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.tools import run_tool
 from tests.support.broker_process import eventually
-from tests.support.cluster import Cluster, ClusterBroker
+from tests.support.cluster import Cluster, ClusterBroker, a_cluster
 
 QUICK = {
     "replica.lag.time.max.ms": "2000",
@@ -26,6 +26,9 @@ QUICK = {
 }
 """For brokers of Apache Kafka."""
 _LOG_CHARACTERS = 6_000
+APACHE = 9
+"""The id of the broker of `a_mixed_cluster` that is not Ottla's."""
+_CHROOT = "/clusters/mixed"
 
 
 class ApacheBroker(ClusterBroker):
@@ -109,14 +112,41 @@ def a_cluster_of_apache_kafka(
                     broker.kill()
 
 
-def dumps_of(cluster: Cluster, topic: str, partition: int, *, seconds: float = 120.0) -> dict[int, str]:
-    """By broker, what Apache Kafka's DumpLogSegments says of its log of the partition: every batch and record, without names of files."""
+@contextmanager
+def a_mixed_cluster(directory: Path, protocol: str = "3.9", config: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """Brokers 0 and 1 are Ottla's; Apache's is the controller at first. `config` is given to all."""
+    theirs, _, ours = protocol.partition("/")
+    settings = {"replica.lag.time.max.ms": "2000", **(config or {}), "inter.broker.protocol.version": theirs}
+    more = {name.replace(".", "_"): value for name, value in (config or {}).items()}
+    with (
+        ApacheKafka(directory / "apache", 1, settings, first_id=APACHE, chroot=_CHROOT) as apache,
+        a_cluster(directory / "ottla", 2, zookeeper=apache.zookeeper, inter_broker_protocol_version=ours or theirs, **more) as cluster,
+    ):
+        cluster.brokers[APACHE] = ApacheBroker(apache, APACHE)
+        cluster.wait_until_registered()
+        assert cluster.controller_id() == APACHE
+        yield cluster
+
+
+def give_control_to_ottla(cluster: Cluster) -> None:
+    """Apache's broker is restarted in a controlled way; it is a member again when this returns."""
+    cluster.broker(APACHE).restart()
+    cluster.wait_until_registered()
+    assert cluster.controller_id() != APACHE
+
+
+def dumps_of(cluster: Cluster, topic: str, partition: int, *options: str, seconds: float = 120.0) -> dict[int, str]:
+    """By broker, what Apache Kafka's DumpLogSegments says of its log of the partition: every batch and record, without names of files.
+
+    `options` say how the records are decoded.
+    """
     segments = {
         path: broker.id for broker in cluster.brokers.values() for path in sorted((broker.data / f"{topic}-{partition}").glob("*.log"))
     }
-    arguments = ("--files", ",".join(map(str, segments)), "--deep-iteration", "--print-data-log")
+    arguments = ("--files", ",".join(map(str, segments)), "--deep-iteration", *(options or ("--print-data-log",)))
     dumped = run_tool("kafka.tools.DumpLogSegments", *arguments, timeout=seconds)
     assert dumped.returncode == 0, dumped
+    assert "isvalid: false" not in dumped.stdout
     found: dict[int, str] = dict.fromkeys(segments.values(), "")
     of = -1
     for line in dumped.stdout.splitlines(keepends=True):

@@ -19,6 +19,7 @@ DONE = {
     "benchmarks/loadgen",
     "benchmarks/parts",
     "benchmarks/pipeline",
+    "benchmarks/pipeline/copying",
     "broker",
     "broker/cli",
     "broker/cli/dump",

@@ -78,3 +78,26 @@ def test_every_kind_of_shape_is_answered_without_an_error(tmp_path: Path) -> Non
     assert [key for key in shown if lines[key].value([turn]) is None] == []
     assert PARTS["shapes"].curves[0].courses([turn])
     assert not (tmp_path / "broker").exists()
+
+
+def test_every_load_of_transactions_is_answered_without_an_error(tmp_path: Path) -> None:
+    turn = Turn("Ottla")
+    keys = [key for key in PARTS["transactions"].choices if not key.endswith("-rf3")]
+
+    PARTS["transactions"].take_turn("ottla", turn, tmp_path / "broker", Plan(Cores(None, None), lambda _: None, SHORT, frozenset(keys)))
+
+    assert turn.failures == {}
+    lines = PARTS["transactions"].lines(SHORT)
+    assert [line.key for line in lines if "-rf3" not in line.key and line.value([turn]) is None] == []
+    assert not (tmp_path / "broker").exists()
+
+
+@pytest.mark.cluster
+def test_transactions_with_three_replicas_are_answered_without_an_error(tmp_path: Path) -> None:
+    turn = Turn("Ottla")
+    keys = frozenset({"txn-10x10-rf3", "txn-ten-rf3", "txn-copier-rf3"})
+
+    PARTS["transactions"].take_turn("ottla", turn, tmp_path / "broker", Plan(Cores(None, None), lambda _: None, SHORT, keys))
+
+    assert turn.failures == {}
+    assert set(turn.loads) == keys

@@ -210,7 +210,7 @@ def test_the_rows_of_a_csv_file_become_json(spark: SparkSession, broker: BrokerP
 
 
 def test_the_same_seed_gives_the_same_faults() -> None:
-    first, second, other = ([step for step, _ in zip(schedule(seed, 3), range(20), strict=False)] for seed in (7, 7, 8))
+    first, second, other = ([step for step, _ in zip(schedule(seed, 3, 6.0), range(20), strict=False)] for seed in (7, 7, 8))
     assert first == second != other
     assert {step.fault for step in first} == {"kill", "stop", "pause"}
     assert {step.place for step in first} == {0, 1, 2}

@@ -14,7 +14,7 @@ from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from tests.integration.transactions.conftest import Topic
 from tests.support.batches import a_batch
 from tests.support.broker_process import eventually
-from tests.support.judged_broker import JudgedBroker, needs_its_broker
+from tests.support.judged_broker import JUDGED_BY_APACHE, JudgedBroker, needs_its_broker
 from tests.support.transaction_requests import Owner, Scene
 
 pytestmark = needs_its_broker
@@ -22,6 +22,9 @@ pytestmark = needs_its_broker
 LONG = "x" * 10_000
 MAX_TIMEOUT_MS = 900_000
 """transaction.max.timeout.ms, by default."""
+
+VERY_MANY = 10_000 if JUDGED_BY_APACHE else 100_000
+"""Partitions in a request; Apache Kafka takes half a minute and more for the larger number."""
 
 
 @pytest.fixture(scope="module")
@@ -113,12 +116,11 @@ def test_partitions_that_do_not_exist_keep_out_those_beside_them(scene: Scene, o
     assert scene.described(owner.transactional_id) == before
 
 
-def test_a_hundred_thousand_partitions_that_do_not_exist_are_all_refused(scene: Scene, owner: Owner, target: str) -> None:
+def test_very_many_partitions_that_do_not_exist_are_all_refused(scene: Scene, owner: Owner, target: str) -> None:
     before = scene.described(owner.transactional_id)
-    found = scene.add(owner, target, *range(100_000))
-    assert len(found) == 100_000
+    found = scene.add(owner, target, *range(VERY_MANY))
     assert found.count(E.OPERATION_NOT_ATTEMPTED) == 3
-    assert found.count(E.UNKNOWN_TOPIC_OR_PARTITION) == 99_997
+    assert found.count(E.UNKNOWN_TOPIC_OR_PARTITION) == VERY_MANY - 3 == len(found) - 3
     assert scene.described(owner.transactional_id) == before
 
 

@@ -60,7 +60,11 @@ def libs_directory() -> Path:
 
 def ensure_jars() -> Path:
     """The folder that holds Apache Kafka's jars, fetched by Maven if they are not there yet. Raises ToolMissingError."""
-    libs = libs_directory()
+    return ensure_jars_of(_POM, libs_directory())
+
+
+def ensure_jars_of(pom: Path, libs: Path) -> Path:
+    """This folder, holding the jars that the project depends on. Raises ToolMissingError."""
     _require(java_available())
     if (libs / ".complete").exists():
         return libs
@@ -69,7 +73,7 @@ def ensure_jars() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (libs / ".complete").exists():  # another process may have fetched them while this one waited
             _require(maven_available())
-            _fetch(libs)
+            _fetch(pom, libs)
             (libs / ".complete").touch()
     return libs
 
@@ -79,12 +83,10 @@ def _require(found: Availability) -> None:
         raise ToolMissingError(f'{found.reason}; or leave these tests out with `pytest -m "not java"`')
 
 
-def _fetch(libs: Path) -> None:
-    command = ["mvn", "-q", "-B", "-f", str(_POM), f"-Dmaven.repo.local={libs / '.m2'}"]
+def _fetch(pom: Path, libs: Path) -> None:
+    command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dmaven.repo.local={libs / '.m2'}"]
     command += ["dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
     if done.returncode != 0:
         said = (done.stdout + done.stderr).strip().splitlines()[-15:]
-        raise ToolMissingError(
-            f"Maven could not fetch Apache Kafka {KAFKA_VERSION} into {libs}; `{' '.join(command)}` said:\n" + "\n".join(said)
-        )
+        raise ToolMissingError(f"Maven could not fetch what {pom} depends on into {libs}; `{' '.join(command)}` said:\n" + "\n".join(said))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from tests.support.apache_kafka.class_archives import TOOLS, using
 from tests.support.apache_kafka.guard import process_guard
@@ -30,13 +31,16 @@ def java_command(options: Sequence[str], class_name: str, *arguments: str) -> li
     return ["java", *options, "-cp", f"{ensure_jars()}/*", f"-Dlog4j.configuration=file:{_LOG4J}", class_name, *arguments]
 
 
-def start_tool(class_name: str, *arguments: str, options: Sequence[str] | None = None) -> subprocess.Popen[str]:
+def start_tool(
+    class_name: str, *arguments: str, options: Sequence[str] | None = None, output: IO[str] | None = None
+) -> subprocess.Popen[str]:
     """Start a tool that runs until it is stopped, with pipes for its three streams. The caller ends it; otherwise the guard does.
 
-    `options` are those of its JVM beside the quick ones: by default, the archive of the tools' classes.
+    `options` are those of its JVM beside the quick ones: by default, the archive of the tools' classes. `output` takes both its outputs.
     """
     command = java_command(("-Xmx256m", *QUICK_OPTIONS, *(using(TOOLS) if options is None else options)), class_name, *arguments)
-    tool = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    to = output or subprocess.PIPE
+    tool = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=to, stderr=to, text=True)
     process_guard().watch(tool.pid)
     return tool
 

@@ -28,10 +28,9 @@ def _confluent_refusals() -> Iterator[None]:
         yield
     except confluent.KafkaException as failure:
         raise _refusal(failure) from failure
-    except SystemError as failure:  # of a fatal error that came while a callback ran
-        if not isinstance(failure.__cause__, confluent.KafkaException):
-            raise
-        raise _refusal(failure.__cause__) from failure
+    except SystemError as failure:  # confluent-kafka raises it where a fatal error comes while it calls back, mostly with its cause
+        cause = failure.__cause__
+        raise (_refusal(cause) if isinstance(cause, confluent.KafkaException) else Refused(str(failure))) from failure
 
 
 class ConfluentProducer:

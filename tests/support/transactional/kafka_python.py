@@ -79,7 +79,8 @@ class KafkaPythonMember:
     """kafka-python's."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self.consumer = kafka.KafkaConsumer(topic, **pythonic_consumer(bootstrap, group, committed=True))
+        self.consumer = kafka.KafkaConsumer(topic, metadata_max_age_ms=1000, **pythonic_consumer(bootstrap, group, committed=True))
+        self.consumer.topics()  # else its first assignment may be computed without the partitions of the topic
 
     def poll(self) -> list[Found]:
         return [Found(each.partition, each.offset, each.value.decode()) for part in self.consumer.poll(100).values() for each in part]

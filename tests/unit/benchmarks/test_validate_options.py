@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from benchmarks.pipeline import run
 from benchmarks.pipeline.__main__ import validate
+from benchmarks.pipeline.plan import Copies, Plan
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,9 @@ from benchmarks.pipeline.__main__ import validate
         ("--producer", "transactional.id=x", "transactional.id: Spark's sink begins no transactions"),
         ("--producer", "value.serializer=x", "value.serializer: Spark's sink has its own"),
         ("--spark-conf", "=1", "'=1' is not name=value"),
+        ("--copiers", "0", "0 is not in the range"),
+        ("--transaction-rows", "0", "0 is not in the range"),
+        ("--aborts", "91", "91 is not in the range"),
     ],
 )
 def test_an_option_that_cannot_be_meant(option: str, value: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,3 +54,34 @@ def test_an_option_that_cannot_be_meant(option: str, value: str, why: str, monke
     assert ended.output.splitlines()[-1].startswith(f"Error: Invalid value for '{option}': ")
     assert why in ended.output.splitlines()[-1]
     assert not begun
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--copiers", "2"], "--copiers needs --exactly-once."),
+        (["--transaction-rows", "10"], "--transaction-rows needs --exactly-once."),
+        (["--aborts", "0"], "--aborts needs --exactly-once."),
+        (["--copier-faults"], "--copier-faults needs --exactly-once."),
+        (["--exactly-once", "--verify-only", "--topic", "orders"], "--exactly-once is for runs that write."),
+    ],
+)
+def test_options_that_do_not_go_together(arguments: list[str], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(run, "run", begun.append)
+    ended = CliRunner().invoke(validate, arguments)
+    assert ended.exit_code == 2
+    assert ended.output.splitlines()[-1] == f"Error: {why}"
+    assert not begun
+
+
+def test_chaos_is_also_for_the_copiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Plan] = []
+    monkeypatch.setattr(run, "run", lambda plan: begun.append(plan) or 0)
+    for arguments in (["--aborts", "0"], ["--copier-faults"], ["--chaos", "cluster"]):
+        assert CliRunner().invoke(validate, ["--exactly-once", "--copiers", "7", *arguments]).exit_code == 0
+    assert [plan.copies for plan in begun] == [
+        Copies(copiers=7, aborted_percent=0),
+        Copies(copiers=7, faults=True),
+        Copies(copiers=7, faults=True),
+    ]

@@ -1,18 +1,12 @@
 """Two replicas that lead in turns, elected cleanly or not, fetch from each other with the real handlers: in the end they are equal."""
 
-import asyncio
-import contextlib
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.errors import LogBeingTruncated
-from tests.support.batches import a_batch
-from tests.support.followers import Replica, until
 from tests.support.logs import read_all
+from tests.support.replica_pair import Pair, Step
 from tests.support.virtual_time import in_virtual_time
 
-Step = tuple[str, int]
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("lead"), st.integers(0, 1)),
@@ -23,62 +17,6 @@ steps = st.lists(
     ),
     max_size=40,
 )
-
-
-class Pair:
-    """The replicas, and who leads. An election does not ask who has what: that is an unclean one."""
-
-    def __init__(self, **topic_config: str) -> None:
-        self.replicas = [Replica(**topic_config), Replica(**topic_config)]
-        self.replicas[0].other, self.replicas[1].other = self.replicas[1], self.replicas[0]
-        self.leader = self.replicas[0]
-        self.epoch = 0
-        self.elect(0)
-
-    @property
-    def follower(self) -> Replica:
-        return self.replicas[1 - self.replicas.index(self.leader)]
-
-    def elect(self, index: int, *, follower_hears: bool = True) -> None:
-        self.epoch += 1
-        self.leader = self.replicas[index]
-        self.leader.lead(self.epoch)
-        if follower_hears:
-            self.follower.follow(self.epoch)
-
-    async def take(self, step: Step) -> None:
-        name, number = step
-        if name == "lead":
-            self.elect(number)
-        elif name == "part":
-            # the deposed leader does not hear of it and goes on
-            self.elect(number, follower_hears=False)
-        elif name == "produce":
-            for replica in self.replicas:
-                if replica.manager.partitions and replica.bench.replicas.partition.is_leader:
-                    replica.bench.produce(*([a_batch(number, value_bytes=10 + self.epoch)]), acks=1)
-        elif name == "delete":
-            partition = self.leader.bench.replicas.partition
-            with contextlib.suppress(LogBeingTruncated):  # it followed a moment ago
-                partition.delete_records(min(number, partition.log.high_watermark))
-        else:
-            for _ in range(number):
-                await asyncio.sleep(0)
-
-    async def settle(self) -> None:
-        self.elect(0)
-        await until(lambda: self.leader.log.truncation is None)
-        self.leader.bench.produce(a_batch(1), acks=1)
-        await until(
-            lambda: (
-                self.replicas[1].log.truncation is None
-                and self.replicas[0].log.log_end_offset == self.replicas[1].log.log_end_offset == self.replicas[1].log.high_watermark
-            )
-        )
-
-    async def close(self) -> None:
-        for replica in self.replicas:
-            await replica.pool.close()
 
 
 def check(history: list[Step], **topic_config: str) -> None:

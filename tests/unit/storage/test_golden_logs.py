@@ -201,6 +201,29 @@ def test_producers_and_aborted_transactions_are_those_of_the_manifest(name: str,
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_readers_of_committed_records_are_told_at_every_offset_what_apache_kafka_recorded(name: str, tmp_path: Path) -> None:
+    manifest = _manifest(name)
+    log = _open(name, tmp_path, clean=name in CLEAN)
+    log.update_high_watermark(log.log_end_offset)
+    undecided: dict[int, int] = {}
+    for batch in (batch for file in sorted(manifest["files"]) for batch in manifest["files"][file].get("batches", ())):
+        if batch["control"]:
+            undecided.pop(batch["producer_id"], None)
+        elif batch["transactional"]:
+            undecided.setdefault(batch["producer_id"], batch["base_offset"])
+    assert log.last_stable_offset == max(min([*undecided.values(), log.log_end_offset]), log.log_start_offset)
+    aborted = [entry for file in manifest["files"].values() for entry in file.get("aborted", ())]
+    for offset in range(log.log_start_offset, log.last_stable_offset):
+        found = log.read(offset, 1, log.last_stable_offset, True)
+        told = [(each.producer_id, each.first_offset) for each in log.aborted_transactions(offset, found.next_offset)]
+        assert told == [
+            (each["producer_id"], each["first_offset"])
+            for each in aborted
+            if each["last_offset"] >= offset and each["first_offset"] < found.next_offset
+        ]
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_a_search_by_timestamp_finds_the_first_record_that_is_not_older(name: str, tmp_path: Path) -> None:
     manifest = _manifest(name)
     log = _open(name, tmp_path, clean=name in CLEAN)

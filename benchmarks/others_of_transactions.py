@@ -1,0 +1,162 @@
+"""Measures the cost of transactions for other clients: plain producers beside an open one, and readers of committed records.
+
+The records that are read stand in transactions, of which every eighth was aborted.
+"""
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from benchmarks import frames, transaction_frames
+from benchmarks.admin import Admin, Topic
+from benchmarks.batches import batch_of_size
+from benchmarks.frames import Asked
+from benchmarks.loadgen.prepared import Prepared
+from benchmarks.loadgen.runner import Load
+from benchmarks.loadgen.transactional import TransactionLoad, run_transactions
+from benchmarks.shapes import ONE_LARGE, produced
+from benchmarks.stage import Stage
+from benchmarks.workloads import FETCH_CONNECTIONS, IN_FLIGHT, PRODUCE_CONNECTIONS, RECORDS_OF_16_KIB
+from protocol.api_keys import ApiKey
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+HELD_BACK: Final = 10
+PRODUCE: Final = {
+    "others-alone": "16 KiB from plain producers, no transaction",
+    "others-open": "the same into partitions with an open transaction",
+    "others-held": f"the same, with {HELD_BACK} read_committed consumers that wait for it",
+}
+FETCH: Final = {
+    "read-uncommitted": "fetch 64 KiB of transactions, read_uncommitted",
+    "read-committed": "fetch 64 KiB of transactions, read_committed",
+}
+KEYS: Final = (*PRODUCE, *FETCH)
+_PARTITIONS: Final = PRODUCE_CONNECTIONS
+_READ_PARTITIONS: Final = 4
+_READ_BATCHES: Final = 4
+_ABORTED: Final = 8  # one of so many
+_POSITIONS: Final = 256
+_FILL_PAUSE_S: Final = 0.001
+
+
+def measure_all(stage: Stage) -> None:
+    """Measure the loads of KEYS that the plan includes."""
+    bench = stage.bench
+    if any(bench.plan.includes(key) for key in PRODUCE):
+        bench.attempt("plain producers", lambda: _cleared(stage, _measure_produce))
+    if any(bench.plan.includes(key) for key in FETCH):
+        bench.attempt("readers of transactions", lambda: _cleared(stage, _measure_fetch))
+
+
+def _cleared(stage: Stage, work: Callable[[Stage], None]) -> None:
+    try:
+        work(stage)
+    finally:
+        stage.clear()
+
+
+def _measure_produce(stage: Stage) -> None:
+    bench, pace = stage.bench, stage.pace
+    (topic,) = stage.topics(["beside"], _PARTITIONS)
+    batch = ONE_LARGE.batch()
+    sent = [produced(topic.name, {partition: batch}) for partition in range(_PARTITIONS)]
+    load = Load(sent, PRODUCE_CONNECTIONS, IN_FLIGHT, pace.warm_up_s, pace.duration_s, max_bytes=pace.max_bytes)
+    briefly = replace(load, warm_up_s=0, duration_s=pace.warm_up_slice_s)
+    bench.warm_up_by(lambda: bench.load(briefly), pace.warm_up_limit_s / 4)
+
+    def measure(key: str) -> None:
+        if bench.plan.includes(key):
+            bench.measure(key, PRODUCE[key], load)
+
+    measure("others-alone")
+    with _open_transaction(stage, topic, batch):
+        measure("others-open")
+        with _held_back(bench.broker.port, topic, stage.ends(topic)):
+            measure("others-held")
+
+
+@contextmanager
+def _open_transaction(stage: Stage, topic: Topic, batch: bytes) -> Iterator[None]:
+    """One with a batch in every partition of the topic; it is aborted afterwards."""
+    port = stage.bench.broker.port
+    who = transaction_frames.begin(port, "open")
+    ports = dict.fromkeys(range(topic.partitions), port)
+    opening = [
+        transaction_frames.add_partitions(who, topic.name, range(topic.partitions)),
+        transaction_frames.produce(who, topic.name, dict.fromkeys(ports, batch), ONE_LARGE.records, ports),
+    ]
+    run_transactions(TransactionLoad([opening], 0, 0, _FILL_PAUSE_S, total=1))
+    try:
+        yield
+    finally:
+        ending = [transaction_frames.end(who, lambda _: False)]
+        run_transactions(TransactionLoad([ending], 0, 0, _FILL_PAUSE_S, total=1))
+
+
+@contextmanager
+def _held_back(port: int, topic: Topic, ends: Sequence[int]) -> Iterator[None]:
+    """Consumers in long polls of all partitions from behind the open transaction on, where they are shown nothing."""
+    stopping = threading.Event()
+    partitions = [FetchPartition(partition=at, fetch_offset=end, partition_max_bytes=1 << 20) for at, end in enumerate(ends)]
+    topics = [FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=partitions)]
+    request = FetchRequest(
+        max_wait_ms=500, min_bytes=1, isolation_level=frames.READ_COMMITTED, session_id=0, session_epoch=-1, topics=topics
+    )
+
+    def poll() -> None:
+        with Admin("127.0.0.1", port) as consumer:
+            while not stopping.is_set():
+                consumer.ask(ApiKey.FETCH, request, FetchResponse)
+
+    consumers = [threading.Thread(target=poll, name="held back") for _ in range(HELD_BACK)]
+    for consumer in consumers:
+        consumer.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for consumer in consumers:
+            consumer.join()
+
+
+def _measure_fetch(stage: Stage) -> None:
+    bench, pace = stage.bench, stage.pace
+    (topic,) = stage.topics(["transactions"], _READ_PARTITIONS)
+    batch = batch_of_size(16 << 10, RECORDS_OF_16_KIB, 0)
+    transactions = pace.prefill_bytes // 4 // _READ_PARTITIONS // len(batch)
+    _fill(bench.broker.port, topic, batch, transactions)
+    for key, level in zip(FETCH, (frames.READ_UNCOMMITTED, frames.READ_COMMITTED), strict=True):
+        if bench.plan.includes(key):
+            load = _fetches(topic, transactions, len(batch), level)
+            whole = replace(load, warm_up_s=pace.warm_up_s, duration_s=pace.duration_s)
+            briefly = replace(load, duration_s=pace.warm_up_slice_s)
+            bench.warm_up_by(partial(bench.load, briefly), pace.warm_up_limit_s / 4)
+            bench.measure(key, FETCH[key], whole)
+
+
+def _fill(port: int, topic: Topic, batch: bytes, transactions: int) -> None:
+    """So many transactions, each with a batch in every partition."""
+    who = transaction_frames.begin(port, "filling")
+    ports = dict.fromkeys(range(topic.partitions), port)
+    steps = [
+        transaction_frames.add_partitions(who, topic.name, range(topic.partitions)),
+        transaction_frames.produce(who, topic.name, dict.fromkeys(ports, batch), RECORDS_OF_16_KIB, ports),
+        transaction_frames.end(who, lambda number: number % _ABORTED != 0),
+    ]
+    run_transactions(TransactionLoad([steps], 0, 0, _FILL_PAUSE_S, total=transactions))
+
+
+def _fetches(topic: Topic, transactions: int, batch_bytes: int, level: int) -> Load:
+    """Fetches at the beginnings of transactions. Each has the records of one batch in every partition, and a marker."""
+    chosen = random.Random(7)
+    asked = []
+    for at in range(_POSITIONS):
+        offset = chosen.randrange(transactions - _READ_BATCHES) * (RECORDS_OF_16_KIB + 1)
+        wanted = [Asked(at % _READ_PARTITIONS, offset, _READ_BATCHES * (batch_bytes + 128))]
+        frame = frames.fetch_partitions(topic.name, topic.topic_id, wanted, isolation_level=level)
+        asked.append(Prepared(frame, frames.fetch_error_offsets(), _READ_BATCHES * batch_bytes, is_shown=at < FETCH_CONNECTIONS))
+    return Load(asked, FETCH_CONNECTIONS, IN_FLIGHT, 0, 0, discard_bodies=True)

@@ -1,0 +1,23 @@
+"""Holds what a run tells each copier, as JSON in the first line of its standard input."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one copier. `mark` and `aborted_mark` are the marks of rows that it commits, and of those that it aborts."""
+
+    bootstrap: str
+    number: int
+    topic: str
+    output: str
+    group: str
+    transactional_id: str
+    transaction_timeout_ms: int
+    transaction_rows: int
+    aborted_percent: int
+    mark: str
+    aborted_mark: str
+    seed: int
+    codec: str
+    largest_batch: int

@@ -1,0 +1,44 @@
+"""Kafka Streams in exactly_once_v2 counts words and joins streams while it is killed and restarted, and brokers are killed beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.transactions.conftest import in_soak
+from tests.support.judged_cluster import a_judged_cluster
+from tests.support.kafka_streams.application import Input, an_application, check_output, needs_kafka_streams, wait_for_output
+
+pytestmark = [*needs_kafka_streams, pytest.mark.slow, pytest.mark.timeout(900)]  # JVMs, on a busy machine
+
+
+@pytest.mark.parametrize(
+    ("stores", "rounds", "lines"),
+    [
+        pytest.param("in_memory", 0, 100, marks=in_soak),
+        ("in_memory", 1, 100),
+        pytest.param("rocksDB", 6, 500, marks=in_soak),
+    ],
+    ids=["without faults", "short", "long"],
+)
+def test_the_output_is_the_input_counted_and_joined_once(stores: str, rounds: int, lines: int, tmp_path: Path) -> None:
+    with a_judged_cluster(tmp_path / "cluster") as cluster:
+        given = Input(cluster, seed=rounds)
+        with an_application(cluster, tmp_path / "application", stores) as application:
+            given.write(lines)
+            wait_for_output(cluster, 0.5, given)
+            for bounce in range(rounds):
+                given.write(lines)
+                application.kill()
+                application.start()
+                given.write(lines)
+                broker = cluster.broker(cluster.leader_of("lines", bounce % 2))
+                broker.kill()
+                given.write(lines)
+                wait_for_output(cluster, 0.9, given)
+                broker.start()
+                cluster.wait_until_registered()
+            wait_for_output(cluster, 1.0, given)
+            application.stop()
+        check_output(cluster, given)

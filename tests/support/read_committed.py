@@ -1,0 +1,57 @@
+"""Reads all committed records of a topic of a test's cluster, for tests of transactions."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from tests.support.cluster import Cluster
+
+_SECONDS = 90.0
+
+
+class Committed(NamedTuple):
+    """A record."""
+
+    partition: int
+    offset: int
+    key: str
+    value: str
+
+
+def read_committed(cluster: Cluster, topic: str, partitions: int = 1, level: str = "read_committed") -> list[Committed]:
+    """All records up to the ends that this isolation level has now, partition by partition in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "unused",
+            "isolation.level": level,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
+            "socket.timeout.ms": 5_000,
+            "log_level": 0,
+        }
+    )
+    deadline = time.monotonic() + _SECONDS
+    try:
+        found: list[Committed] = []
+        open_partitions = set(range(partitions))
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in sorted(open_partitions)])
+        while open_partitions:
+            assert time.monotonic() < deadline, f"{topic}: partitions {open_partitions} are not read to their ends"
+            for message in consumer.consume(1_000, 0.2):
+                error = message.error()
+                if error is None:
+                    key, value = message.key() or b"", message.value() or b""
+                    found.append(Committed(message.partition() or 0, message.offset() or 0, key.decode(), value.decode()))
+                elif error.code() == error._PARTITION_EOF:
+                    open_partitions.discard(message.partition() or 0)
+                elif error.fatal():
+                    raise KafkaException(error)
+        return sorted(found)
+    finally:
+        consumer.close()
