@@ -19,6 +19,7 @@ from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.schema.message import Message
 from replication.ports.peer import PeerUnavailable
+from storage.disk.topic_partition import TopicPartition
 from tests.simulation.clients import Client
 from tests.simulation.cluster import SimulatedCluster
 
@@ -32,14 +33,15 @@ class Administrator(Client):
     """Asks whoever is said to be the controller; what becomes of it, it does not wait for. `made` are the topics that must be there at the
     end with so many partitions at least, `dropped` those that must be gone."""
 
-    def __init__(self, cluster: SimulatedCluster, topic: str, partitions: int, seed: int) -> None:
-        super().__init__(cluster, topic, seed)
+    def __init__(self, cluster: SimulatedCluster, moved: list[TopicPartition], seed: int) -> None:
+        """`moved` are the partitions that get other replicas and leaders."""
+        super().__init__(cluster, moved[0].topic, seed)
         self.stopping = False
         self.made: dict[str, int] = {}
         self.dropped: set[str] = set()
         self.uncertain: set[str] = set()
         self.orders = 0
-        self._partitions = partitions
+        self._moved = moved
 
     async def run(self) -> None:
         """Until `stopping`."""
@@ -68,12 +70,15 @@ class Administrator(Client):
         await self._reassign(None)
 
     async def _reassign(self, brokers: list[int] | None) -> None:
-        partition = ReassignablePartition(partition_index=self.random.randrange(self._partitions), replicas=brokers)
-        topics = [ReassignableTopic(name=self.topic, partitions=[partition])]
+        topic, index = self.random.choice(self._moved)
+        topics = [ReassignableTopic(name=topic, partitions=[ReassignablePartition(partition_index=index, replicas=brokers)])]
         await self._ask_controller(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, AlterPartitionReassignmentsRequest(topics=topics))
 
     async def _elect(self) -> None:
-        topics = [TopicPartitions(topic=self.topic, partitions=list(range(self._partitions)))]
+        indexes: dict[str, list[int]] = {}
+        for topic, index in self._moved:
+            indexes.setdefault(topic, []).append(index)
+        topics = [TopicPartitions(topic=topic, partitions=found) for topic, found in indexes.items()]
         await self._ask_controller(ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(topic_partitions=topics, timeout_ms=1000))
 
     async def _make_topic(self) -> None:

@@ -14,6 +14,9 @@ from storage.disk.topic_partition import TopicPartition
 from storage.log.partition_log import PartitionLog
 from tests.simulation.outcomes import TRANSACTION_STATE, Decisions, PartitionTransactions
 
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Every batch of a transaction there has the sequence number 0, as those of Apache Kafka."""
+
 
 class Committed:
     """Of one partition. Offsets are dense: every batch begins where the one before it ended.
@@ -38,7 +41,7 @@ class Committed:
         """A leader raised its high watermark."""
         for batch, header in batches(log, self.end_offset, high_watermark):
             assert header.base_offset == self.end_offset, f"{who}: a batch of offset {header.base_offset} comes after {self.end_offset - 1}"
-            if header.producer_id >= 0 and header.base_sequence >= 0:
+            if header.producer_id >= 0 and not header.is_control and self.partition.topic != OFFSETS_TOPIC:
                 sent = header.producer_id, header.producer_epoch, header.base_sequence
                 assert sent not in self._sent, f"{who}: {_told(batch)} is there twice"
                 self._sent.add(sent)

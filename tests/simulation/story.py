@@ -19,6 +19,7 @@ from storage.disk.topic_partition import TopicPartition
 from tests.simulation.administration import Administrator
 from tests.simulation.clients import Consumer, Leaders, Producer
 from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.copiers import Copier
 from tests.simulation.elections import Elections
 from tests.simulation.groups import Assignments, Committer, Member, is_settled
 from tests.simulation.invariants import Invariants
@@ -40,6 +41,9 @@ WATCHED = [
 ]
 INSTANCES = {"one": 1, "other": 1, "shared": 2}
 """Transactional id -> how many producers have it."""
+COPY = "copy"
+COPIERS = 2
+"""They have this transactional id, and fence each other."""
 PRODUCERS = 16
 BROKERS = 4
 GROUPS = ("one", "two")
@@ -80,7 +84,7 @@ class Story:
         self.cluster = SimulatedCluster(seed, BROKERS)
         self.random = self.cluster.random
         self.assignments = Assignments()
-        self.ledger = Ledger(list(INSTANCES))
+        self.ledger = Ledger([*INSTANCES, COPY])
         self.elections = Elections(self.cluster.ensemble, WATCHED, self.cluster.keeper.ended)
         self.invariants = Invariants(self.cluster, self.elections, WATCHED)
         self.cluster.loop.after_step = self.invariants.after_step
@@ -88,7 +92,7 @@ class Story:
         self._say = say
         self._tasks: list[asyncio.Task[None]] = []
         self._misfortune = Misfortune(self.cluster, seconds, self._is_well, say)
-        self._administrator = Administrator(self.cluster, TOPIC, PARTITIONS, self.random.getrandbits(32))
+        self._administrator = Administrator(self.cluster, WATCHED, self.random.getrandbits(32))
 
     def tell(self) -> Told:
         """Raises AssertionError when something was not as it always must be."""
@@ -142,17 +146,12 @@ class Story:
         committers = [Committer(cluster, TOPIC, group, self.random.getrandbits(32)) for group in GROUPS]
         members = [Member(cluster, TOPIC, "members", self.assignments, self.random.getrandbits(32)) for _ in range(MEMBERS)]
         vandal = Vandal(cluster, TOPIC, PARTITIONS, leaders, self.random.getrandbits(32))
-        transactional, committed_consumers = self._transactional_clients()
-        active: list[Producer | Administrator | Committer | Vandal | TransactionalClient] = [
-            *producers,
-            administrator,
-            *committers,
-            vandal,
-            *transactional,
-        ]
+        copiers, transactional, committed_consumers = self._transactional_clients(leaders)
+        active: list[Producer | Administrator | Committer | Vandal | TransactionalClient] = [*producers, administrator, *committers]
+        active += [vandal, *transactional, *copiers]
         acting = [asyncio.create_task(each.run()) for each in active]
         consumers += committed_consumers
-        consuming = [asyncio.create_task(each.run()) for each in (*consumers, *members)]
+        consuming = [*(asyncio.create_task(each.run()) for each in consumers), *(asyncio.create_task(each.run()) for each in members)]
         misfortune = asyncio.create_task(self._misfortune.run())
         self._tasks = [*acting, *consuming, misfortune]
         await self._until_done([misfortune])
@@ -173,6 +172,7 @@ class Story:
             raise
         for committer in committers:
             await self._check_group(committer)
+        await self._check_copies(copiers[0])
         for member in members:
             member.settling = True
         await self._until(lambda: is_settled(members), "the group to settle")
@@ -180,10 +180,25 @@ class Story:
         for task in consuming:
             task.cancel()
 
-    def _transactional_clients(self) -> tuple[list[TransactionalClient], list[CommittedConsumer]]:
+    def _transactional_clients(self, sources: Leaders) -> tuple[list[Copier], list[TransactionalProducer], list[CommittedConsumer]]:
         """Those that write in transactions, and those that read what is committed."""
         leaders = Leaders(self.cluster, OUTPUT, self.random.getrandbits(32))
-        producers: list[TransactionalClient] = [
+        source, target = TopicPartition(TOPIC, 0), TopicPartition(OUTPUT, 0)
+        copiers = [
+            Copier(
+                self.cluster,
+                self.elections,
+                source,
+                sources,
+                target,
+                leaders,
+                self.ledger.ids[COPY],
+                f"{COPY}-{number}",
+                self.random.getrandbits(32),
+            )
+            for number in range(COPIERS)
+        ]
+        producers = [
             TransactionalProducer(
                 self.cluster, leaders, self.ledger.ids[name], f"{name}-{number}", OUTPUT, OUTPUT_PARTITIONS, self.random.getrandbits(32)
             )
@@ -197,7 +212,7 @@ class Story:
             for partition in WATCHED
             if partition.topic == OUTPUT
         ]
-        return producers, consumers
+        return copiers, producers, consumers
 
     def picture(self) -> str:
         """How the cluster stands, for whoever looks for what went wrong."""
@@ -266,6 +281,17 @@ class Story:
                 return
             await asyncio.sleep(0.5)
         raise AssertionError(f"nobody tells the offset of group {committer.group}")
+
+    async def _check_copies(self, copier: Copier) -> None:
+        """The offset of the group is behind the last record that was copied."""
+        for _ in range(100):
+            offset = await copier.committed_offset()
+            if offset is not None:
+                copied = self.ledger.copied.get(0, 0)
+                assert max(offset, 0) == copied, f"the offset of the copiers is {offset}; they have copied the records below {copied}"
+                return
+            await asyncio.sleep(0.5)
+        raise AssertionError("nobody tells the offset of the copiers")
 
     def _is_whole(self) -> bool:
         for partition in WATCHED:

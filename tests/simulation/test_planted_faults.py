@@ -13,6 +13,7 @@ import pytest
 from broker.coordination.record_encoding import encode_pairs
 from broker.groups import loading
 from broker.groups.classic_group import ClassicGroup
+from broker.groups.offsets import GroupOffsets
 from broker.handlers.data import delayed_produce, produce
 from broker.serving.dispatch import Dispatcher
 from broker.transactions import state as transaction_state
@@ -304,6 +305,15 @@ def transactional_producers_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transaction_state, "_check_producer", lambda *_: ErrorCode.NONE)
 
 
+def offsets_count_before_the_marker(patch: pytest.MonkeyPatch) -> None:
+    """A group has the offsets of a transaction as soon as they are in the log."""
+
+    def at_once(self: GroupOffsets, producer_id: int, commit: Any, record_offset: int) -> None:
+        self.on_appended_at_once(commit, record_offset)
+
+    patch.setattr(GroupOffsets, "on_appended_in_transaction", at_once)
+
+
 FAULTS: list[tuple[Plant, str]] = [
     (high_watermark_is_beyond_the_end, r"start \d+, high watermark \d+, end"),
     (high_watermark_goes_back, "the high watermark went back"),
@@ -324,11 +334,12 @@ FAULTS: list[tuple[Plant, str]] = [
     (spoiled_batches_are_taken, "took a spoiled batch|after a start"),  # which cuts it off, if the broker died before it answered
     (broker_dies_of_bad_input, "no such api"),
     (group_members_are_not_fenced, "which had been in generation"),
-    (coordinator_forgets_offsets, "was acknowledged|in generation"),
+    (coordinator_forgets_offsets, "was acknowledged|in generation|had to be copied next"),
     (markers_leave_before_the_outcome_is_safe, "no coordinator had decided"),
     (late_batches_open_transactions, "a late batch of"),
     (aborted_transactions_are_not_listed, "though"),
     (last_stable_offset_is_not_held_back, "are undecided"),
+    (offsets_count_before_the_marker, "no transaction with it"),
     (transactional_producers_are_not_fenced, "had been given before"),
 ]
 
