@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Final
 
 from broker.transactions.log_records import read_key, read_value
 from broker.transactions.metadata import TransactionMetadata
@@ -16,6 +17,9 @@ from protocol.records.reader import iter_keys_and_values, record_data
 from protocol.schema.wire import ProtocolError
 
 logger = logging.getLogger(__name__)
+
+RECORDS_PER_STEP: Final = 1_000
+"""Records of one batch that are read before others may have the event loop: a millisecond. Cleaning makes large batches."""
 
 
 class TransactionLoader:
@@ -35,7 +39,9 @@ class TransactionLoader:
         for position, header in iter_batches(data):
             try:
                 if not header.is_control:
-                    for key, value in iter_keys_and_values(record_data(data, position, header), header):
+                    for number, (key, value) in enumerate(iter_keys_and_values(record_data(data, position, header), header), 1):
+                        if number % RECORDS_PER_STEP == 0:
+                            yield
                         if key is None:
                             self._skip("a record", "it has no key")
                         elif value is None:
@@ -47,8 +53,10 @@ class TransactionLoader:
             yield
 
     def states(self, now_ms: int, into: dict[str, TransactionMetadata]) -> Iterator[None]:
-        """Put the ids that were found into `into`."""
-        for key, value in self._values.items():
+        """Put the ids that were found into `into`. Records are let go one by one, as freeing all at once would hold the event loop."""
+        values = self._values
+        while values:
+            key, value = values.popitem()
             try:
                 transactional_id = read_key(key)
                 if transactional_id is None:

@@ -68,7 +68,7 @@ def read_value(transactional_id: str, value: bytes) -> TransactionMetadata:
         raise ProtocolError(f"a state of number {stored.transaction_status}")
     partitions = NO_PARTITIONS
     if state is not TransactionState.EMPTY:
-        partitions = of_pairs((each.topic, each.partition_ids) for each in stored.transaction_partitions or ())
+        partitions = of_pairs((each.topic, each.partition_ids) for each in stored.transaction_partitions or ()) or NO_PARTITIONS
     return TransactionMetadata(
         transactional_id,
         stored.producer_id,

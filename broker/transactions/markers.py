@@ -1,8 +1,8 @@
 """Has markers written to the partitions of finished transactions. Kafka's TransactionMarkerChannelManager.
 
-A broker that leads some of the partitions gets one WriteTxnMarkers at a time, with everything that is due for it by then. A marker is sent
-until the leader of its partition has it: an unreachable broker and a retriable error lead to another look at the metadata. Partitions
-without a leader are looked at again after a pause.
+A broker that leads some of the partitions gets one WriteTxnMarkers at a time, with what is due for it by then, up to a number of partitions
+that bounds a turn of the event loop. A marker is sent until the leader of its partition has it. An unreachable broker and a retriable error
+lead to another look at the metadata. Partitions without a leader are looked at again after a pause.
 
 A partition that this broker's metadata does not have may be new, so the metadata store is asked. Without the partition there is nothing to
 mark.
@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.loop.timing_wheel import TimerTask, TimingWheel
 from broker.transactions.metadata import TransactionMetadata, TransitMetadata
-from broker.transactions.partitions import Partitions, difference, of_pairs, union
+from broker.transactions.partitions import NO_PARTITIONS, Partitions, difference, in_parts, of_pairs, union
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -39,6 +41,9 @@ logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS: Final = 100
 """Pause before partitions without a leader, or with a retriable error, are looked at again, ms; an election takes about as long."""
+
+PARTITIONS_PER_TURN: Final = 2_000
+"""Partitions of a transaction that are looked up in a turn of the event loop, and in one request to a broker: about a millisecond."""
 
 WRITE_MARKERS_VERSION: Final = 1
 """Of WriteTxnMarkers between brokers; a broker that does not know the version gets an older one."""
@@ -120,8 +125,12 @@ class TransactionMarkers:
         self._timing_wheel = timing_wheel
         self._on_written = on_written
         self._pending: dict[TransactionMetadata, Marked] = {}
-        self._due: dict[int, dict[Marked, Partitions]] = {}
-        """By broker, the markers that are not sent yet."""
+        self._due: dict[int, deque[Due]] = {}
+        """By broker, the markers that are not sent yet; no queue is empty."""
+        self._flushing: set[int] = set()
+        """Brokers whose sender has a FLUSH, in its queue or in flight."""
+        self._routing: deque[tuple[Marked, Iterator[Partitions]]] = deque()
+        """Transactions with more partitions than are looked up in a turn."""
         self._unrouted: dict[Marked, Partitions] = {}
         """Markers that no broker can be sent now."""
         self._look_again: TimerTask | None = None
@@ -139,6 +148,11 @@ class TransactionMarkers:
     def unknown_destination_queue_size(self) -> int:
         """Transactions with partitions that no broker is known to lead (UnknownDestinationQueueSize)."""
         return len(self._unrouted)
+
+    @property
+    def queue_sizes(self) -> dict[int, int]:
+        """Requests that wait behind another one, by broker."""
+        return self._senders.queue_sizes
 
     def write(self, txn: TransactionMetadata, is_commit: bool, completion: TransitMetadata) -> None:
         """Have a marker written to each partition of the transaction, and call `on_written` after the last one."""
@@ -163,7 +177,30 @@ class TransactionMarkers:
     # -- to which broker ---------------------------------------------------------------------------------------------------
 
     def _route(self, marked: Marked, partitions: Partitions) -> None:
-        """Queue the markers of these partitions for their leaders."""
+        """Queue the markers of these partitions for their leaders; of many, some in each turn."""
+        parts = in_parts(partitions, PARTITIONS_PER_TURN)
+        first = next(parts, None)
+        if first is None:
+            return
+        self._route_part(marked, first)
+        second = next(parts, None)
+        if second is not None:
+            self._routing.append((marked, chain((second,), parts)))
+            if len(self._routing) == 1:
+                asyncio.get_running_loop().call_soon(self._route_more)
+
+    def _route_more(self) -> None:
+        if not self._routing:
+            return
+        marked, parts = self._routing.popleft()
+        part = next(parts, None) if self._is_pending(marked) else None
+        if part is not None:
+            self._route_part(marked, part)
+            self._routing.append((marked, parts))
+        if self._routing:
+            asyncio.get_running_loop().call_soon(self._route_more)
+
+    def _route_part(self, marked: Marked, partitions: Partitions) -> None:
         by_leader: dict[int | None, dict[str, list[int]]] = {}
         cluster = self._cluster
         for topic, indexes in partitions.items():
@@ -180,11 +217,14 @@ class TransactionMarkers:
                 self._queue(leader, marked, some)
 
     def _queue(self, broker_id: int, marked: Marked, partitions: Partitions) -> None:
-        due = self._due.setdefault(broker_id, {})
-        if not due:
+        self._due.setdefault(broker_id, deque()).append(Due(marked, partitions))
+        self._have_flushed(broker_id)
+
+    def _have_flushed(self, broker_id: int) -> None:
+        if broker_id not in self._flushing:
+            self._flushing.add(broker_id)
             self._senders.add(broker_id, broker_id)
             self._senders.send(broker_id, FLUSH, lambda _: None)
-        due[marked] = union(due.get(marked, {}), partitions)
 
     def _put_off(self, marked: Marked, partitions: Partitions) -> None:
         """Look for the leaders of these partitions later."""
@@ -195,12 +235,10 @@ class TransactionMarkers:
     def _on_look_again(self) -> None:
         self._look_again = None
         unrouted, self._unrouted = self._unrouted, {}
+        unknown = {topic for partitions in unrouted.values() for topic, indexes in partitions.items() if not self._has(topic, indexes)}
         for marked, partitions in unrouted.items():
             if self._is_pending(marked):
                 self._route(marked, partitions)
-        unknown = {
-            topic for partitions in self._unrouted.values() for topic, indexes in partitions.items() if not self._has(topic, indexes)
-        }
         if unknown and (self._looking is None or self._looking.done()):
             self._looking = asyncio.get_running_loop().create_task(self._drop_deleted(unknown), name="deleted-topics-of-transactions")
 
@@ -239,37 +277,54 @@ class TransactionMarkers:
         return _Channel(self, broker_id)
 
     async def flush(self, broker_id: int) -> None:
-        """Send a broker what is due for it. Raises OSError, if some of it is due for the same broker still."""
-        due: list[Due] = []
-        markers: list[WritableTxnMarker] = []
-        for marked, some in self._due.pop(broker_id, {}).items():
-            epoch = self._coordinator_epoch(marked.txn)
-            if epoch is not None and self._is_pending(marked):
-                due.append(Due(marked, some))
-                markers.append(_marker(marked, some, epoch))
-        if not due:
+        """Send a broker some of what is due for it. Raises OSError, if some of it is due for the same broker still."""
+        await self._flush(broker_id)
+        self._flushing.discard(broker_id)
+        if broker_id in self._due:
+            self._have_flushed(broker_id)
+
+    async def _flush(self, broker_id: int) -> None:
+        due = self._take_due(broker_id)
+        markers = [_marker(marked, partitions, epoch) for marked, (partitions, epoch) in due.items()]
+        if not markers:
             return
         self.requests += 1
         try:
             response = await self._write_markers(broker_id, WriteTxnMarkersRequest(markers=markers))
         except OSError:
-            for marked, partitions in due:
+            for marked, (partitions, _) in due.items():
                 if self._is_pending(marked):
                     self._route(marked, partitions)
-            if self._due.get(broker_id):
+            if broker_id in self._due:
                 raise
             return
         except Exception:
             logger.exception("broker %d cannot be asked to write %d markers; they are sent again", broker_id, len(due))
-            for marked, partitions in due:
+            for marked, (partitions, _) in due.items():
                 if self._is_pending(marked):
                     self._put_off(marked, partitions)
             return
         self.responses += 1
         results = {result.producer_id: result for result in response.markers}
-        for marked, partitions in due:
+        for marked, (partitions, _) in due.items():
             if self._is_pending(marked):
                 self._take(marked, partitions, results.get(marked.txn.producer_id), broker_id)
+
+    def _take_due(self, broker_id: int) -> dict[Marked, tuple[Partitions, int]]:
+        """The partitions of transactions for one request, and the coordinator epoch of each transaction."""
+        waiting = self._due.get(broker_id)
+        taken: dict[Marked, tuple[Partitions, int]] = {}
+        left = PARTITIONS_PER_TURN
+        while waiting and left > 0:
+            marked, partitions = waiting.popleft()
+            epoch = self._coordinator_epoch(marked.txn)
+            if epoch is not None and self._is_pending(marked):
+                former, _ = taken.get(marked, (NO_PARTITIONS, epoch))
+                taken[marked] = union(former, partitions), epoch
+                left -= sum(map(len, partitions.values()))
+        if not waiting:
+            self._due.pop(broker_id, None)
+        return taken
 
     def _take(self, marked: Marked, partitions: Partitions, result: WritableTxnMarkerResult | None, broker_id: int) -> None:
         """Take in what became of the markers of a transaction on one broker."""

@@ -5,7 +5,8 @@ Sets of int cost a tenth of sets of (topic, index). The sets of a transaction ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, TypeAlias
 
 Partitions: TypeAlias = Mapping[str, frozenset[int]]
@@ -22,6 +23,22 @@ def of_pairs(pairs: Iterable[tuple[str, Iterable[int]]]) -> Partitions:
         if named:
             found[topic] = found[topic] | named if topic in found else named
     return found
+
+
+def in_parts(partitions: Partitions, size: int) -> Iterator[Partitions]:
+    """The partitions in parts of at most `size`, each made when it is asked for."""
+    part: dict[str, frozenset[int]] = {}
+    left = size
+    for topic, indexes in partitions.items():
+        remaining = iter(indexes)
+        while some := frozenset(islice(remaining, left)):
+            part[topic] = some
+            left -= len(some)
+            if not left:
+                yield part
+                part, left = {}, size
+    if part:
+        yield part
 
 
 def union(some: Partitions, others: Partitions) -> Partitions:

@@ -23,6 +23,7 @@ from broker.transactions.effects import (
 )
 from broker.transactions.metadata import (
     FINISHED,
+    MAX_EPOCH,
     PREPARED,
     IllegalTransition,
     ProducerIdAndEpoch,
@@ -117,7 +118,9 @@ def verify(txn: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
 def _check_producer(txn: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
     if txn.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return ErrorCode.NONE if txn.producer_epoch == producer.producer_epoch else ErrorCode.PRODUCER_FENCED
+    # No producer was given the largest epoch. A transaction of it could never be aborted.
+    is_owner = txn.producer_epoch == producer.producer_epoch != MAX_EPOCH
+    return ErrorCode.NONE if is_owner else ErrorCode.PRODUCER_FENCED
 
 
 _OUTCOMES = {

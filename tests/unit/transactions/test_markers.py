@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from broker.transactions.markers import RETRIABLE
+from broker.transactions.markers import PARTITIONS_PER_TURN, RETRIABLE
 from protocol.errors import ErrorCode
 from tests.support.transaction_bench import TransactionBench, run
 
@@ -195,6 +195,40 @@ def test_markers_that_come_up_while_a_request_is_in_flight_share_the_next_one() 
         for name in ("a", "b", "c", "d"):
             await ends(bench, name)
         assert [len(request.markers) for _, request in bench.leaders.asked] == [1, 3]
+
+    run(scenario)
+
+
+def test_the_markers_of_a_large_transaction_take_some_turns_and_requests() -> None:
+    count = 2 * PARTITIONS_PER_TURN + 1
+
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.announce({"large": count, "other": 1})
+        bench.init()
+        bench.add(*range(count), topic="large")
+        bench.add(0, topic="other")
+        bench.leaders.codes["large", count - 1] = [E.NOT_LEADER_OR_FOLLOWER]
+        bench.end()
+        await ends(bench)
+        sizes = [sum(len(topic.partition_indexes) for topic in request.markers[0].topics) for _, request in bench.leaders.asked]
+        assert max(sizes) <= PARTITIONS_PER_TURN
+        assert sum(sizes) == count + 2
+        marked = {(topic, index) for _, topic, index in bench.leaders.partitions}
+        assert marked == {("other", 0), *(("large", index) for index in range(count))}
+
+    run(scenario)
+
+
+def test_a_transaction_waits_for_a_broker_that_is_gone_without_more_in_memory_at_each_attempt() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.unreachable.add(0)
+        await commit(bench, 0)
+        await bench.until(lambda: len(bench.leaders.asked) == 4)
+        assert bench.transactions.markers.queue_sizes == {0: 0}
+        bench.leaders.unreachable.clear()
+        await ends(bench)
 
     run(scenario)
 

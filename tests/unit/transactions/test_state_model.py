@@ -45,7 +45,7 @@ class Model:
     def refuses(self, producer: tuple[int, int]) -> ErrorCode:
         if producer[0] != self.producer[0]:
             return E.INVALID_PRODUCER_ID_MAPPING
-        return E.NONE if producer[1] == self.producer[1] else E.PRODUCER_FENCED
+        return E.NONE if producer[1] == self.producer[1] != MAX_EPOCH else E.PRODUCER_FENCED
 
 
 class Transactions(RuleBasedStateMachine):
@@ -237,7 +237,9 @@ class Transactions(RuleBasedStateMachine):
         assert loaded.state is memory.state
         assert loaded.producer_id == memory.producer_id
         assert loaded.producer_epoch == memory.producer_epoch - (not self.model.is_stored)
-        assert (loaded.timeout_ms, loaded.start_ms, loaded.last_update_ms) == (memory.timeout_ms, memory.start_ms, memory.last_update_ms)
+        assert (loaded.timeout_ms, loaded.last_update_ms) == (memory.timeout_ms, memory.last_update_ms)
+        if memory.state is not S.EMPTY:  # memory keeps the start of the last transaction, as Apache Kafka's does
+            assert loaded.start_ms == memory.start_ms
         if memory.state not in PREPARED:
             assert loaded.partitions == memory.partitions
 

@@ -1,0 +1,161 @@
+"""Measures the transaction coordinator at its largest: `python -m benchmarks.transaction_state [--ids 1000000] [--partitions 100000]`.
+
+    load   a partition of `__transaction_state` with one record of each of N transactional ids is loaded; memory per id is what the
+           process has more of afterwards
+    large  one transaction of N partitions is opened, committed and marked; the longest turn of the event loop is that of its thread's
+           processor time
+
+The coordinator, its log and everything below are real. Files are kept in memory, and the leaders that write markers answer at once. The
+collector of garbage pauses while ids are loaded, as in a broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+from benchmarks.long_turns import Turns
+from benchmarks.process import resident_bytes
+from broker.coordination.record_encoding import encode_pairs
+from broker.coordination.topic_log import TopicLog
+from broker.loop.collector import collector_paused
+from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from broker.transactions.log_records import transaction_key, transaction_value
+from broker.transactions.metadata import TransactionState, TransitMetadata
+from broker.transactions.partitions import Partitions
+from protocol.compiled import describe
+from protocol.errors import ErrorCode
+from tests.support.clocks import ManualClock
+from tests.support.log_manager import Disks
+from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, a_transaction_bench
+
+RECORDS_PER_BATCH: Final = 5_000
+PARTITIONS_PER_TOPIC: Final = 1_000
+FIRST_PRODUCER_ID: Final = 1 << 20
+
+
+def a_record(number: int) -> tuple[bytes, bytes]:
+    """A transactional id as long as those of Kafka Streams, whose last transaction was committed."""
+    transit = TransitMetadata(
+        producer_id=FIRST_PRODUCER_ID + number,
+        last_producer_id=-1,
+        producer_epoch=7,
+        last_producer_epoch=-1,
+        timeout_ms=TIMEOUT_MS,
+        state=TransactionState.COMPLETE_COMMIT,
+        partitions={},
+        start_ms=1_700_000_000_000 + number,
+        last_update_ms=1_700_000_000_500 + number,
+    )
+    return transaction_key(f"application-5fe3a6c4-7f0d-4d8e-9d0f-{number:012d}-1"), transaction_value(transit)
+
+
+async def load(ids: int) -> None:
+    """Print how long loading takes, and what it leaves in memory."""
+    disks = Disks()
+    disks.clock = _Running()
+    async with a_transaction_bench(disks) as bench:
+        await bench.coordinate()
+        partition = bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0)
+        log = TopicLog(TRANSACTION_STATE_TOPIC, bench.replica_manager, bench.purgatory, bench.clock, timeout_ms=TIMEOUT_MS)
+        for first in range(0, ids, RECORDS_PER_BATCH):
+            count = min(RECORDS_PER_BATCH, ids - first)
+            log.append(0, encode_pairs([a_record(number) for number in range(first, first + count)]), count, _check)
+        log_bytes = partition.log.size_bytes
+        await bench.coordinate(epoch=1, leader=1)
+        gc.collect()
+        before = resident_bytes(os.getpid())
+        longest = _Longest()
+        began, began_cpu = time.monotonic(), time.process_time()
+        with collector_paused():
+            await bench.lead(topic=TRANSACTION_STATE_TOPIC, epoch=2)
+            while bench.transactions.transactions.is_loading:
+                longest.turn()
+                await asyncio.sleep(0)
+        took, cpu = time.monotonic() - began, time.process_time() - began_cpu
+        loaded = sum(1 for _ in bench.transactions.transactions)
+        assert loaded == ids
+        gc.collect()
+        more = resident_bytes(os.getpid()) - before
+        print(f"load: {ids} ids, {log_bytes / 2**20:.0f} MiB of log: {took:.1f} s, {cpu:.1f} s of processor time", flush=True)
+        print(f"      {more / ids:.0f} bytes per id; longest turn {longest.ms:.1f} ms", flush=True)
+
+
+def _check(error: ErrorCode, _: int) -> None:
+    assert not error, error.name
+
+
+class _Running(ManualClock):
+    """Runs, so that loading knows when others have the event loop."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary point."""
+        return time.monotonic()
+
+
+class _Longest:
+    """The longest turn of the loop, in processor time of its thread, as seen by a task that runs in every turn."""
+
+    def __init__(self) -> None:
+        self.ms = 0.0
+        self._last = time.thread_time()
+
+    def turn(self) -> None:
+        """A turn is over."""
+        now = time.thread_time()
+        self.ms = max(self.ms, (now - self._last) * 1000)
+        self._last = now
+
+
+async def large(partitions: int) -> None:
+    """Print the turns of a transaction with many partitions."""
+    async with a_transaction_bench() as bench:
+        await bench.coordinate()
+        topics = [f"topic-{number}" for number in range(-(-partitions // PARTITIONS_PER_TOPIC))]
+        all_of_them = frozenset(range(PARTITIONS_PER_TOPIC))
+        bench.announce(dict.fromkeys(topics, PARTITIONS_PER_TOPIC))
+        bench.partitions_in_store |= dict.fromkeys(topics, PARTITIONS_PER_TOPIC)
+        named: Partitions = dict.fromkeys(topics, all_of_them)
+        bench.init()
+        turns = Turns(where=False)
+        await _in_one_turn(bench, "AddPartitionsToTxn", lambda reply: _add(bench, named, reply), turns)
+        await _in_one_turn(bench, "EndTxn", lambda reply: bench.transactions.end("id", bench.producer(), True, reply), turns)
+        await bench.until(lambda: bench.state() == "CompleteCommit")
+        turns.report("markers")
+
+
+def _add(bench: TransactionBench, named: Partitions, reply: Callable[[ErrorCode], None]) -> None:
+    bench.transactions.add_partitions("id", bench.producer(), named, reply)
+
+
+async def _in_one_turn(bench: TransactionBench, name: str, ask: Callable[[Callable[[ErrorCode], None]], None], turns: Turns) -> None:
+    """Print how long the request holds the loop."""
+    answers: list[ErrorCode] = []
+    began = time.thread_time()
+    ask(answers.append)
+    print(f"{name}: {(time.thread_time() - began) * 1000:.1f} ms in the turn of the request", flush=True)
+    await bench.until(lambda: bool(answers))
+    assert answers == [ErrorCode.NONE]
+    turns.report(name)
+
+
+def main() -> None:
+    """Run both."""
+    parser = argparse.ArgumentParser(description="The transaction coordinator with many ids, and with a large transaction.")
+    parser.add_argument("--ids", type=int, default=1_000_000)
+    parser.add_argument("--partitions", type=int, default=100_000)
+    arguments = parser.parse_args()
+    print(describe())
+    if arguments.partitions:
+        asyncio.run(large(arguments.partitions))
+    if arguments.ids:
+        asyncio.run(load(arguments.ids))
+
+
+if __name__ == "__main__":
+    main()
