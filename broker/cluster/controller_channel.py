@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Generator
+from functools import cache
 from typing import Any, TypeAlias, cast
 
-from broker.handlers.table import handlers_of
+from broker.handlers.table import Handler, handlers_of
 from broker.network.request_channel import NO_RESPONSE, Completion, Pending
 from broker.network.throttle import QuotaType
 from broker.request.context import RequestContext
@@ -141,8 +142,12 @@ class _Arrival:
 def asking_here(services: Services, listener: str) -> AskHere:
     """Calls the handlers of this broker like a request over the inter-broker listener."""
 
+    @cache  # every transaction asks twice
+    def handler_of(api_key: ApiKey) -> Handler | None:
+        return handlers_of(api_key)[0]
+
     async def ask(api_key: ApiKey, version: int, message: Message) -> Message:
-        handler = handlers_of(api_key)[0]
+        handler = handler_of(api_key)
         assert handler is not None  # only Produce and Fetch have none, which no broker asks of itself
         later: list[Message] = []
 

@@ -100,6 +100,11 @@ class OwnedStates(Generic[State]):
         owned = self.partitions.get(self.partition_for(key))
         return None if owned is None else owned.states.get(key)
 
+    def owner_of(self, key: str, state: State) -> OwnedPartition[State] | None:
+        """The partition of this broker that has exactly this state under the key."""
+        owned = self.partitions.get(self.partition_for(key))
+        return owned if owned is not None and owned.states.get(key) is state else None
+
     def add(self, key: str, state: State) -> None:
         """Keep a new state, whose key `check` allowed."""
         self.partitions[self.partition_for(key)].states[key] = state

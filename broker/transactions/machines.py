@@ -107,13 +107,12 @@ class TransactionMachines:
         self.runner.run(txn, on_markers_written(completion))
 
     def _store(self, txn: TransactionMetadata, store: Store) -> None:
-        if not self._coordinates(txn):
+        owned = self._owned.owner_of(txn.transactional_id, txn)
+        if owned is None:
             self._on_stored(txn, store, ErrorCode.NOT_COORDINATOR, -1)
             return
-        transactional_id = txn.transactional_id
-        records = encode_pairs([(transaction_key(transactional_id), transaction_value(store.transit))])
-        index = self._owned.partition_for(transactional_id)
-        self._log.append(index, records, 1, partial(self._on_stored, txn, store), timeout_ms=store.transit.timeout_ms)
+        records = encode_pairs([(transaction_key(txn.transactional_id), transaction_value(store.transit))])
+        self._log.append(owned.index, records, 1, partial(self._on_stored, txn, store), timeout_ms=store.transit.timeout_ms)
 
     def _on_stored(self, txn: TransactionMetadata, store: Store, error: ErrorCode, _: int) -> None:
         if self._coordinates(txn):
@@ -143,8 +142,8 @@ class TransactionMachines:
 
     def coordinator_epoch(self, txn: TransactionMetadata) -> int | None:
         """The epoch of the id's coordinator; None when that is not this broker any more, or not with this state of the id."""
-        owned = self._owned.partitions.get(self._owned.partition_for(txn.transactional_id))
-        return owned.leader_epoch if owned is not None and owned.states.get(txn.transactional_id) is txn else None
+        owned = self._owned.owner_of(txn.transactional_id, txn)
+        return None if owned is None else owned.leader_epoch
 
     def _coordinates(self, txn: TransactionMetadata) -> bool:
         """Whether this broker still coordinates the id, with this state of it."""

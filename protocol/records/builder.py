@@ -259,6 +259,9 @@ class ControlRecordType(IntEnum):
     UNKNOWN = -1
 
 
+_CONTROL_RECORD_TYPES = {int(kind): kind for kind in ControlRecordType}
+
+
 class EndTransactionMarker(NamedTuple):
     """The record with which a transaction coordinator ends a transaction in one of its partitions."""
 
@@ -278,10 +281,7 @@ def control_record_type(key: bytes | None) -> ControlRecordType:
     version, type_id = _CONTROL_KEY.unpack_from(key)
     if version < 0:
         raise InvalidRecord(f"Invalid version found for control record: {version}. May indicate data corruption")
-    try:
-        return ControlRecordType(type_id)
-    except ValueError:
-        return ControlRecordType.UNKNOWN
+    return _CONTROL_RECORD_TYPES.get(type_id, ControlRecordType.UNKNOWN)
 
 
 def parse_end_transaction_marker(record: Record) -> EndTransactionMarker:
