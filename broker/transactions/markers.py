@@ -95,11 +95,11 @@ class Due(NamedTuple):
     partitions: Partitions
 
 
-class _Flush(NamedTuple):
+class DueMarkers(NamedTuple):
     """Send to a broker what is due for it."""
 
 
-FLUSH: Final = _Flush()
+FLUSH: Final = DueMarkers()
 
 
 class TransactionMarkers:
@@ -137,7 +137,7 @@ class TransactionMarkers:
         self._looking: asyncio.Task[None] | None = None
         self.requests = 0
         self.responses = 0
-        self._senders: Senders[int, _Flush, None] = Senders("transaction markers", self._channel_to, monotonic)
+        self._senders: Senders[int, DueMarkers, None] = Senders("transaction markers", self._channel_to, monotonic)
 
     @property
     def transactions(self) -> int:
@@ -362,7 +362,7 @@ class _Channel:
         self._markers = markers
         self._broker_id = broker_id
 
-    async def send(self, request: _Flush) -> None:
+    async def send(self, request: DueMarkers) -> None:
         """See Channel."""
         await self._markers.flush(self._broker_id)
 
