@@ -41,7 +41,10 @@ from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
 from broker.request.services import Services
 from broker.request.turns import Turns
+from broker.security.acl_admin import AclAdmin
+from broker.security.acl_authorizer import AclAuthorizer, parse_super_users
 from broker.security.authorizer import AllowAll
+from broker.security.principals import Principal
 from broker.serving.dispatch import Dispatcher
 from broker.start_checks import check_belongings, check_broker_id
 from broker.surroundings import Surroundings
@@ -63,7 +66,7 @@ from config.keys.replication import (
     REPLICA_LAG_TIME_MAX_MS,
     REPLICA_SELECTOR_CLASS,
 )
-from config.keys.security import AUTHORIZER_CLASS_NAME
+from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, AUTHORIZER_CLASS_NAME, SUPER_USERS
 from config.listeners import EndPoint, SecurityProtocol
 from config.passwords import encoder_of, old_encoder_of
 from config.topic import TopicConfig
@@ -97,6 +100,10 @@ COLLECTOR_THRESHOLDS = (2_000, 5, 10_000)
 """Thresholds of the garbage collector's generations while the broker runs. A pass stops the loop for a time that grows with the number of
 new objects, so passes are frequent and short, although all passes together may take longer. A pass over all older objects takes longest;
 it is as rare as with the thresholds of the start."""
+
+
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+"""The only value of authorizer.class.name that is supported."""
 
 
 class CannotStart(Exception):
@@ -147,6 +154,7 @@ class Broker:
         services.config = config
         services.clock = self._clock
         services.authorizer = AllowAll()
+        services.administration.acls = None
         services.cluster.broker_epoch = -1
         _refuse_unsupported(config)
         if self._surroundings.is_process:
@@ -224,8 +232,19 @@ class Broker:
         await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
         await in_session(self.store, services.administration.dynamic_config.load)
         self._held.push_async_callback(services.administration.dynamic_config.close)
+        await self._load_acls()
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
+
+    async def _load_acls(self) -> None:
+        """Replace the authorizer by the configured one, and read its ACLs."""
+        if self.config[AUTHORIZER_CLASS_NAME]:
+            authorizer = AclAuthorizer(_super_users(self.config), allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND])
+            acls = AclAdmin(self.store, self._clock, authorizer, self._random.random)
+            self._held.push_async_callback(acls.close)
+            await in_session(self.store, acls.load)
+            self.services.authorizer = authorizer
+            self.services.administration.acls = acls
 
     async def _close_logs(self) -> None:
         self._background.close()
@@ -264,6 +283,8 @@ class Broker:
             paused,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
+        if administration.acls is not None:
+            self.controller.on_new_session(administration.acls.on_new_session)
         administration.topic_admin = TopicAdmin(
             store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
         )
@@ -427,11 +448,20 @@ class Broker:
 
 def _refuse_unsupported(config: BrokerConfig) -> None:
     """Raises CannotStart for security settings that are not implemented. Ignoring them would leave the broker open to everyone."""
-    if config[AUTHORIZER_CLASS_NAME]:
-        raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: authorization is not implemented yet; unset it")
+    if config[AUTHORIZER_CLASS_NAME] not in ("", ACL_AUTHORIZER):
+        raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: the only authorizer of this server is {ACL_AUTHORIZER}")
+    _super_users(config)
     for endpoint in config.listeners.listeners:
         if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
             raise CannotStart(
                 f"listeners: {endpoint.connection_string} has security protocol {endpoint.security_protocol.name}, "
                 "but only PLAINTEXT is implemented yet; change it, or its entry in listener.security.protocol.map"
             )
+
+
+def _super_users(config: BrokerConfig) -> frozenset[Principal]:
+    """Raises CannotStart for a principal that is not `Type:name`."""
+    try:
+        return parse_super_users(config[SUPER_USERS])
+    except ValueError as error:
+        raise CannotStart(f"super.users={config[SUPER_USERS]}: {error}") from None

@@ -1,7 +1,7 @@
 """Declares the keys of security: SASL, delegation tokens, authorization and stored secrets."""
 
 from config.schema.key import DAY, HOUR, LOW, MEDIUM, PER_BROKER, SECOND, KiB, key
-from config.schema.types import Class, Double, Int, List, Long, PasswordType, Short, String
+from config.schema.types import Bool, Class, Double, Int, List, Long, PasswordType, Short, String
 
 AUTHORIZER_CLASS_NAME = key(
     "authorizer.class.name",
@@ -9,7 +9,26 @@ AUTHORIZER_CLASS_NAME = key(
     default="",
     importance=LOW,
     effective=True,
-    doc="The class that decides what a principal may do; without it everything is allowed. With one a broker does not start yet.",
+    doc="The class that decides what a principal may do; without it everything is allowed. This server has the class "
+    "kafka.security.authorizer.AclAuthorizer, and does not start with any other.",
+)
+SUPER_USERS = key(
+    "super.users",
+    String(),
+    default="",
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="The principals that the authorizer allows everything, as Type:name with semicolons in between.",
+)
+ALLOW_EVERYONE_IF_NO_ACL_FOUND = key(
+    "allow.everyone.if.no.acl.found",
+    Bool(),
+    default=False,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="Whether the authorizer allows everyone everything on a resource that has no ACL.",
 )
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = key(
     "connection.failed.authentication.delay.ms",
