@@ -7,6 +7,7 @@ matching Deny refuses; a matching Allow permits; all else is refused. `broker.se
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import IPv6Address
 from typing import Final
 
 from broker.security.acl_index import AclIndex
@@ -21,6 +22,17 @@ MAX_DECISIONS: Final = 10_000
 def parse_super_users(text: str) -> frozenset[Principal]:
     """The principals of `super.users`, with semicolons in between. Raises ValueError for one that is not `Type:name`."""
     return frozenset(Principal.parse(each.strip()) for each in text.rstrip("; ").split(";")) if text.strip("; ") else frozenset()
+
+
+def java_host(host: str) -> str:
+    """The address as Java writes it, and ACLs with it: IPv6 without `::`, mapped IPv4 as IPv4."""
+    if ":" not in host:
+        return host
+    address, percent, scope = host.partition("%")
+    parsed = IPv6Address(address)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":")) + percent + scope
 
 
 class AclAuthorizer:
@@ -48,12 +60,12 @@ class AclAuthorizer:
             if len(self._decisions) >= MAX_DECISIONS:
                 self._decisions.clear()
             decision = self._decisions[question] = principal in self._super_users or self.index.decide(
-                str(principal), host, operation, resource_type, name, without_acls=self._allow_without_acls
+                str(principal), java_host(host), operation, resource_type, name, without_acls=self._allow_without_acls
             )
         return decision
 
     def is_authorized_on_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """See Authorizer."""
         return principal in self._super_users or self.index.decide_on_any(
-            str(principal), host, operation, resource_type, without_acls=self._allow_without_acls
+            str(principal), java_host(host), operation, resource_type, without_acls=self._allow_without_acls
         )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.security.acl_authorizer import MAX_DECISIONS, AclAuthorizer, parse_super_users
+from broker.security.acl_authorizer import MAX_DECISIONS, AclAuthorizer, java_host, parse_super_users
 from broker.security.acl_index import AclIndex
 from broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
 from broker.security.authorizer import Operation, ResourceType
@@ -265,3 +265,23 @@ def test_decisions_about_a_million_names_are_not_all_kept() -> None:
     for number in range(2 * MAX_DECISIONS + 1):
         authorizer.is_authorized(ALICE, "h", READ, TOPIC, f"t{number}")
         assert len(authorizer._decisions) <= MAX_DECISIONS
+
+
+@pytest.mark.parametrize(
+    ("host", "java"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("2001:db8::00ff:a0", "2001:db8:0:0:0:0:ff:a0"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+    ],
+)
+def test_hosts_are_written_as_java_writes_them(host: str, java: str) -> None:
+    assert java_host(host) == java
+    authorizer = AclAuthorizer()
+    pattern = ResourcePattern(TOPIC, "t", LITERAL)
+    authorizer.set_acls(pattern, [AccessControlEntry("User:alice", java, WRITE, PermissionType.ALLOW)])
+    assert authorizer.is_authorized(ALICE, host, WRITE, TOPIC, "t")
+    assert authorizer.is_authorized_on_any(ALICE, host, WRITE, TOPIC)
+    assert not authorizer.is_authorized(ALICE, "10.0.0.8", WRITE, TOPIC, "t")
