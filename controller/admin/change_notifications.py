@@ -7,11 +7,11 @@ disconnected still finds them. Any broker that finds an older one removes it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from controller.errors import NoNode, StoreError
 from controller.store.metadata_store import Delete, Get, MetadataStore, WatchedEvent, data_and_stat
 from controller.znodes.layout import sequence_number
+from controller.znodes.pauses import slices
 from controller.znodes.znode_json import MalformedZNode
 from storage.disk.clock import Clock
 
@@ -89,17 +89,20 @@ class ChangeNotifications:
             await self._purge(notified)
 
     async def _purge(self, notified: list[str]) -> None:
+        """Remove old notifications. They are read from the oldest on, and only up to one that is kept."""
         now_ms = self._clock.now_ms()
-        paths = [f"{self._root}/{name}" for name in notified]
-        outcomes = await self._store.pipeline([Get(path) for path in paths])
-        old = [
-            path
-            for path, outcome in zip(paths, outcomes, strict=True)
-            if not isinstance(outcome, StoreError) and now_ms - data_and_stat(outcome)[1].ctime_ms > EXPIRATION_MS
-        ]
-        if old:
-            with suppress(NoNode):
+        for paths in slices([f"{self._root}/{name}" for name in notified]):
+            outcomes = await self._store.pipeline([Get(path) for path in paths])
+            kept = [
+                path
+                for path, outcome in zip(paths, outcomes, strict=True)
+                if not isinstance(outcome, NoNode) and now_ms - data_and_stat(outcome)[1].ctime_ms <= EXPIRATION_MS
+            ]
+            old = [path for path in paths if path not in kept]
+            if old:
                 await self._store.pipeline([Delete(path) for path in old])
+            if kept:
+                return
 
     async def _notifications(self) -> list[str]:
         """The names of the notifications in order; sets a watch."""
