@@ -19,6 +19,7 @@ cdef class Connection:
     cdef readonly Client client
     cdef readonly Access access
     cdef public int64_t last_active_ns, received_ns
+    cdef readonly int64_t max_request_bytes
     cdef readonly FrameReader _reader
     cdef readonly AnswerWriter _writer
     cdef readonly object _waiting
