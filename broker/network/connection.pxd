@@ -32,7 +32,7 @@ cdef class Connection:
     @cython.locals(reader=FrameReader)
     cdef void _process(self, bint admitted) except *
     @cython.locals(processor=Processor, channel=RequestChannel, position=Py_ssize_t, begin=Py_ssize_t, after=Py_ssize_t, end=Py_ssize_t,
-                   size=int64_t, gathered=int64_t, state=int64_t, max_bytes=int64_t, out=list)
+                   size=int64_t, gathered=int64_t, state=int64_t, out=list)
     cdef Py_ssize_t _handle_frames(self, FrameReader reader, bint admitted) except -1
     cdef bint _may_follow_appends(self, object view, Py_ssize_t begin, Py_ssize_t after) except -1
     cdef void _keep_or_wait(self, Py_ssize_t position) except *

@@ -145,7 +145,6 @@ class Connection:
         end = reader.end
         processor = self._processor
         channel = processor.channel
-        max_bytes = self.max_request_bytes
         out: Parts = []
         gathered = 0
         while end - position >= 4:
@@ -155,7 +154,7 @@ class Connection:
             size = fields.int32(reader.data, position)
             begin = position + 4
             after = begin + size
-            if size <= 0 or size > max_bytes:
+            if size <= 0 or size > self.max_request_bytes:
                 self._write(out)
                 self._refuse(size, view[position : min(end, position + 16)])
                 return end

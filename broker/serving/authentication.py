@@ -15,6 +15,7 @@ from broker.network.request_channel import CLOSE, Answer
 from broker.request.last_answer import last_answer
 from broker.security.sasl.session import AuthenticationFailed, Offer, SaslSession, State
 from broker.serving.message_requests import name_of
+from config.keys.network import MAX_CONNECTIONS
 from config.keys.own import OTTLA_AUTHENTICATION_TIMEOUT_MS
 from config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
 from protocol.api_keys import ApiKey
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from config.broker import BrokerConfig
 
 logger = logging.getLogger(__name__)
+
+STRANGERS_DIVISOR: Final = 4
+"""The part of `max.connections` that clients may take on a listener before they authenticate; the oldest one leaves for a newer one."""
 
 _EXPECTED: Final = {
     State.HANDSHAKE_OR_VERSIONS: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
@@ -58,10 +62,19 @@ class ListenerAuthentication:
         self.dispatcher = dispatcher
         self.clock_ns = clock_ns
         self.now_ms = now_ms
+        self._strangers: dict[AuthenticationHandler, None] = {}
+        """The handlers of clients that have not authenticated, in the order in which they connected."""
 
     def __call__(self, connection: Connection) -> None:
         """Have the client of a new connection authenticate, in limited time."""
-        AuthenticationHandler(self, connection)
+        most = max(1, self.config[MAX_CONNECTIONS] // STRANGERS_DIVISOR)
+        if len(self._strangers) >= most:
+            next(iter(self._strangers)).close("a newer client needs its place, and it has not authenticated")
+        self._strangers[AuthenticationHandler(self, connection)] = None
+
+    def on_known(self, handler: AuthenticationHandler) -> None:
+        """The client of a connection has authenticated or left."""
+        self._strangers.pop(handler, None)
 
 
 class AuthenticationHandler(RequestHandler):
@@ -112,6 +125,7 @@ class AuthenticationHandler(RequestHandler):
         if client.on_lost == self._on_lost:
             client.on_lost = None
         self._timer.cancel()
+        self._listener.on_known(self)
         client.principal = principal
         connection.access.forget()
         if self._session.expires_ns is None:
@@ -144,9 +158,17 @@ class AuthenticationHandler(RequestHandler):
     def _on_lost(self) -> None:
         """Leaves no cycle of references behind."""
         self._timer.cancel()
+        self._listener.on_known(self)
         self._connection.client.sasl = None
         self._connection.exchange_handler(self._dispatcher)
 
+    def close(self, reason: str) -> None:
+        """Close the connection of a client that has not authenticated."""
+        connection = self._connection
+        self._on_lost()
+        if connection.was_made:
+            connection.offend(reason)
+            connection.abort()
+
     def _on_timeout(self) -> None:
-        self._connection.offend("the client has not authenticated in time")
-        self._connection.abort()
+        self.close("the client has not authenticated in time")

@@ -296,6 +296,28 @@ def test_a_client_that_never_authenticates_is_closed(broker: InProcessBroker) ->
         assert silent.receive() is None
 
 
+def test_a_large_token_is_refused_as_a_small_one(wire: Wire) -> None:
+    wire.handshake()
+    answer = wire.authenticate(b"\0alice\0" + b"x" * 500_000)
+    assert answer.error_message == "Authentication failed: Invalid username or password"
+    assert wire.receive() is None
+
+
+def test_requests_sent_ahead_are_bounded_as_those_of_a_known_client(wire: Wire) -> None:
+    frames = []
+    for key, version, fields in (
+        (ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}),
+        (ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0alice\0alice-secret"}),
+        (ApiKey.DESCRIBE_GROUPS, 0, {"groups": [f"group-{number:040d}" for number in range(20_000)]}),
+    ):
+        types = api(key)
+        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=1, client_id="a")
+        frame = header.encode(types.request_header_version(version)) + types.request(**fields).encode(version)
+        frames.append(struct.pack(">i", len(frame)) + frame)
+    wire.socket.sendall(b"".join(frames))
+    assert [len(wire.receive() or b"") > 0 for _ in frames] == [True] * 3
+
+
 def test_handlers_see_the_principal(wire: Wire, broker: InProcessBroker) -> None:
     wire.log_in()
     port = wire.socket.getsockname()[1]
