@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from config.errors import ConfigError
+from config.errors import JaasError
 
 FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -22,10 +22,6 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 _END: Final = ""
 _AFTER_END: Final = "\uffff"
 """Java's cast of the end of a text to a character; a backslash at the end stands for it."""
-
-
-class JaasError(ConfigError):
-    """A text that is no JAAS configuration."""
 
 
 class LoginModule(NamedTuple):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.jaas import PLAIN_MODULE, SCRAM_MODULE, JaasError, LoginModule, parse_jaas, parse_jaas_file
+from config.errors import JaasError
+from config.jaas import PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas, parse_jaas_file
 
 REQUIRED = f"{PLAIN_MODULE} required"
 
