@@ -18,6 +18,7 @@ import socket
 import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from broker.cluster.producer_ids import ProducerIds
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.configuration.ip_quotas import IpQuotas
 from broker.configuration.reconfiguration import Reconfiguration
+from broker.configuration.scram_credentials import ScramCredentials
 from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.groups.coordinator import GroupCoordinator
 from broker.loop.background import LoopBackground, in_thread
@@ -45,6 +47,8 @@ from broker.security.acl_admin import AclAdmin
 from broker.security.acl_authorizer import AclAuthorizer, parse_super_users
 from broker.security.authorizer import AllowAll
 from broker.security.principals import Principal
+from broker.security.sasl.offers import Credentials, offer_of
+from broker.serving.authentication import ListenerAuthentication
 from broker.serving.dispatch import Dispatcher
 from broker.start_checks import check_belongings, check_broker_id
 from broker.surroundings import Surroundings
@@ -69,6 +73,7 @@ from config.keys.replication import (
 from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, AUTHORIZER_CLASS_NAME, SUPER_USERS
 from config.listeners import EndPoint, SecurityProtocol
 from config.passwords import encoder_of, old_encoder_of
+from config.sasl import sasl_listener
 from config.topic import TopicConfig
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.metadata_waits import MetadataWaits
@@ -340,7 +345,11 @@ class Broker:
         self.services.administration.metadata_waits.on_wait = dispatcher.messages.on_wait
         self._held.push_async_callback(dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
-        await server.start(endpoints, dispatcher, protected, self.services.authorizer, accepting=False)
+        administration = self.services.administration
+        credentials = ScramCredentials(administration.config_admin, administration.dynamic_config)
+        await in_session(self.store, credentials.load)
+        authentication = partial(self._authentication, credentials)
+        await server.start(endpoints, dispatcher, protected, self.services.authorizer, authentication=authentication, accepting=False)
         self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
         ip_quotas = IpQuotas(self.services.administration.config_admin, self.services.administration.dynamic_config, server.quotas)
@@ -349,6 +358,20 @@ class Broker:
         reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)
         reconfiguration.start()
         self._held.push_async_callback(reconfiguration.close)
+
+    def _authentication(self, scram: ScramCredentials, endpoint: EndPoint) -> ListenerAuthentication:
+        """How clients of a SASL listener authenticate. Raises ConfigError."""
+        listener = sasl_listener(self.config.current, endpoint.listener_name)
+        unknown_key = self.services.cluster_id.encode()
+        credentials = Credentials(scram.credential_of, self._surroundings.random_bytes, self._clock.now_ms, unknown_key)
+        return ListenerAuthentication(
+            offer_of(listener, credentials),
+            listener.max_receive_size,
+            self.config,
+            self.dispatcher,
+            self._surroundings.clock_ns,
+            self._clock.now_ms,
+        )
 
     async def _join_cluster(self) -> None:
         """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
@@ -451,11 +474,17 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
     if config[AUTHORIZER_CLASS_NAME] not in ("", ACL_AUTHORIZER):
         raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: the only authorizer of this server is {ACL_AUTHORIZER}")
     _super_users(config)
-    for endpoint in config.listeners.listeners:
-        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+    listeners = config.listeners
+    between_brokers = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
+    for endpoint in listeners.listeners:
+        protocol = endpoint.security_protocol
+        if protocol is SecurityProtocol.SASL_PLAINTEXT and endpoint.listener_name not in between_brokers:
+            sasl_listener(config.current, endpoint.listener_name)
+        elif protocol is not SecurityProtocol.PLAINTEXT:
+            supported = "only PLAINTEXT is implemented yet between brokers, and PLAINTEXT and SASL_PLAINTEXT for clients"
             raise CannotStart(
-                f"listeners: {endpoint.connection_string} has security protocol {endpoint.security_protocol.name}, "
-                "but only PLAINTEXT is implemented yet; change it, or its entry in listener.security.protocol.map"
+                f"listeners: {endpoint.connection_string} has security protocol {protocol.name}, but {supported}; "
+                "change it, or its entry in listener.security.protocol.map"
             )
 
 

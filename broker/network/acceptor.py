@@ -16,7 +16,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.network.connection import Connection
 from broker.network.receive_buffer import may_grow, set_receive_buffer
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from broker.network.connection_quotas import ConnectionQuotas
     from broker.network.limits import NetworkLimits
     from broker.network.processor import Processor
+
+BeginAuthentication: TypeAlias = Callable[[Connection], None]
+"""Gives a new connection of a SASL listener the handler that authenticates its client."""
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +122,7 @@ class Acceptor:
 
     __slots__ = (
         "_accepting",
+        "_begin_authentication",
         "_closed",
         "_index",
         "_loop",
@@ -154,9 +158,10 @@ class Acceptor:
         report: Callable[[str, str], None],
         make_room: Callable[[], None],
         tls: ssl.SSLContext | None,
+        begin_authentication: BeginAuthentication | None = None,
     ) -> None:
         """`processors` is the server's list, which may change. `report(host, line)` logs at a limited rate. `make_room` closes a connection
-        of another listener when there are too many."""
+        of another listener when there are too many. `begin_authentication` is called with each new connection."""
         self.endpoint = endpoint
         self.limits = limits
         self.port: int = sock.getsockname()[1]
@@ -174,6 +179,7 @@ class Acceptor:
         self._report = report
         self._make_room = make_room
         self._tls = tls
+        self._begin_authentication = begin_authentication
         self._turn = 0
         self._index = 0
         self._started = False
@@ -327,6 +333,8 @@ class Acceptor:
         processor = self._processors[self._turn % len(self._processors)]
         # With TLS everything has to go through the transport.
         connection = AcceptedConnection(processor, client, sock if self._tls is None else None)
+        if self._begin_authentication is not None:
+            self._begin_authentication(connection)
         if grows and self._tls is None:
             connection.grow_with_frames(sock)
         task = self._loop.create_task(self._connect(sock, connection))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from broker.network.acceptor import Acceptor, bind
+from broker.network.acceptor import Acceptor, BeginAuthentication, bind
 from broker.network.connection import Connection
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.handler import RequestHandler
@@ -54,6 +54,7 @@ class SocketServer:
         self._former: list[Processor] = []
         self._idle_timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
+        self._authentication: Callable[[EndPoint], BeginAuthentication] | None = None
         self._handler: RequestHandler | None = None
         self._authorizer: Authorizer | None = None
         self._throttle: Throttle | None = None
@@ -71,15 +72,17 @@ class SocketServer:
         protected_listener: str | None = None,
         authorizer: Authorizer | None = None,
         throttle: Throttle | None = None,
+        authentication: Callable[[EndPoint], BeginAuthentication] | None = None,
         *,
         accepting: bool = True,
     ) -> None:
         """Bind all end points, and accept on all. Without `accepting`, accept only after a call of `accept`.
 
         Raises BindFailed, and then none is bound. `protected_listener` is the inter-broker listener when there are others. `authorizer` and
-        `throttle` limit clients; without them, everything is allowed.
+        `throttle` limit clients; without them, everything is allowed. `authentication` returns how clients of a SASL listener authenticate.
         """
         self._handler = handler
+        self._authentication = authentication
         self._authorizer = authorizer
         self._throttle = throttle
         self.quotas.protected_listener = protected_listener
@@ -102,7 +105,7 @@ class SocketServer:
         self._check_idle()
 
     async def add_listener(self, endpoint: EndPoint) -> None:
-        """Add a listener while the broker runs. Raises BindFailed."""
+        """Add a listener while the broker runs. Raises BindFailed, and ConfigError if its clients cannot authenticate as configured."""
         (await self._bind(endpoint)).start()
 
     def remove_listener(self, listener_name: str) -> None:
@@ -206,8 +209,24 @@ class SocketServer:
         tls = self._tls.get(endpoint.listener_name)
         if tls is None and endpoint.security_protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL):
             raise ValueError(f"listener {endpoint.connection_string} has no TLS context: it would speak plaintext")
+        begin_authentication = None
+        if endpoint.security_protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
+            if self._authentication is None:
+                raise ValueError(f"listener {endpoint.connection_string} has no authentication: it would be open to everyone")
+            begin_authentication = self._authentication(endpoint)
         sock = await bind(endpoint, self.limits, self._loop)
-        acceptor = Acceptor(endpoint, sock, self.processors, self.quotas, self.limits, self._loop, self._report, self._close_most_idle, tls)
+        acceptor = Acceptor(
+            endpoint,
+            sock,
+            self.processors,
+            self.quotas,
+            self.limits,
+            self._loop,
+            self._report,
+            self._close_most_idle,
+            tls,
+            begin_authentication,
+        )
         self._acceptors[endpoint.listener_name] = acceptor
         return acceptor
 

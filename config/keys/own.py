@@ -4,8 +4,8 @@ not list them."""
 import re
 
 from config.errors import ConfigValueError
-from config.schema.key import LOW, key
-from config.schema.types import PasswordType, String
+from config.schema.key import LOW, SECOND, key
+from config.schema.types import Int, PasswordType, String
 
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
 
@@ -40,6 +40,24 @@ OTTLA_METADATA_FILE = key(
     internal=True,
     doc="The file of the embedded metadata store that the broker processes of one host share, when `zookeeper.connect` is not set. It "
     "must be on a local file system. Without it the file is in the first log directory, and the broker is alone.",
+)
+OTTLA_AUTHENTICATION_TIMEOUT_MS = key(
+    "ottla.authentication.timeout.ms",
+    Int(1),
+    default=30 * SECOND,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How long a client of a SASL listener may take to authenticate before its connection is closed.",
+)
+OTTLA_JAAS_FILE = key(
+    "ottla.jaas.file",
+    String(non_empty=True),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="A JAAS file, as Java finds by the system property `java.security.auth.login.config`. A SASL mechanism without `sasl.jaas.config` "
+    "of its own takes the section `LISTENER.KafkaServer`, the listener in lower case, or else `KafkaServer`.",
 )
 OTTLA_ZOOKEEPER_AUTH = key(
     "ottla.zookeeper.auth",

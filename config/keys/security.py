@@ -35,6 +35,7 @@ CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = key(
     Int(0),
     default=100,
     importance=LOW,
+    effective=True,
     doc="How long the broker waits before it closes a connection whose authentication failed, to slow down guessing.",
 )
 CONNECTIONS_MAX_REAUTH_MS = key(
@@ -42,6 +43,7 @@ CONNECTIONS_MAX_REAUTH_MS = key(
     Long(),
     default=0,
     importance=MEDIUM,
+    effective=True,
     doc="How long a SASL session may last before the client has to authenticate again; 0 for no limit.",
 )
 DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = key(
@@ -134,6 +136,7 @@ SASL_ENABLED_MECHANISMS = key(
     default=("GSSAPI",),
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The SASL mechanisms that clients may use.",
 )
 SASL_JAAS_CONFIG = key(
@@ -141,6 +144,7 @@ SASL_JAAS_CONFIG = key(
     PasswordType(),
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The JAAS configuration of a listener and mechanism, written in one line.",
 )
 SASL_KERBEROS_KINIT_CMD = key(
@@ -299,6 +303,7 @@ SASL_SERVER_MAX_RECEIVE_SIZE = key(
     Int(),
     default=512 * KiB,
     importance=MEDIUM,
+    effective=True,
     doc="The largest message that a client may send before it is authenticated.",
 )
 SECURITY_PROVIDERS = key("security.providers", String(), importance=LOW, doc="Providers of security algorithms of the Java platform.")
