@@ -84,6 +84,7 @@ from storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
+    from broker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -224,6 +225,10 @@ class Broker:
         await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
         await in_session(self.store, services.administration.dynamic_config.load)
         self._held.push_async_callback(services.administration.dynamic_config.close)
+        # Before logs are loaded: wrong keys or certificates should end the start at once. They may be in the dynamic configuration.
+        for endpoint in self.config.listeners.listeners:
+            if endpoint.security_protocol.uses_tls:
+                self._tls_of(endpoint)
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 
@@ -319,7 +324,7 @@ class Broker:
         self.services.administration.metadata_waits.on_wait = dispatcher.messages.on_wait
         self._held.push_async_callback(dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
-        await server.start(endpoints, dispatcher, protected, self.services.authorizer, accepting=False)
+        await server.start(endpoints, dispatcher, protected, self.services.authorizer, accepting=False, tls_of=self._tls_of)
         self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
         ip_quotas = IpQuotas(self.services.administration.config_admin, self.services.administration.dynamic_config, server.quotas)
@@ -328,6 +333,12 @@ class Broker:
         reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)
         reconfiguration.start()
         self._held.push_async_callback(reconfiguration.close)
+
+    def _tls_of(self, endpoint: EndPoint) -> ListenerTls:
+        # Only brokers with such a listener load OpenSSL's part of Python's library.
+        from broker.security.tls.listener import tls_of
+
+        return tls_of(self.config.current, endpoint)
 
     async def _join_cluster(self) -> None:
         """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
@@ -430,8 +441,13 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
     if config[AUTHORIZER_CLASS_NAME]:
         raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: authorization is not implemented yet; unset it")
     for endpoint in config.listeners.listeners:
-        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+        if endpoint.security_protocol not in (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL):
             raise CannotStart(
                 f"listeners: {endpoint.connection_string} has security protocol {endpoint.security_protocol.name}, "
-                "but only PLAINTEXT is implemented yet; change it, or its entry in listener.security.protocol.map"
+                "but only PLAINTEXT and SSL are implemented yet; change it, or its entry in listener.security.protocol.map"
             )
+    if config.listeners.inter_broker_security_protocol is not SecurityProtocol.PLAINTEXT:
+        raise CannotStart(
+            f"listener {config.listeners.inter_broker_listener_name} is used between brokers, which support only PLAINTEXT yet; "
+            "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
+        )

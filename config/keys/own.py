@@ -4,8 +4,8 @@ not list them."""
 import re
 
 from config.errors import ConfigValueError
-from config.schema.key import LOW, key
-from config.schema.types import PasswordType, String
+from config.schema.key import LOW, SECOND, key
+from config.schema.types import Int, PasswordType, String
 
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
 
@@ -49,4 +49,23 @@ OTTLA_ZOOKEEPER_AUTH = key(
     internal=True,
     doc="The broker's credentials for ZooKeeper, as user:password of ZooKeeper's digest scheme. With `zookeeper.set.acl` only they may "
     "write the znodes that the broker creates, so that all brokers of the cluster need the same.",
+)
+OTTLA_TLS_HANDSHAKES = key(
+    "ottla.tls.handshakes",
+    Int(1),
+    default=64,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How many TLS handshakes one listener performs at a time; further clients wait to be accepted. While some wait, a handshake that "
+    "takes longer than two seconds is ended.",
+)
+OTTLA_TLS_HANDSHAKE_TIMEOUT_MS = key(
+    "ottla.tls.handshake.timeout.ms",
+    Int(1),
+    default=30 * SECOND,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How long a TLS handshake may take; the connection is closed after that.",
 )

@@ -104,6 +104,7 @@ class SimulatedServer:
         authorizer: Authorizer | None = None,
         *,
         accepting: bool = True,
+        tls_of: object = None,
     ) -> None:
         """See SocketServer. Here each request arrives by itself."""
         self._handler = handler
