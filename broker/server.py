@@ -26,6 +26,7 @@ from broker.cluster.cluster_wiring import ClusterWiring
 from broker.cluster.control_requests import ControlRequests
 from broker.cluster.log_dir_failures import LogDirFailures
 from broker.cluster.producer_ids import ProducerIds
+from broker.configuration.certificate_renewal import CertificateRenewal
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.configuration.ip_quotas import IpQuotas
 from broker.configuration.reconfiguration import Reconfiguration
@@ -332,6 +333,7 @@ class Broker:
         self._held.push_async_callback(ip_quotas.close)
         reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)
         reconfiguration.start()
+        CertificateRenewal(self.config, server).start()
         self._held.push_async_callback(reconfiguration.close)
 
     def _tls_of(self, endpoint: EndPoint) -> ListenerTls:

@@ -160,7 +160,6 @@ class Acceptor:
         "_retry",
         "_sock",
         "_started",
-        "_tls",
         "_too_early",
         "_turn",
         "accepts",
@@ -169,6 +168,7 @@ class Acceptor:
         "limits",
         "port",
         "throttles",
+        "tls",
     )
 
     def __init__(
@@ -201,7 +201,8 @@ class Acceptor:
         self._loop = loop
         self._report = report
         self._make_room = make_room
-        self._tls = tls
+        self.tls = tls
+        """The TLS of new connections; None for plaintext. May be exchanged."""
         self._turn = 0
         self._index = 0
         self._started = False
@@ -250,7 +251,7 @@ class Acceptor:
 
     async def wait_for_opening(self) -> None:
         """Wait, after `close`, for connections that are being opened, except for TLS handshakes, which are cancelled."""
-        if self._tls is not None:
+        if self.tls is not None:
             for task in self._opening:
                 task.cancel()
         if self._opening:
@@ -361,8 +362,8 @@ class Acceptor:
         self._turn += 1
         self.accepts.add(self._loop.time())
         processor = self._processors[self._turn % len(self._processors)]
-        connection = AcceptedConnection(processor, client, sock) if self._tls is None else TlsConnection(processor, client, self._tls)
-        if grows and self._tls is None:
+        connection = AcceptedConnection(processor, client, sock) if self.tls is None else TlsConnection(processor, client, self.tls)
+        if grows and self.tls is None:
             connection.grow_with_frames(sock)
         task = self._loop.create_task(self._connect(sock, connection))
         self._opening[task] = self._loop.time()
@@ -372,12 +373,12 @@ class Acceptor:
 
     def _on_opened(self, task: asyncio.Task[None]) -> None:
         del self._opening[task]
-        if self._tls is not None:
+        if self.tls is not None:
             self.resume()
 
     def _may_shake_hands(self) -> bool:
         """Whether another connection may be opened. If not, the oldest handshake gets less time, since silent clients could use up all."""
-        if self._tls is None or len(self._opening) < self.limits.tls_handshakes:
+        if self.tls is None or len(self._opening) < self.limits.tls_handshakes:
             return True
         if self._hurry is None:
             oldest = next(iter(self._opening.values()))
@@ -395,7 +396,7 @@ class Acceptor:
             self._hurry = self._loop.call_at(began + HURRIED_SECONDS, self._end_oldest)
 
     async def _connect(self, sock: socket.socket, connection: AcceptedConnection) -> None:
-        tls = self._tls
+        tls = self.tls
         try:
             if tls is None:
                 await self._loop.connect_accepted_socket(lambda: connection, sock)

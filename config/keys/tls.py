@@ -8,6 +8,7 @@ SSL_ALLOW_DN_CHANGES = key(
     Bool(),
     default=False,
     importance=LOW,
+    effective=True,
     doc="A new certificate of a listener may have another distinguished name than the old one.",
 )
 SSL_ALLOW_SAN_CHANGES = key(
@@ -15,6 +16,7 @@ SSL_ALLOW_SAN_CHANGES = key(
     Bool(),
     default=False,
     importance=LOW,
+    effective=True,
     doc="A new certificate of a listener may have other alternative names than the old one.",
 )
 SSL_CIPHER_SUITES = key(

@@ -113,6 +113,11 @@ class SimulatedServer:
             self.bound[endpoint.listener_name] = endpoint
             self._network.listening[endpoint.host or self.host, endpoint.port] = self
 
+    @property
+    def acceptors(self) -> list[Any]:
+        """See SocketServer. Here none has a TLS that could be exchanged."""
+        return []
+
     def accept(self) -> None:
         """See SocketServer."""
         self._accepting = True

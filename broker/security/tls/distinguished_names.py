@@ -24,6 +24,8 @@ _TEXT_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 _ESCAPED: Final = ',=+<>#;"\\'
 _BLANKS: Final = " \r"
 _VERSION: Final = 0xA0
+_EXTENSIONS: Final = 0xA3
+_ALTERNATIVE_NAMES: Final = "2.5.29.17"
 
 
 def subject_of(certificate: bytes) -> str:
@@ -34,6 +36,17 @@ def subject_of(certificate: bytes) -> str:
     if len(fields) < 5:
         raise MalformedDer("a certificate has no subject")
     return name_of(fields[4].encoded)
+
+
+def alternative_names_of(certificate: bytes) -> frozenset[bytes]:
+    """The subject alternative names of a certificate, each in DER. Raises MalformedDer."""
+    for field in element(certificate).parts()[0].parts():
+        if field.tag == _EXTENSIONS:
+            for extension in field.parts()[0].parts():
+                kind, *_, value = extension.parts()
+                if object_identifier(kind.content) == _ALTERNATIVE_NAMES:
+                    return frozenset(each.encoded for each in element(value.content).parts())
+    return frozenset()
 
 
 def name_of(name: bytes) -> str:

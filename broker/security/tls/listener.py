@@ -63,11 +63,14 @@ _PROTOCOLS: Final = ("TLS", *_VERSIONS)
 class ListenerTls:
     """The TLS of one listener."""
 
-    __slots__ = ("_names_clients", "_rules", "context")
+    __slots__ = ("_names_clients", "_rules", "certificate", "context", "source")
 
-    def __init__(self, context: ssl.SSLContext, rules: MappingRules, *, names_clients: bool = True) -> None:
-        """`names_clients`: the certificate decides about the principal; with SASL it does not."""
+    def __init__(self, context: ssl.SSLContext, certificate: bytes, rules: MappingRules, *, names_clients: bool = True) -> None:
+        """`certificate` is the broker's own, in DER. `names_clients`: clients' certificates name principals; with SASL they do not."""
         self.context = context
+        self.certificate = certificate
+        self.source: object = None
+        """See `source_of`."""
         self._rules = rules
         self._names_clients = names_clients
 
@@ -83,10 +86,29 @@ class ListenerTls:
 
 def tls_of(properties: BrokerProperties, endpoint: EndPoint) -> ListenerTls:
     """The TLS of an SSL or SASL_SSL listener. Reads its files. Raises ConfigError, whose text names the listener and the key."""
+    source = source_of(properties, endpoint)
     try:
-        return _Builder(properties, endpoint).build()
+        built = _Builder(properties, endpoint).build()
     except ConfigError as reason:
         raise ConfigError(f"listener {endpoint.listener_name}: {reason}") from None
+    built.source = source
+    return built
+
+
+def source_of(properties: BrokerProperties, endpoint: EndPoint) -> object:
+    """All that the TLS of a listener is built from, for comparison: the properties, and the state of their files."""
+    prefix = f"{LISTENER_PREFIX}{endpoint.listener_name.lower()}.ssl."
+    values = properties.for_listener(endpoint.listener_name)
+    texts = {name: text for name, text in properties.properties.items() if name.startswith((prefix, "ssl."))}
+    return texts, [_file_state(values[key]) for key in (SSL_KEYSTORE_LOCATION, SSL_TRUSTSTORE_LOCATION)]
+
+
+def _file_state(path: str | None) -> object:
+    try:
+        found = None if path is None else os.stat(path)
+    except OSError:
+        return None
+    return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class _Builder:
@@ -102,10 +124,10 @@ class _Builder:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_RENEGOTIATION
         self._set_versions_and_suites(context)
-        self._load_key(context)
+        certificate = self._load_key(context)
         self._load_trust(context)
         rules = MappingRules(self._values[SSL_PRINCIPAL_MAPPING_RULES])
-        return ListenerTls(context, rules, names_clients=self._endpoint.security_protocol is SecurityProtocol.SSL)
+        return ListenerTls(context, certificate, rules, names_clients=self._endpoint.security_protocol is SecurityProtocol.SSL)
 
     def _refuse_java_classes(self) -> None:
         values = self._values
@@ -152,7 +174,8 @@ class _Builder:
         found = self._values[key]
         return None if found is None else found.value
 
-    def _load_key(self, context: ssl.SSLContext) -> None:
+    def _load_key(self, context: ssl.SSLContext) -> bytes:
+        """Load the private key. Returns its certificate in DER."""
         material, password = self._key_material()
         # OpenSSL takes keys from files only. This file is in memory, so the key is never on a disk.
         descriptor = os.memfd_create("tls-key", os.MFD_CLOEXEC)
@@ -167,6 +190,7 @@ class _Builder:
             os.close(descriptor)
         if material.alias is not None:
             logger.info("listener %s: uses the key %s of its key store", self._endpoint.listener_name, material.alias)
+        return material.chain[0]
 
     def _key_material(self) -> tuple[KeyMaterial, str | None]:
         """The key with its certificates, and the password of an encrypted key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.security.tls.der import MalformedDer
-from broker.security.tls.distinguished_names import name_of, subject_of
+from broker.security.tls.distinguished_names import alternative_names_of, name_of, subject_of
 from tests.support.certificates import Identity
 
 ORGANIZATION = "310a3008060355040a0c0178"
@@ -80,6 +80,10 @@ def test_attributes_of_one_level_keep_their_order_and_levels_are_reversed() -> N
 
 def test_the_subject_of_a_certificate_is_found() -> None:
     assert subject_of(Identity("CN=broker\\, 1,OU=x,O=Acme,C=DE").der) == "CN=broker\\, 1,OU=x,O=Acme,C=DE"
+
+
+def test_the_alternative_names_of_a_certificate_are_found() -> None:
+    assert alternative_names_of(Identity("CN=a").der) == {b"\x82\x09localhost", b"\x87\x04\x7f\x00\x00\x01"}
 
 
 def test_a_damaged_certificate_is_an_error_at_every_length() -> None:
