@@ -137,12 +137,10 @@ class Elections(Generic[State]):
         loader = self._kind.loader(name)
         states: dict[str, State] = {}
         try:
+            await self._until_readable(partition, owned)
             with self._while_loading():
                 await self._read(partition, owned, loader)
                 await self._in_slices(loader.states(self._clock.now_ms(), states), owned)
-            if self._kind.waits_for_replicas:
-                await self._until_replicated(partition, owned)
-            with self._while_loading():
                 await self._in_slices(self._install(owned, states), owned)
         except _Lost:
             logger.info("%s: not loaded to the end, this broker leads it no more", name)
@@ -168,9 +166,6 @@ class Elections(Generic[State]):
 
     async def _read(self, partition: Partition, owned: OwnedPartition[State], loader: Loader[State]) -> None:
         loop = asyncio.get_running_loop()
-        while partition.log.truncation is not None:  # it followed until now
-            await asyncio.sleep(POLL_SECONDS)
-            self._check(owned)
         offset = partition.log.log_start_offset
         # Asked for anew each time: the log may move to another directory meanwhile, and its files there are closed a minute later.
         while offset < (log := partition.log).log_end_offset:
@@ -182,11 +177,22 @@ class Elections(Generic[State]):
             offset = found.next_offset
         owned.loaded_end_offset = offset
 
-    async def _until_replicated(self, partition: Partition, owned: OwnedPartition[State]) -> None:
-        """Wait for the high watermark. A record above it is lost if this broker dies, after others may have learned of its state."""
-        while partition.log.high_watermark < owned.loaded_end_offset:
-            await asyncio.sleep(POLL_SECONDS)
-            self._check(owned)
+    async def _until_readable(self, partition: Partition, owned: OwnedPartition[State]) -> None:
+        """Wait until the log is truncated, if this broker followed until now, and for the high watermark if the states need it.
+
+        A record above the high watermark is lost if this broker dies, after others may have learned of its state. No record follows
+        meanwhile: only the coordinator writes to the partition.
+        """
+        while partition.log.truncation is not None:
+            await self._poll(owned)
+        if self._kind.waits_for_replicas:
+            end_offset = partition.log.log_end_offset
+            while partition.log.high_watermark < end_offset:
+                await self._poll(owned)
+
+    async def _poll(self, owned: OwnedPartition[State]) -> None:
+        await asyncio.sleep(POLL_SECONDS)
+        self._check(owned)
 
     async def _in_slices(self, steps: Iterator[None], owned: OwnedPartition[State]) -> None:
         monotonic = self._clock.monotonic

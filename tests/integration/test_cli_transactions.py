@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.apache_kafka import ApacheKafka, run_tool
+from tests.support.apache_kafka import ApacheKafka, run_tool_alone
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.batches import a_batch
 from tests.support.broker_process import eventually
@@ -73,7 +73,7 @@ def a_hanging_transaction(bootstrap: str, topic: str, partition: int, *, minutes
 
 def apaches(bootstrap: str, *arguments: str) -> list[dict[str, str]]:
     """The table of kafka-transactions.sh, by the names of its columns."""
-    ended = run_tool("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
+    ended = run_tool_alone("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
     assert ended.returncode == 0, ended
     lines = [[cell.strip() for cell in line.split("\t")[:-1]] for line in ended.stdout.splitlines()]
     return [dict(zip(lines[0], cells, strict=True)) for cells in lines[1:]]

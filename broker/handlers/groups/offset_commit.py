@@ -44,6 +44,8 @@ _Item = TypeVar("_Item")
 
 DEFAULT_TIMESTAMP: Final = -1
 DEFAULT_RETENTION_MS: Final = -1
+MAX_TIMESTAMP: Final = 2**63 - 1
+"""Unix time, ms; a retention time that leads beyond it is one without end."""
 AT_ONCE: Final = 64
 """Elements between two looks at the clock."""
 TXN_OFFSET_COMMIT: Final = int(ApiKey.TXN_OFFSET_COMMIT)
@@ -155,7 +157,7 @@ class OffsetCommit:
         self._refusal = _refusal(reader, connection.access)
         self._now_ms = now_ms = services.clock.now_ms()
         retention_ms = reader.retention_time_ms
-        self._expire_timestamp = NO_EXPIRY if retention_ms == DEFAULT_RETENTION_MS else now_ms + retention_ms
+        self._expire_timestamp = NO_EXPIRY if retention_ms == DEFAULT_RETENTION_MS else min(now_ms + retention_ms, MAX_TIMESTAMP)
         self._decided: dict[bytes, list[tuple[int, int]]] = {}
         """By topic, the partitions whose answer is known before anything is committed, with the error code."""
         self._commits: dict[bytes, TopicCommit] = {}

@@ -6,7 +6,7 @@ KIP-664: lists the transactions that this broker coordinates, from 1 also only t
 from __future__ import annotations
 
 from broker.request.context import RequestContext
-from broker.request.turns import Steps
+from broker.request.turns import Steps, how_often
 from broker.security.authorizer import Operation, ResourceType
 from broker.transactions.metadata import STATES_BY_LABEL
 from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
@@ -21,14 +21,21 @@ def handle_list_transactions(request: ListTransactionsRequest, context: RequestC
     response = ListTransactionsResponse(error_code=error)
     if error:
         return response
-    response.unknown_state_filters = [name for name in dict.fromkeys(request.state_filters) if name not in STATES_BY_LABEL]
-    states = {STATES_BY_LABEL.get(name) for name in request.state_filters}
-    producer_ids = frozenset(request.producer_id_filters)
+    state_names = yield from how_often(request.state_filters)
+    states = set()
+    for name in state_names:
+        state = STATES_BY_LABEL.get(name)
+        if state is None:
+            response.unknown_state_filters.append(name)
+        else:
+            states.add(state)
+        yield
+    producer_ids = yield from how_often(request.producer_id_filters)
     duration_ms = request.duration_filter
     now_ms = context.broker.clock.now_ms()
     for txn in found:
         if (
-            (not states or txn.state in states)
+            (not state_names or txn.state in states)
             and (not producer_ids or txn.producer_id in producer_ids)
             and (duration_ms <= NO_DURATION or now_ms - txn.start_ms > duration_ms)
             and context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, txn.transactional_id)

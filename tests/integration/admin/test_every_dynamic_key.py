@@ -70,6 +70,7 @@ VALUES = {
     "num.recovery.threads.per.data.dir": "2",
     "num.replica.fetchers": "2",
     "producer.id.expiration.ms": "1000014",
+    "transaction.partition.verification.enable": "False",
     "unclean.leader.election.enable": "true",
 }
 
@@ -122,6 +123,7 @@ AT_WORK: dict[str, Callable[[InProcessBroker], object]] = {
     "num.io.threads": lambda broker: broker.broker.socket_server.request_channel.slots,
     "num.network.threads": lambda broker: len(broker.broker.socket_server.processors),
     "producer.id.expiration.ms": expiration_ms,
+    "transaction.partition.verification.enable": lambda broker: a_log(broker).context.verifies_transactions(),
 }
 """Where a value is to be seen that is not read from the configuration whenever it is needed."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.transactions.conftest import create_topic
-from tests.support.apache_kafka import run_tool
+from tests.support.apache_kafka import run_tool, run_tool_alone
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
 from tests.support.judged_broker import JudgedBroker, a_judged_broker
@@ -50,7 +50,7 @@ def owner(scene: Scene, broker: JudgedBroker, name: str) -> Iterator[Owner]:
 
 def table(broker: JudgedBroker, *arguments: str) -> list[dict[str, str]]:
     """What a command prints, each row by the names of the columns."""
-    done = run_tool(TRANSACTIONS, "--bootstrap-server", broker.bootstrap, *arguments)
+    done = run_tool_alone(TRANSACTIONS, "--bootstrap-server", broker.bootstrap, *arguments)
     assert done.returncode == 0, done
     header, *rows = [line.split("\t") for line in done.stdout.splitlines() if line.strip()]
     names = [name.strip() for name in header]
@@ -87,7 +87,7 @@ def test_a_transaction_is_described(owner: Owner, broker: JudgedBroker) -> None:
 
 
 def test_an_unknown_transactional_id_is_named(broker: JudgedBroker) -> None:
-    done = run_tool(TRANSACTIONS, "--bootstrap-server", broker.bootstrap, "describe", "--transactional-id", "no-such-id")
+    done = run_tool_alone(TRANSACTIONS, "--bootstrap-server", broker.bootstrap, "describe", "--transactional-id", "no-such-id")
     assert done.returncode == 1
     assert "the ID could not be found" in done.stderr
 
@@ -128,7 +128,7 @@ def test_a_hanging_transaction_is_found_and_aborted(scene: Scene, owner: Owner, 
             "2",
         )
     abort = ("abort", "--topic", topic, "--partition", "0", "--start-offset")
-    wrong, right = (run_tool(TRANSACTIONS, "--bootstrap-server", broker.bootstrap, *abort, offset) for offset in ("1", "2"))
+    wrong, right = (run_tool_alone(TRANSACTIONS, "--bootstrap-server", broker.bootstrap, *abort, offset) for offset in ("1", "2"))
     assert wrong.returncode == 1
     assert "Could not find any open transactions starting at offset 1" in wrong.stderr
     assert right.returncode == 0, right

@@ -10,7 +10,7 @@ from tests.support.apache_kafka.jars import KAFKA_VERSION, ToolMissingError, ens
 from tests.support.apache_kafka.java import DidNotStartError, pinned_to, start_tool
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.apache_kafka.serving import answers_api_versions, known_brokers
-from tests.support.apache_kafka.tools import run_tool
+from tests.support.apache_kafka.tools import run_tool, run_tool_alone
 from tests.support.apache_kafka.zookeeper import ZooKeeper
 
 __all__ = [
@@ -30,5 +30,6 @@ __all__ = [
     "pinned_to",
     "process_guard",
     "run_tool",
+    "run_tool_alone",
     "start_tool",
 ]

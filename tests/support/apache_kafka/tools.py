@@ -93,3 +93,12 @@ def run_tool(class_name: str, *arguments: str, input: str = "", timeout: float =
     ended = jvm.run((class_name, *arguments), input, timeout)
     idle.append(jvm)
     return ended
+
+
+def run_tool_alone(class_name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a tool that leaves its client open, like TransactionsCommand: in a shared JVM that client would write into later tools' output.
+
+    Raises as `run_tool` does.
+    """
+    with ToolJvm(using(TOOLS)) as jvm:
+        return jvm.run((class_name, *arguments), "", timeout=60)

@@ -111,7 +111,7 @@ def expected_of(
     """What is committed, and what is answered beside that it was."""
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     answers: Answers = {}
-    expires = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
+    expires = -1 if request.retention_time_ms == -1 else min(now_ms + request.retention_time_ms, 2**63 - 1)
     for topic in request.topics:
         if topic.name not in TOPICS:
             answers.setdefault(topic.name, [])
@@ -203,7 +203,7 @@ def commits(draw: st.DrawFn) -> tuple[OffsetCommitRequest, int]:
         group_id=st.sampled_from(["g", "größer"]),
         generation_id_or_member_epoch=st.sampled_from([-1, -1, -1, 0]),
         member_id=st.sampled_from(["", "", "somebody"]),
-        retention_time_ms=st.sampled_from([-1, 1000]) if 2 <= version <= 4 else st.just(-1),
+        retention_time_ms=st.sampled_from([-1, 1000, 2**63 - 1]) if 2 <= version <= 4 else st.just(-1),
         topics=st.lists(topic, max_size=4),
     )
     return draw(request), version

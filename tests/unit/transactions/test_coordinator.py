@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from broker.coordination.elections import Elections
 from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from broker.transactions.effects import InitProducerIdResult
 from protocol.errors import ErrorCode
@@ -112,8 +115,17 @@ def test_the_next_coordinator_sends_the_markers_with_its_own_epoch(is_commit: bo
     run(second, disks)
 
 
-def test_the_next_coordinator_waits_until_all_replicas_have_what_it_loaded() -> None:
+def test_the_next_coordinator_waits_until_all_replicas_have_what_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     disks = Disks()
+    polls = 0
+    poll = Elections._poll
+
+    async def counted(self: Elections[Any], owned: Any) -> None:
+        nonlocal polls
+        polls += 1
+        await poll(self, owned)
+
+    monkeypatch.setattr(Elections, "_poll", counted)
 
     async def first(bench: TransactionBench) -> None:
         await bench.coordinate()
@@ -126,8 +138,7 @@ def test_the_next_coordinator_waits_until_all_replicas_have_what_it_loaded() -> 
         await bench.lead(topic=TRANSACTION_STATE_TOPIC, epoch=1, leader=1, isr=(0, 1))
         bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0).log.update_high_watermark(2)
         await bench.lead(topic=TRANSACTION_STATE_TOPIC, epoch=2, isr=(0, 1))
-        await bench.until(lambda: bench.transactions.transactions.partitions[0].loaded_end_offset > 0)
-        await bench.take_turns()
+        await bench.until(lambda: polls > 3)
         assert bench.init() == [InitProducerIdResult(E.COORDINATOR_LOAD_IN_PROGRESS)]
         assert bench.leaders.asked == []
         follower_has_all(bench)
