@@ -27,6 +27,7 @@ from broker.cluster.cluster_wiring import ClusterWiring
 from broker.cluster.control_requests import ControlRequests
 from broker.cluster.log_dir_failures import LogDirFailures
 from broker.cluster.producer_ids import ProducerIds
+from broker.configuration.certificate_renewal import CertificateRenewal
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.configuration.ip_quotas import IpQuotas
 from broker.configuration.reconfiguration import Reconfiguration
@@ -92,6 +93,7 @@ from storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
+    from broker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -238,6 +240,10 @@ class Broker:
         await in_session(self.store, services.administration.dynamic_config.load)
         self._held.push_async_callback(services.administration.dynamic_config.close)
         await self._load_acls()
+        # Before logs are loaded: wrong keys or certificates should end the start at once. They may be in the dynamic configuration.
+        for endpoint in self.config.listeners.listeners:
+            if endpoint.security_protocol.uses_tls:
+                self._tls_of(endpoint)
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 
@@ -349,7 +355,10 @@ class Broker:
         credentials = ScramCredentials(administration.config_admin, administration.dynamic_config)
         await in_session(self.store, credentials.load)
         authentication = partial(self._authentication, credentials)
-        await server.start(endpoints, dispatcher, protected, self.services.authorizer, authentication=authentication, accepting=False)
+        authorizer = self.services.authorizer
+        await server.start(
+            endpoints, dispatcher, protected, authorizer, authentication=authentication, accepting=False, tls_of=self._tls_of
+        )
         self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
         ip_quotas = IpQuotas(self.services.administration.config_admin, self.services.administration.dynamic_config, server.quotas)
@@ -357,6 +366,7 @@ class Broker:
         self._held.push_async_callback(ip_quotas.close)
         reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)
         reconfiguration.start()
+        CertificateRenewal(self.config, server).start()
         self._held.push_async_callback(reconfiguration.close)
 
     def _authentication(self, scram: ScramCredentials, endpoint: EndPoint) -> ListenerAuthentication:
@@ -372,6 +382,12 @@ class Broker:
             self._surroundings.clock_ns,
             self._clock.now_ms,
         )
+
+    def _tls_of(self, endpoint: EndPoint) -> ListenerTls:
+        # Only brokers with such a listener load OpenSSL's part of Python's library.
+        from broker.security.tls.listener import tls_of
+
+        return tls_of(self.config.current, endpoint)
 
     async def _join_cluster(self) -> None:
         """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
@@ -475,16 +491,15 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
         raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: the only authorizer of this server is {ACL_AUTHORIZER}")
     _super_users(config)
     listeners = config.listeners
-    between_brokers = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
     for endpoint in listeners.listeners:
-        protocol = endpoint.security_protocol
-        if protocol is SecurityProtocol.SASL_PLAINTEXT and endpoint.listener_name not in between_brokers:
+        if endpoint.security_protocol.uses_sasl:
             sasl_listener(config.current, endpoint.listener_name)
-        elif protocol is not SecurityProtocol.PLAINTEXT:
-            supported = "only PLAINTEXT is implemented yet between brokers, and PLAINTEXT and SASL_PLAINTEXT for clients"
+    between_brokers = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
+    for name in filter(None, between_brokers):
+        if listeners.security_protocols[name] is not SecurityProtocol.PLAINTEXT:
             raise CannotStart(
-                f"listeners: {endpoint.connection_string} has security protocol {protocol.name}, but {supported}; "
-                "change it, or its entry in listener.security.protocol.map"
+                f"listener {name} is used between brokers, which support only PLAINTEXT yet; "
+                "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
             )
 
 

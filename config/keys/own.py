@@ -68,3 +68,22 @@ OTTLA_ZOOKEEPER_AUTH = key(
     doc="The broker's credentials for ZooKeeper, as user:password of ZooKeeper's digest scheme. With `zookeeper.set.acl` only they may "
     "write the znodes that the broker creates, so that all brokers of the cluster need the same.",
 )
+OTTLA_TLS_HANDSHAKES = key(
+    "ottla.tls.handshakes",
+    Int(1),
+    default=64,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How many TLS handshakes one listener performs at a time; further clients wait to be accepted. While some wait, a handshake that "
+    "takes longer than two seconds is ended.",
+)
+OTTLA_TLS_HANDSHAKE_TIMEOUT_MS = key(
+    "ottla.tls.handshake.timeout.ms",
+    Int(1),
+    default=30 * SECOND,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How long a TLS handshake may take; the connection is closed after that.",
+)

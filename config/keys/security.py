@@ -122,6 +122,7 @@ PRINCIPAL_BUILDER_CLASS = key(
     default="org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The class that derives the principal from the result of authentication.",
 )
 SASL_CLIENT_CALLBACK_HANDLER_CLASS = key(
@@ -306,7 +307,9 @@ SASL_SERVER_MAX_RECEIVE_SIZE = key(
     effective=True,
     doc="The largest message that a client may send before it is authenticated.",
 )
-SECURITY_PROVIDERS = key("security.providers", String(), importance=LOW, doc="Providers of security algorithms of the Java platform.")
+SECURITY_PROVIDERS = key(
+    "security.providers", String(), importance=LOW, effective=True, doc="Providers of security algorithms of the Java platform."
+)
 
 LISTENER_MECHANISM_KEYS = (
     SASL_JAAS_CONFIG,

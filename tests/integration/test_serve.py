@@ -252,6 +252,24 @@ def test_an_authorizer_that_cannot_be_is_refused_and_not_called_a_key_without_ef
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (["listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"], "listener SSL: it has no private key: set ssl.keystore.location or"),
+        (
+            ["listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "ssl.keystore.location=/no/such/file", "ssl.keystore.type=PEM"],
+            "listener SSL: ssl.keystore.location=/no/such/file: No such file or directory",
+        ),
+        (["listeners=SSL://127.0.0.1:0", "security.inter.broker.protocol=SSL"], "listener SSL is used between brokers"),
+        (["listeners=PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0"], "SASL_SSL://127.0.0.1:0 has security protocol SASL_SSL"),
+    ],
+)
+def test_a_listener_that_cannot_be_secured_is_one_line(tmp_path: Path, settings: list[str], complaint: str) -> None:
+    said = refused(tmp_path, *settings, f"log.dirs={tmp_path}/data")
+
+    assert complaint in said
+
+
 def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     said = refused(
         tmp_path,
