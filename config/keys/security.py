@@ -51,6 +51,7 @@ DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = key(
     Long(1),
     default=HOUR,
     importance=LOW,
+    effective=True,
     doc="How often expired delegation tokens are removed.",
 )
 DELEGATION_TOKEN_EXPIRY_TIME_MS = key(
@@ -58,22 +59,29 @@ DELEGATION_TOKEN_EXPIRY_TIME_MS = key(
     Long(1),
     default=DAY,
     importance=MEDIUM,
+    effective=True,
     doc="How long a delegation token is valid unless it is renewed.",
 )
 DELEGATION_TOKEN_MASTER_KEY = key(
-    "delegation.token.master.key", PasswordType(), importance=MEDIUM, doc="The old name of delegation.token.secret.key."
+    "delegation.token.master.key",
+    PasswordType(),
+    importance=MEDIUM,
+    effective=True,
+    doc="The old name of delegation.token.secret.key.",
 )
 DELEGATION_TOKEN_MAX_LIFETIME_MS = key(
     "delegation.token.max.lifetime.ms",
     Long(1),
     default=7 * DAY,
     importance=MEDIUM,
+    effective=True,
     doc="The longest life of a delegation token, renewals included.",
 )
 DELEGATION_TOKEN_SECRET_KEY = key(
     "delegation.token.secret.key",
     PasswordType(),
     importance=MEDIUM,
+    effective=True,
     doc="The secret with which all brokers make and check delegation tokens; tokens are off without it.",
 )
 PASSWORD_ENCODER_CIPHER_ALGORITHM = key(

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from broker.security.sasl.mechanism import SaslServer
 from broker.security.sasl.oauthbearer import OAuthBearerServer
 from broker.security.sasl.plain import PlainServer
-from broker.security.sasl.scram import ScramCredential, ScramServer
+from broker.security.sasl.scram import ScramCredential, ScramServer, TokenCredential
 from broker.security.sasl.session import Offer, OfferedMechanism
 from config.jaas import PLAIN_MODULE
 from config.sasl import OAUTHBEARER, PLAIN, Mechanism, SaslListener, unsecured_tokens
@@ -24,6 +24,8 @@ class Credentials(NamedTuple):
 
     scram_credential_of: Callable[[str, str], ScramCredential | None]
     """Called with mechanism and user."""
+    token_credential_of: Callable[[str, str], TokenCredential | None]
+    """Called with mechanism and id of a delegation token."""
     random_bytes: Callable[[int], bytes]
     now_ms: Callable[[], int]
     unknown_key: bytes
@@ -64,6 +66,9 @@ def _beginning(mechanism: Mechanism, credentials: Credentials) -> Callable[[], S
 
     def begin() -> SaslServer:
         credential_of = partial(credentials.scram_credential_of, mechanism.name)
-        return ScramServer(mechanism.name, credential_of, credentials.random_bytes(_NONCE_BYTES).hex(), credentials.unknown_key)
+        token_credential_of = partial(credentials.token_credential_of, mechanism.name)
+        return ScramServer(
+            mechanism.name, credential_of, token_credential_of, credentials.random_bytes(_NONCE_BYTES).hex(), credentials.unknown_key
+        )
 
     return begin
