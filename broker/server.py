@@ -49,6 +49,7 @@ from broker.security.acl_authorizer import AclAuthorizer, parse_super_users
 from broker.security.authorizer import AllowAll
 from broker.security.delegation_tokens import DelegationTokens, Lifetimes
 from broker.security.principals import Principal
+from broker.security.sasl.key_sets import KeySets
 from broker.security.sasl.offers import Credentials, offer_of
 from broker.serving.authentication import ListenerAuthentication
 from broker.serving.dispatch import Dispatcher
@@ -380,7 +381,12 @@ class Broker:
         administration = self.services.administration
         credentials = ScramCredentials(administration.config_admin, administration.dynamic_config)
         await in_session(self.store, credentials.load)
-        authentication = partial(self._authentication, credentials)
+        key_sets = KeySets(self._executor, self._clock)
+        self._held.push_async_callback(key_sets.close)
+        for endpoint in endpoints:
+            if endpoint.security_protocol.uses_sasl:
+                await key_sets.load(sasl_listener(self.config.current, endpoint.listener_name))
+        authentication = partial(self._authentication, credentials, key_sets)
         authorizer = self.services.authorizer
         await server.start(
             endpoints, dispatcher, protected, authorizer, authentication=authentication, accepting=False, tls_of=self._tls_of
@@ -395,13 +401,14 @@ class Broker:
         CertificateRenewal(self.config, server).start()
         self._held.push_async_callback(reconfiguration.close)
 
-    def _authentication(self, scram: ScramCredentials, endpoint: EndPoint) -> ListenerAuthentication:
+    def _authentication(self, scram: ScramCredentials, key_sets: KeySets, endpoint: EndPoint) -> ListenerAuthentication:
         """How clients of a SASL listener authenticate. Raises ConfigError."""
         listener = sasl_listener(self.config.current, endpoint.listener_name)
         tokens = self.services.administration.delegation_tokens
         credentials = Credentials(
             scram_credential_of=scram.credential_of,
             token_credential_of=(lambda mechanism, token_id: None) if tokens is None else tokens.credential_of,
+            signed_token_validator=key_sets.validator,
             random_bytes=self._surroundings.random_bytes,
             now_ms=self._clock.now_ms,
             unknown_key=self.services.cluster_id.encode(),

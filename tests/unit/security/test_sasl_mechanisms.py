@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.security.sasl.bearer_tokens import validate_unsecured
 from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
 from broker.security.sasl.oauthbearer import OAuthBearerServer
 from broker.security.sasl.plain import PlainServer
@@ -194,7 +195,8 @@ def bearer(compact: str, name: str = "", extensions: str = "") -> bytes:
 
 
 def oauthbearer(scope: tuple[str, ...] = ()) -> OAuthBearerServer:
-    return OAuthBearerServer(UnsecuredTokens("sub", "scope", scope, 0), lambda: NOW_MS)
+    accepted = UnsecuredTokens("sub", "scope", scope, 0)
+    return OAuthBearerServer(lambda compact: validate_unsecured(compact, accepted, NOW_MS))
 
 
 @pytest.mark.parametrize("message", [bearer(token_of()), bearer(token_of(), "a=alice"), bearer(token_of(), extensions="trace=x\x01")])
