@@ -40,6 +40,7 @@ from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
 from broker.metadata_store import open_metadata_store
 from broker.network.acceptor import BindFailed
+from broker.network.authentication_counts import AuthenticationCounts
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
 from broker.request.services import Services
@@ -401,7 +402,9 @@ class Broker:
         CertificateRenewal(self.config, server).start()
         self._held.push_async_callback(reconfiguration.close)
 
-    def _authentication(self, scram: ScramCredentials, key_sets: KeySets, endpoint: EndPoint) -> ListenerAuthentication:
+    def _authentication(
+        self, scram: ScramCredentials, key_sets: KeySets, endpoint: EndPoint, counts: AuthenticationCounts
+    ) -> ListenerAuthentication:
         """How clients of a SASL listener authenticate. Raises ConfigError."""
         listener = sasl_listener(self.config.current, endpoint.listener_name)
         tokens = self.services.administration.delegation_tokens
@@ -420,6 +423,7 @@ class Broker:
             self.dispatcher,
             self._surroundings.clock_ns,
             self._clock.now_ms,
+            counts,
         )
 
     def _tls_of(self, endpoint: EndPoint) -> ListenerTls:
