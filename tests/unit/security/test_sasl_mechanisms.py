@@ -103,6 +103,13 @@ def test_scram_refuses_a_wrong_password_and_an_unknown_user_in_the_same_step(use
     assert server.authorization_id is None
 
 
+def test_a_client_that_repeats_its_nonce_before_that_of_the_server_is_accepted() -> None:
+    """As librdkafka 2.0 does, which Debian's kcat uses."""
+    server, client = scram(), ScramClient("SCRAM-SHA-256", "alice", "alice-secret", nonce="abc", repeats_nonce=True)
+    assert client.is_server(server.evaluate(client.final(server.evaluate(client.first))))
+    assert server.authorization_id == "alice"
+
+
 def test_an_unknown_user_has_the_same_salt_in_every_attempt_and_another_one_than_others() -> None:
     first = scram().evaluate(ScramClient("SCRAM-SHA-256", "nobody", "").first)
     assert scram().evaluate(ScramClient("SCRAM-SHA-256", "nobody", "").first) == first
