@@ -49,6 +49,7 @@ from broker.request.turns import Turns
 from broker.security.acl_admin import AclAdmin
 from broker.security.acl_authorizer import AclAuthorizer, parse_super_users
 from broker.security.authorizer import AllowAll
+from broker.security.client_security import InterBrokerSecurity
 from broker.security.principals import Principal
 from broker.security.sasl.offers import Credentials, offer_of
 from broker.serving.authentication import ListenerAuthentication
@@ -83,7 +84,7 @@ from config.keys.replication import (
     REPLICA_SELECTOR_CLASS,
 )
 from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, AUTHORIZER_CLASS_NAME, SUPER_USERS
-from config.listeners import EndPoint, SecurityProtocol
+from config.listeners import EndPoint
 from config.passwords import encoder_of, old_encoder_of
 from config.sasl import sasl_listener
 from config.topic import TopicConfig
@@ -178,6 +179,9 @@ class Broker:
         services.administration.acls = None
         services.cluster.broker_epoch = -1
         _refuse_unsupported(config)
+        for security in self._between_brokers():
+            if security.protocol.uses_sasl:
+                security.begin()
         if self._surroundings.is_process:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(50_000, 20, 100)
@@ -258,6 +262,9 @@ class Broker:
         for endpoint in self.config.listeners.listeners:
             if endpoint.security_protocol.uses_tls:
                 self._tls_of(endpoint)
+        for security in self._between_brokers():
+            if security.protocol.uses_tls:
+                security.context()
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 
@@ -292,7 +299,7 @@ class Broker:
         self._held.push_async_callback(failures.close)
         waits = administration.metadata_waits = MetadataWaits()
         services.cluster.control_requests = ControlRequests(data.replica_manager, administration.dynamic_config, waits, paused)
-        self._cluster = ClusterWiring(services, self._surroundings.connect)
+        self._cluster = ClusterWiring(services, self._surroundings.connect, self._security_at)
         self._held.push_async_callback(self._cluster.close)
         services.cluster.controller = self.controller = Controller(
             store,
@@ -409,6 +416,16 @@ class Broker:
             self._clock.now_ms,
         )
 
+    def _security_at(self, listener_name: str) -> InterBrokerSecurity:
+        """The security of connections to a listener of other brokers."""
+        return InterBrokerSecurity(self.config, listener_name, self._surroundings.random_bytes, self._clock.now_ms)
+
+    def _between_brokers(self) -> list[InterBrokerSecurity]:
+        """The security of all connections to other brokers."""
+        listeners = self.config.listeners
+        names = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
+        return [self._security_at(name) for name in names if name is not None]
+
     def _tls_of(self, endpoint: EndPoint) -> ListenerTls:
         # Only brokers with such a listener load OpenSSL's part of Python's library.
         from broker.security.tls.listener import tls_of
@@ -521,17 +538,9 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
             "remove it, and set quotas of users and client ids"
         )
     _super_users(config)
-    listeners = config.listeners
-    for endpoint in listeners.listeners:
+    for endpoint in config.listeners.listeners:
         if endpoint.security_protocol.uses_sasl:
             sasl_listener(config.current, endpoint.listener_name)
-    between_brokers = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
-    for name in filter(None, between_brokers):
-        if listeners.security_protocols[name] is not SecurityProtocol.PLAINTEXT:
-            raise CannotStart(
-                f"listener {name} is used between brokers, which support only PLAINTEXT yet; "
-                "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
-            )
 
 
 def _super_users(config: BrokerConfig) -> frozenset[Principal]:
