@@ -42,10 +42,13 @@ from broker.metadata_store import open_metadata_store
 from broker.network.acceptor import BindFailed
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
+from broker.network.offenders import Offenders
 from broker.request.services import Services
 from broker.request.turns import Turns
 from broker.security.acl_admin import AclAdmin
 from broker.security.acl_authorizer import AclAuthorizer, parse_super_users
+from broker.security.audit_log import AuditLog
+from broker.security.audit_log import logger as audit_logger
 from broker.security.authorizer import AllowAll
 from broker.security.principals import Principal
 from broker.security.sasl.offers import Credentials, offer_of
@@ -250,12 +253,21 @@ class Broker:
     async def _load_acls(self) -> None:
         """Replace the authorizer by the configured one, and read its ACLs."""
         if self.config[AUTHORIZER_CLASS_NAME]:
-            authorizer = AclAuthorizer(_super_users(self.config), allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND])
+            authorizer = AclAuthorizer(
+                _super_users(self.config),
+                allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND],
+                audit_log=self._audit_log(),
+            )
             acls = AclAdmin(self.store, self._clock, authorizer, self._random.random)
             self._held.push_async_callback(acls.close)
             await in_session(self.store, acls.load)
             self.services.authorizer = authorizer
             self.services.administration.acls = acls
+
+    def _audit_log(self) -> AuditLog:
+        refusing = Offenders(audit_logger.info, "requests were refused")
+        self._held.callback(refusing.summarize)
+        return AuditLog(lambda host, line: refusing.report(host, line, self._clock.monotonic()))
 
     async def _close_logs(self) -> None:
         self._background.close()

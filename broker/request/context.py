@@ -105,6 +105,9 @@ class RequestContext:
         if self._is_throttled:
             response.throttle_time_ms = self.throttle(QuotaType.REQUEST, self.work_ns)
 
-    def is_authorized(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client may do `operation` on the named resource. `name` is optional for the cluster, which has only one name."""
-        return self.access.may(operation, resource, name)
+    def is_authorized(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME, *, log_if_denied: bool = True) -> bool:
+        """Whether the client may do `operation` on the named resource. `name` is optional for the cluster, which has only one name.
+
+        `log_if_denied`: see `Access.may`.
+        """
+        return self.access.may(operation, resource, name, log_if_denied)

@@ -81,7 +81,7 @@ def _by_name(
             missing.append(name)
     wants_creation = context.api_version < FIRST_VERSION_WITH_CHOICE_OF_CREATION or request.allow_auto_topic_creation
     creates = bool(missing) and wants_creation and context.broker.administration.auto_topics.enabled
-    if creates and not context.is_authorized(Operation.CREATE, ResourceType.CLUSTER):
+    if creates and not context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, log_if_denied=False):
         missing = yield from _without_uncreatable(missing, refused, context)
     new = []
     for name in missing:
@@ -153,7 +153,7 @@ def _topics(images: list[TopicImage], request: MetadataRequest, context: Request
     """The topics among `images` that the client may describe."""
     found = []
     for image in images:
-        if _may_describe(image.name, context):
+        if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, image.name, log_if_denied=False):
             found.append(_topic(image, request, context))
         yield
     return found
