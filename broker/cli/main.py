@@ -15,6 +15,8 @@ COMMANDS = {
     "topics": "List, describe, create, alter and delete topics.",
     "groups": "List, describe and delete groups, and change their offsets.",
     "configs": "Describe and change configurations.",
+    "acls": "List, add and remove ACLs.",
+    "users": "List, add and remove users who authenticate by SCRAM.",
     "transactions": "List transactions, find those that hang, abort them.",
     "produce": "Write records to a topic.",
     "consume": "Print records of topics.",
