@@ -134,7 +134,7 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
 def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
     """The answer by topic ids. A request with at least one topic id is answered by ids alone; names in it are ignored."""
     cluster = context.broker.metadata
-    images = []
+    found = []
     unknown = []
     refused = []
     for topic_id in topic_ids:
@@ -144,9 +144,9 @@ def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestCont
         elif not _may_describe(image.name, context):
             refused.append(_denied(None, topic_id))
         else:
-            images.append(image)
+            found.append(_topic(image, request, context))
         yield
-    return unknown + (yield from _topics(images, request, context)) + refused
+    return unknown + found + refused
 
 
 def _topics(images: list[TopicImage], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
