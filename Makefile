@@ -83,7 +83,7 @@ test-medium: $(VENV)/.installed-test compile
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
 test-pure: $(VENV)/.installed-test compile
-	OTTLA_PURE_PYTHON=1 $(PYTEST) --timeout 60 tests/unit tests/wire tests/integration/test_fetch_one_partition.py tests/simulation/test_planted_faults.py
+	OTTLA_PURE_PYTHON=1 $(PYTEST) --timeout 60 tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
 
 # -fwrapv, with which Debian builds Python, hides overflows from UBSan. Python's own allocator hides what is freed from ASan.
 sanitize: $(VENV)/.installed-test

@@ -17,8 +17,9 @@ from broker.handlers.table import SERVED, handlers_of
 from broker.network.connection import Connection
 from broker.network.handler import RequestHandler
 from broker.network.request_channel import CLOSE, Answer, Completion
+from broker.request.malformed import MALFORMED, name_of, refuse
 from broker.request.services import Services
-from broker.serving.message_requests import MALFORMED, MessageRequests, name_of, refuse
+from broker.serving.message_requests import MessageRequests
 from broker.serving.route import BETWEEN_BROKERS, CORRELATION_ID, Route
 from protocol.api_keys import ApiKey
 from protocol.cursors import fields
@@ -71,7 +72,7 @@ class Dispatcher(RequestHandler):
             if route.flexible_request_header:
                 offset = skip_tagged_fields(frame, offset) if fields.uint8(data, offset) else offset + 1
         except MALFORMED as malformed:
-            return refuse(frame, connection, malformed)
+            return refuse(name_of(frame), connection, malformed)
         route.requests = count = route.requests + 1
         if count == route.sample_at and self._metrics is not None:
             return self._metrics.handle(self.handle, frame, connection, route)
@@ -80,7 +81,7 @@ class Dispatcher(RequestHandler):
         try:
             return route.frame_handler(frame, offset, route.version, correlation_id, connection, self._services)
         except ProtocolError as malformed:
-            return refuse(frame, connection, malformed)
+            return refuse(name_of(frame), connection, malformed)
         except Exception as error:
             # The handler may have done part of its work already.
             return self.messages.on_unexpected(route, correlation_id, connection, error)

@@ -11,30 +11,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import struct
 import time
 from collections.abc import Callable, Coroutine
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code, is_expected
+from broker.request.malformed import MALFORMED, name_of, refuse
 from broker.request.services import Services
 from broker.request.turns import LARGE_BYTES, Steps, Unfinished, let_go
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.message import Message
-from protocol.schema.wire import ProtocolError
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.serving.route import Route
 
 logger = logging.getLogger(__name__)
-
-MALFORMED: Final = (ProtocolError, IndexError, struct.error)
-"""Exceptions of decoders for bytes that are no valid request."""
 
 
 class MessageRequests:
@@ -58,7 +54,7 @@ class MessageRequests:
         try:
             request, _ = route.request_class.decode(frame, route.version, offset)
         except MALFORMED as malformed:
-            return refuse(frame, connection, malformed)
+            return refuse(name_of(frame), connection, malformed)
         context = self._context(route, correlation_id, connection.client.client_id, connection)
         try:
             response = self._call(route, request, context, connection)
@@ -113,7 +109,7 @@ class MessageRequests:
         try:
             request, _ = yield from route.request_class.decode_steps(frame, route.version, offset)
         except MALFORMED as malformed:
-            pending.complete(refuse(memoryview(frame), connection, malformed))
+            pending.complete(refuse(name_of(memoryview(frame)), connection, malformed))
             return None
         del frame
         context = self._context(route, correlation_id, client_id, connection)
@@ -266,20 +262,3 @@ def _follow(inner: Pending, outer: Pending) -> None:
         on_closed()
     else:
         outer.on_closed = on_closed
-
-
-def refuse(frame: memoryview, connection: Connection, malformed: Exception) -> Completion:
-    """Answers a frame that is no valid request: the connection is closed."""
-    connection.offend(f"a request that cannot be read ({name_of(frame)}): {malformed}")
-    return CLOSE
-
-
-def name_of(frame: memoryview) -> str:
-    """API and version in the first bytes of a frame, for the log."""
-    if len(frame) < 4:
-        return f"{len(frame)} bytes"
-    api_key, version = struct.unpack_from(">hh", frame)
-    try:
-        return f"{ApiKey(api_key).name} v{version}"
-    except ValueError:
-        return f"api {api_key} v{version}"

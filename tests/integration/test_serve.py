@@ -261,7 +261,7 @@ def test_an_authorizer_that_cannot_be_is_refused_and_not_called_a_key_without_ef
             "listener SSL: ssl.keystore.location=/no/such/file: No such file or directory",
         ),
         (["listeners=SSL://127.0.0.1:0", "security.inter.broker.protocol=SSL"], "listener SSL is used between brokers"),
-        (["listeners=PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0"], "SASL_SSL://127.0.0.1:0 has security protocol SASL_SSL"),
+        (["listeners=PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0"], "listener SASL_SSL cannot offer GSSAPI"),
     ],
 )
 def test_a_listener_that_cannot_be_secured_is_one_line(tmp_path: Path, settings: list[str], complaint: str) -> None:

@@ -126,6 +126,14 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
             assert beside or Path(span).name in names_in_the_tree(), f"{page.name} names {span}"
 
 
+def test_the_makefile_runs_tests_that_exist() -> None:
+    """The shell completes a name that ends with an underscore."""
+    named = re.findall(r"\btests/[\w/]+(?:\.py)?", text_of(ROOT / "Makefile"))
+    whole = [name for name in named if not name.endswith("_")]
+    assert len(whole) > 5
+    assert [name for name in whole if not (ROOT / name).exists()] == []
+
+
 @each_page
 def test_every_make_target_and_module_that_is_named_exists(page: Path) -> None:
     targets = re.findall(r"^([a-z][\w-]*):", text_of(ROOT / "Makefile"), flags=re.MULTILINE)

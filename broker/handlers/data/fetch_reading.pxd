@@ -31,7 +31,8 @@ cdef class Fetch:
     cdef bytes _topic
     cdef dict _of_topic
     cdef object _replicas
-    cdef int64_t _at, _correlation_id, _grown, _max_bytes, _min_bytes, _refusal, _version, _waited_for
+    cdef int64_t _at, _correlation_id, _grown, _max_bytes, _min_bytes, _refusal, _waited_for
+    cdef readonly int64_t version
     cdef bint _answers_anyway, _creates_session, _failed, _finds_later, _has_unread, _is_diverted, _is_given_up, _reads_old_segment
 
     cpdef bint run(self, int64_t limit) except -1

@@ -97,7 +97,6 @@ class Fetch:
         "_replicas",
         "_topic",
         "_unknown",
-        "_version",
         "_waited_for",
         "_writer",
         "connection",
@@ -110,6 +109,7 @@ class Fetch:
         "services",
         "session",
         "stage",
+        "version",
     )
 
     def __init__(self, reader: FetchReader, correlation_id: int, connection: Connection, services: Services) -> None:
@@ -126,7 +126,7 @@ class Fetch:
         self.has_moved = False
         """Whether one of its partitions changed while they were read, or gathered for."""
         self._reader = reader
-        self._version = reader.version
+        self.version = reader.version
         self._correlation_id = correlation_id
         self._replicas = services.data.replica_manager
         self._creates_session = reader.session_epoch == INITIAL_EPOCH
@@ -228,11 +228,11 @@ class Fetch:
         now_ms = elapsed_ms(services.clock)
         try:
             self.session = services.data.fetch_sessions.get(
-                reader.session_id, reader.session_epoch, uses_topic_ids=self._version >= FIRST_WITH_TOPIC_IDS, now_ms=now_ms
+                reader.session_id, reader.session_epoch, uses_topic_ids=self.version >= FIRST_WITH_TOPIC_IDS, now_ms=now_ms
             )
         except FetchSessionError as error:
             self.session = FetchSession(False)
-            self._writer = FetchWriter(self._version, self._correlation_id, self.session, self.params, services)
+            self._writer = FetchWriter(self.version, self._correlation_id, self.session, self.params, services)
             self._writer.error_code = SESSION_ERRORS[type(error)]
             self._named = []
             self.stage = WRITING
@@ -273,7 +273,7 @@ class Fetch:
 
     def _name_of(self, topic: bytes) -> str | None:
         """The name of a topic by its key in requests; None for an unknown id."""
-        if self._version >= FIRST_WITH_TOPIC_IDS:
+        if self.version >= FIRST_WITH_TOPIC_IDS:
             return self.services.metadata.names_by_id.get(topic)
         return topic.decode()
 
@@ -281,7 +281,7 @@ class Fetch:
         """Begin to read, after the whole request has been taken."""
         reader = self._reader
         services = self.services
-        version = self._version
+        version = self.version
         replica_id = reader.replica_id
         may_read_from_followers = replica_id < 0 and version >= FIRST_THAT_MAY_READ_FROM_FOLLOWERS
         params = self.params
@@ -326,7 +326,7 @@ class Fetch:
         params = self.params
         # Only followers, and consumers with a rack, need the time.
         now_ms = elapsed_ms(self.services.clock) if params.replica_id >= 0 or params.rack_id is not None else 0
-        params.begin(self._max_bytes, now_ms, self._version >= FIRST_WITH_ONE_BATCH)
+        params.begin(self._max_bytes, now_ms, self.version >= FIRST_WITH_ONE_BATCH)
         params.finds_records = not self._finds_later
         self._entries = self.session.in_order()
         self._unknown = []
@@ -382,7 +382,7 @@ class Fetch:
             count_failed_fetch(self._replicas, name, error)
             self._fail(asked, partition_error(error, self.services.data))
             return
-        if self._version < FIRST_WITH_ZSTD and (refused := self._too_old_for(partition)):
+        if self.version < FIRST_WITH_ZSTD and (refused := self._too_old_for(partition)):
             params.left, params.size, params.min_one_batch = left, size, min_one_batch
             self._fail(asked, refused)
             asked.aborted = ()
@@ -429,7 +429,7 @@ class Fetch:
 
     def _fail(self, asked: SessionPartition, code: int) -> None:
         self._failed = True
-        if code == STORAGE_ERROR and self._version < FIRST_THAT_KNOWS_STORAGE_ERRORS:
+        if code == STORAGE_ERROR and self.version < FIRST_THAT_KNOWS_STORAGE_ERRORS:
             code = NOT_LEADER
         asked.region = None
         asked.aborted = None
@@ -439,7 +439,7 @@ class Fetch:
         """The error code if a reader of this version cannot understand the records of the log, otherwise NO_ERROR."""
         if partition.log.config[COMPRESSION_TYPE] == "zstd":
             return UNSUPPORTED_COMPRESSION
-        if self._version < FIRST_WITHOUT_OLD_FORMATS:
+        if self.version < FIRST_WITHOUT_OLD_FORMATS:
             return UNSUPPORTED_VERSION
         return NO_ERROR
 
@@ -552,7 +552,7 @@ class Fetch:
     def _begin_answer(self) -> FetchWriter:
         params = self.params
         services = self.services
-        writer = self._writer = FetchWriter(self._version, self._correlation_id, self.session, params, services)
+        writer = self._writer = FetchWriter(self.version, self._correlation_id, self.session, params, services)
         writer.is_incremental = self.is_incremental
         if params.throttled_bytes:
             quota = self._replicas.leader_quota

@@ -11,7 +11,7 @@ from broker.handlers.table import IMPLEMENTED
 from broker.network.connection import Connection
 from broker.network.request_channel import CLOSE, Answer
 from broker.network.throttle import QuotaType
-from broker.serving.dispatch import name_of
+from broker.request.malformed import name_of
 from controller.errors import SessionExpired
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
