@@ -16,7 +16,7 @@ from protocol.api_keys import ApiKey
 from tests.support.in_process_broker import a_broker_in_process
 from tests.support.record_rights import RECORDING
 from tests.support.request_comparison import unequal
-from tests.support.rights_grid import WITHOUT_RIGHTS, CASES, Case, Rights
+from tests.support.rights_grid import CASES, WITHOUT_RIGHTS, Case, Rights
 from tests.support.rights_player import CLOSED, LISTENER, RightsPlayer, line_of, name_of, properties
 
 REFUSALS = frozenset({29, 30, 31, 53, 65})
