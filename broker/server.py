@@ -39,15 +39,19 @@ from broker.loop.background import LoopBackground, in_thread
 from broker.loop.collector import collector_paused, collector_resting
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
-from broker.metadata_store import open_metadata_store
+from broker.metadata_store import open_acl_store, open_metadata_store
 from broker.network.acceptor import BindFailed
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
+from broker.network.offenders import Offenders
 from broker.quotas.client_quotas import ClientQuotas, Windows
 from broker.request.services import Services
 from broker.request.turns import Turns
 from broker.security.acl_admin import AclAdmin
 from broker.security.acl_authorizer import AclAuthorizer, parse_super_users
+from broker.security.acl_session import AclSession
+from broker.security.audit_log import AuditLog
+from broker.security.audit_log import logger as audit_logger
 from broker.security.authorizer import AllowAll
 from broker.security.client_security import InterBrokerSecurity
 from broker.security.principals import Principal
@@ -146,6 +150,7 @@ class Broker:
         self._random = self._surroundings.random
         self.on_fatal: Callable[[], None] = lambda: None
         """Called when the broker cannot go on because its last log directory failed. The owner of the broker replaces this."""
+        self._acl_session: AclSession | None = None
         self._held = AsyncExitStack()
         """Releases what the start has acquired so far."""
 
@@ -271,12 +276,26 @@ class Broker:
     async def _load_acls(self) -> None:
         """Replace the authorizer by the configured one, and read its ACLs."""
         if self.config[AUTHORIZER_CLASS_NAME]:
-            authorizer = AclAuthorizer(_super_users(self.config), allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND])
-            acls = AclAdmin(self.store, self._clock, authorizer, self._random.random)
+            authorizer = AclAuthorizer(
+                _super_users(self.config),
+                allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND],
+                audit_log=self._audit_log(),
+            )
+            own_store = open_acl_store(self.config)
+            store = own_store or self.store
+            acls = AclAdmin(store, self._clock, authorizer, self._random.random)
+            if own_store is not None:
+                self._acl_session = AclSession(own_store, acls.on_new_session)
+                self._held.push_async_callback(self._acl_session.close)
             self._held.push_async_callback(acls.close)
-            await in_session(self.store, acls.load)
+            await in_session(store, acls.load)
             self.services.authorizer = authorizer
             self.services.administration.acls = acls
+
+    def _audit_log(self) -> AuditLog:
+        refusing = Offenders(audit_logger.info, "requests were refused")
+        self._held.callback(refusing.summarize)
+        return AuditLog(lambda host, line: refusing.report(host, line, self._clock.monotonic()))
 
     async def _close_logs(self) -> None:
         self._background.close()
@@ -315,7 +334,7 @@ class Broker:
             paused,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
-        if administration.acls is not None:
+        if administration.acls is not None and self._acl_session is None:
             self.controller.on_new_session(administration.acls.on_new_session)
         administration.topic_admin = TopicAdmin(
             store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
