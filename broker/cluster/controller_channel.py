@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast
 
 from broker.handlers.table import Handler, handlers_of
 from broker.network.request_channel import NO_RESPONSE, Completion, Pending
-from broker.network.throttle import QuotaType
+from broker.quotas.token_bucket import MutationQuota
 from broker.request.context import RequestContext
 from broker.request.services import Services
 from broker.security.access import Access
@@ -125,7 +125,21 @@ class _Itself:
         self.client = client
         self.access = Access(AllowAll(), client)
 
-    def throttle(self, quota: QuotaType, amount: int) -> int:
+    def throttle(self, quota: int, amount: int) -> int:
+        """See `RequestContext`."""
+        return 0
+
+    def exempt(self) -> None:
+        """See `RequestContext`."""
+
+    def add_work(self, work_ns: int) -> None:
+        """See `RequestContext`."""
+
+    def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
+        """See `RequestContext`."""
+        return MutationQuota(None, lambda: 0, is_strict=is_strict)
+
+    def throttle_mutations(self, quota: MutationQuota) -> int:
         """See `RequestContext`."""
         return 0
 
@@ -142,6 +156,12 @@ class _Arrival:
     def on_answer_ready(self) -> None:
         """The answer is complete."""
         self.answered.set()
+
+    def begin_work(self) -> None:
+        """See `Waiter`. The work of the broker itself is not limited."""
+
+    def end_work(self) -> None:
+        """See `Waiter`."""
 
 
 def asking_here(services: Services, listener: str) -> AskHere:
