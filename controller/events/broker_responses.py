@@ -30,7 +30,10 @@ class BrokerResponses:
     def on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
         """A broker answered a request."""
         if response.error_code != ErrorCode.NONE:
-            logger.error("broker %d refused %s with %s", broker_id, type(request).__name__, ErrorCode.of(response.error_code).name)
+            code = ErrorCode.of(response.error_code)
+            is_denied = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            advice = "; give the principal of this broker ClusterAction on the cluster, or name it in super.users" if is_denied else ""
+            logger.error("broker %d refused %s with %s%s", broker_id, type(request).__name__, code.name, advice)
         if isinstance(response, LeaderAndIsrResponse):
             self._on_leader_and_isr_response(broker_id, request.broker_epoch, response)
         elif isinstance(response, StopReplicaResponse):

@@ -64,6 +64,7 @@ class Fetcher:
         "on_failed",
         "on_log_dir_failure",
         "peer",
+        "quiet_until",
         "requests",
         "session",
         "settings",
@@ -103,6 +104,8 @@ class Fetcher:
         self._awake = asyncio.Event()
         self.unanswered = 0
         """Consecutive fetches without an answer."""
+        self.quiet_until = 0.0
+        """The time of the event loop until which a denial is not logged again."""
         self._task: asyncio.Task[None] | None = None  # set while it waits for an answer
         self._interruption: asyncio.TimerHandle | None = None
         self._interrupted = False

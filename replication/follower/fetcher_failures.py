@@ -27,6 +27,11 @@ after the backoff, with growing intervals."""
 FIRST_LATE_MS = 20
 MOST_DOUBLINGS = 10
 
+DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+"""Answers to a follower whose principal may not replicate."""
+DENIED_QUIET_SECONDS = 600.0
+"""Time after the line about a denial before the next one, in seconds; all partitions of a leader are denied together."""
+
 LOUDNESS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: logging.DEBUG,
     ErrorCode.UNKNOWN_LEADER_EPOCH: logging.DEBUG,
@@ -45,7 +50,9 @@ def on_error_code(self: Fetcher, followed: FollowedPartition, code: ErrorCode) -
         self.fail(followed)
         return
     backoff_ms = self.settings.backoff_ms
-    if followed.last_error != code:
+    if code in DENIED:
+        on_denied(self, code)
+    elif followed.last_error != code:
         followed.last_error = code
         followed.retries = 0
         logger.log(
@@ -56,6 +63,18 @@ def on_error_code(self: Fetcher, followed: FollowedPartition, code: ErrorCode) -
         backoff_ms = min(backoff_ms, FIRST_LATE_MS << followed.retries)
         followed.retries += 1
     self.delay(followed, backoff_ms)
+
+
+def on_denied(self: Fetcher, code: ErrorCode) -> None:
+    """Say that the leader lets this broker fetch nothing, once for all partitions."""
+    now = asyncio.get_running_loop().time()
+    if now >= self.quiet_until:
+        self.quiet_until = now + DENIED_QUIET_SECONDS
+        logger.error(
+            "%s: broker %d answered %s; give the principal of this broker ClusterAction on the cluster, or name it in super.users; "
+            "retrying every %d ms",
+            self.client_id, self.leader_id, code.name, self.settings.backoff_ms,
+        )  # fmt: skip
 
 
 def on_unreachable(self: Fetcher, error: PeerUnavailable) -> None:
