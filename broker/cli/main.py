@@ -16,6 +16,7 @@ COMMANDS = {
     "groups": "List, describe and delete groups, and change their offsets.",
     "configs": "Describe and change configurations.",
     "transactions": "List transactions, find those that hang, abort them.",
+    "doctor": "Find what is wrong with a host and a cluster.",
     "metadata": "Move a stopped cluster's metadata to a ZooKeeper, and back.",
     "produce": "Write records to a topic.",
     "consume": "Print records of topics.",
