@@ -95,9 +95,11 @@ def _run(
         _check_file(file, is_source=to_zookeeper)
         plan = asyncio.run(_transfer(config, file.absolute(), to_zookeeper=to_zookeeper, dry_run=dry_run))
     except (ConfigError, TransferRefused, MalformedZNode) as error:
-        raise SystemExit(f"ottla: {error}") from None
+        say(f"ottla: {error}")
+        raise SystemExit(1) from None
     except StoreError as error:
-        raise SystemExit(f"ottla: {error}; nothing is lost: remove the cause, and repeat the command") from None
+        say(f"ottla: {error}; nothing is lost: remove the cause, and repeat the command")
+        raise SystemExit(1) from None
     if as_json:
         print_json(_plan_json(plan, dry_run=dry_run))
     else:

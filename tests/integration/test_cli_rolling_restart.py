@@ -29,7 +29,8 @@ def test_every_broker_is_another_process_afterwards_and_producers_lose_nothing(t
         producer.stdin.close()
         producer.stdin = None
         done = cluster("rolling-restart")
-        assert producer.wait(60) == 0
+        producer.communicate(timeout=60)
+        assert producer.returncode == 0
         lines = done.stdout.splitlines()
         assert len(lines) == 3
         assert lines[-1].startswith(f"broker {controller}: restarted in ")
