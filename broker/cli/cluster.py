@@ -293,6 +293,43 @@ def start(broker_id: int, directory: Path) -> None:
     _command(directory, "start", broker_id)
 
 
+@cluster.command("rolling-restart")
+@click.argument("broker_ids", type=int, nargs=-1)
+@click.option(
+    "--timeout",
+    "seconds",
+    type=click.FloatRange(1.0, 86_400.0),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for one restart, and for the replicas to be in sync afterwards.",
+)
+@directory_option
+def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path) -> None:
+    """Restart the brokers (all without BROKER_IDS) one after the other.
+
+    The next one is restarted once all replicas are in sync. At any trouble the command ends with status 1, and leaves
+    the other brokers as they are.
+    """
+    from broker.supervisor import control
+    from broker.supervisor.rolling_restart import RealSurroundings, Trouble
+    from broker.supervisor.rolling_restart import rolling_restart as restart
+
+    directory = directory.absolute()
+    try:
+        restart(RealSurroundings(directory), seconds, lambda line: print(line, flush=True), broker_ids)
+    except Trouble as trouble:
+        for line in str(trouble).splitlines():
+            say(f"ottla: {line}")
+        raise SystemExit(1) from None
+    except control.NoSupervisor:
+        raise SystemExit(f"ottla: no supervisor runs in {directory}; `ottla cluster up` starts one") from None
+    except TimeoutError:
+        raise SystemExit(
+            f"ottla: a broker was not restarted within {seconds:g} s; `ottla cluster status` shows the progress, and no other is restarted"
+        ) from None
+
+
 @cluster.command()
 @directory_option
 def down(directory: Path) -> None:

@@ -19,6 +19,8 @@ COMMANDS = {
     "acls": "List, add and remove ACLs.",
     "users": "List, add and remove users who authenticate by SCRAM.",
     "transactions": "List transactions, find those that hang, abort them.",
+    "doctor": "Find what is wrong with a host and a cluster.",
+    "metadata": "Move a stopped cluster's metadata to a ZooKeeper, and back.",
     "produce": "Write records to a topic.",
     "consume": "Print records of topics.",
     "dump-log": "Print log files, or check a data directory.",

@@ -244,6 +244,10 @@ class Supervisor:
             while broker.state is State.STOPPING:
                 await self._next_change()
             return {}
+        if command == "restart":
+            await self._command(broker, "stop", False)
+            # "down" may have come meanwhile, and waits for no broker that starts after it.
+            return {"error": "the cluster is going down"} if self._ending.is_set() else await self._command(broker, "start", False)
         if command == "kill":
             process = self._processes.get(broker.broker_id)
             self._carry_out(broker, broker.on_kill(stays_down))

@@ -49,6 +49,12 @@ class EmbeddedStore(MetadataStore):
         """See MetadataStore."""
         self._on_expired.append(callback)
 
+    async def other_sessions(self) -> list[str]:
+        """See MetadataStore. Raises SessionExpired, StoreUnavailable."""
+        if self._worker is None:
+            raise SessionExpired("")
+        return [f"process {pid}" for pid in await self._worker.submit(self._worker.other_owners)]
+
     async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
         """See MetadataStore. Raises StoreUnavailable when the file cannot be written; then none of the requests was
         carried out."""

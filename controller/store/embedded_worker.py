@@ -148,6 +148,12 @@ class EmbeddedWorker:
         self._session_id = session_id
         return session_id
 
+    def other_owners(self) -> list[int]:
+        """The processes of all other sessions whose owners live."""
+        self._discover_sessions()
+        self._end_dead_sessions(self._clock.monotonic())
+        return [pid for session_id, pid in self._tree.owners().items() if session_id != self._session_id]
+
     def carry_out(self, session_id: int, requests: Sequence[Request]) -> list[Result | StoreError]:
         """One batch in one transaction. Raises SessionExpired, StoreUnavailable."""
         tree = self._tree

@@ -169,6 +169,10 @@ class MetadataStore(Protocol):
     def on_session_expired(self, callback: Callable[[], None]) -> None:
         """Have `callback` called on the event loop whenever the session is found to have expired."""
 
+    async def other_sessions(self) -> list[str]:
+        """The owners of other live sessions, in words, where the store knows them; ZooKeeper does not name them."""
+        return []
+
     async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
         """Carry out `requests` in order in one round trip; the list has the result or the error of each.
 

@@ -149,6 +149,10 @@ class SqliteTree:
         """The timeout of each session by its id."""
         return dict(self._db.execute("SELECT id, timeout_ms FROM session"))
 
+    def owners(self) -> dict[int, int]:
+        """The process of each session by its id."""
+        return dict(self._db.execute("SELECT id, pid FROM session"))
+
     def has_session(self, session_id: int) -> bool:
         """Whether the session has not been ended."""
         return self._db.execute("SELECT 1 FROM session WHERE id = ?", (session_id,)).fetchone() is not None

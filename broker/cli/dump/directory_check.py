@@ -76,7 +76,7 @@ def check_directory(path: Path, *, deep: bool, workers: int, progress: Progress)
     """Verify a data directory, or one partition's directory."""
     alone = is_partition_directory(path)
     log_dir = path.parent if alone else path
-    live = is_locked(log_dir / LOCK_FILE)
+    live = lock_owner(log_dir / LOCK_FILE) is not None
     problems: list[str] = []
     checkpoints: dict[str, dict[str, int]] = {}
     if not alone:
@@ -94,14 +94,15 @@ def check_directory(path: Path, *, deep: bool, workers: int, progress: Progress)
     return DirectoryReport(str(path), live, partitions, problems)
 
 
-def is_locked(path: Path) -> bool:
-    """Whether a broker holds the lock, tested without taking it."""
+def lock_owner(path: Path) -> int | None:
+    """The process that holds a broker's lock, 0 for one that this process cannot name; None without one. Takes no lock."""
     try:
         with path.open("rb") as file:
             answer = fcntl.fcntl(file, fcntl.F_GETLK, _LOCK_REQUEST.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
     except OSError:
-        return False
-    return bool(_LOCK_REQUEST.unpack(answer)[0] != fcntl.F_UNLCK)
+        return None
+    kind, _, _, _, pid = _LOCK_REQUEST.unpack(answer)
+    return None if kind == fcntl.F_UNLCK else max(pid, 0)
 
 
 def _partition_directories(log_dir: Path) -> Iterator[Path]:

@@ -9,7 +9,7 @@ import crc32c
 import pytest
 
 from broker.cli.dump import directory_check
-from broker.cli.dump.directory_check import DirectoryReport, check_directory, is_locked
+from broker.cli.dump.directory_check import DirectoryReport, check_directory, lock_owner
 from tests.support.golden_logs import LOGS
 
 SETS = ("clean", "killed", "recovered", "expired", "live", "odd")
@@ -55,8 +55,8 @@ def test_worker_processes_find_the_same(data: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_lock_that_a_broker_holds_is_seen_and_not_disturbed(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch()
-    assert not is_locked(tmp_path / ".lock")
-    assert not is_locked(tmp_path / "missing")
+    assert lock_owner(tmp_path / ".lock") is None
+    assert lock_owner(tmp_path / "missing") is None
 
 
 LOG = "log-segments-0/00000000000000000000.log"

@@ -1,0 +1,1 @@
+"""Examines hosts, log directories and clusters for `ottla doctor`, without changing anything."""

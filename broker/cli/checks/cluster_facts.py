@@ -1,0 +1,169 @@
+"""Gathers the facts of a cluster by Kafka's protocol, from Ottla and from Apache Kafka alike.
+
+A part that cannot be found out, because a broker does not answer or does not know the request, is noted instead.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
+from broker.client.committed import committed_offsets
+from broker.client.config_admin import DYNAMIC, ResourceType, describe_configs
+from broker.client.errors import ClientError, check
+from broker.client.group_admin import describe_group, list_groups
+from broker.client.hanging import OpenTransaction, find_hanging, late_transactions
+from broker.client.offsets import READ_COMMITTED, end_offsets
+from broker.client.reassignments import FOLLOWER_RATE, LEADER_RATE, moves
+from broker.client.transaction_admin import describe_producers
+from broker.client.versions import ApiTable
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+OPEN_SECONDS: Final = 900.0
+"""The default of transaction.max.timeout.ms: no transaction is open for longer without a reason."""
+_TOPICS_AT_ONCE: Final = 500
+_MOST_GROUPS: Final = 500
+_EXAMINED: Final = ("min.insync.replicas", "cleanup.policy")
+
+
+class BrokerFacts(NamedTuple):
+    """A registered broker. Without an answer `versions` is empty and `error` has the reason."""
+
+    address: str
+    rack: str | None
+    versions: ApiTable
+    error: str = ""
+
+
+class DiskFacts(NamedTuple):
+    """A log directory of a broker; -1 for numbers that the broker does not give."""
+
+    broker_id: int
+    path: str
+    is_online: bool
+    replica_bytes: int
+    total_bytes: int
+    usable_bytes: int
+
+
+@dataclass(slots=True)
+class ClusterFacts:
+    """The parts of a cluster that the checks judge."""
+
+    brokers: dict[int, BrokerFacts] = field(default_factory=dict)
+    controller_id: int = NO_LEADER
+    topics: list[MetadataResponseTopic] = field(default_factory=list)
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By topic the values of the examined keys."""
+    disks: list[DiskFacts] = field(default_factory=list)
+    groups_without_commits: list[str] = field(default_factory=list)
+    hanging: list[OpenTransaction] = field(default_factory=list)
+    long: list[OpenTransaction] = field(default_factory=list)
+    throttled: dict[int, str] = field(default_factory=dict)
+    """By broker the replication throttle that is set."""
+    is_reassigning: bool = False
+    not_examined: list[str] = field(default_factory=list)
+
+
+def gather(cluster: Cluster, now: Callable[[], float] = time.time) -> ClusterFacts:
+    """Ask a cluster. Raises ClientError if it cannot be reached at all."""
+    answer = cluster.refresh(None)
+    facts = ClusterFacts(controller_id=answer.controller_id)
+    facts.topics = sorted((topic for topic in answer.topics if topic.name is not None), key=lambda topic: str(topic.name))
+    _ask_brokers(facts, cluster, answer)
+    parts: Sequence[tuple[str, Callable[[], None]]] = (
+        ("configurations of topics", lambda: _ask_configs(facts, cluster)),
+        ("log directories", lambda: _ask_disks(facts, cluster)),
+        ("groups", lambda: _ask_groups(facts, cluster)),
+        ("transactions", lambda: _ask_transactions(facts, cluster, now())),
+        ("throttles", lambda: _ask_throttles(facts, cluster)),
+    )
+    for name, part in parts:
+        try:
+            part()
+        except ClientError as error:
+            facts.not_examined.append(f"{name}: {' '.join(str(error).split())}")
+    return facts
+
+
+def _ask_brokers(facts: ClusterFacts, cluster: Cluster, answer: MetadataResponse) -> None:
+    for broker in sorted(answer.brokers, key=lambda each: each.node_id):
+        address = f"{broker.host}:{broker.port}"
+        try:
+            versions = cluster.broker(broker.node_id).versions
+        except ClientError as error:
+            facts.brokers[broker.node_id] = BrokerFacts(address, broker.rack, {}, str(error))
+        else:
+            facts.brokers[broker.node_id] = BrokerFacts(address, broker.rack, versions)
+
+
+def _answering(facts: ClusterFacts) -> list[int]:
+    return [broker_id for broker_id, broker in facts.brokers.items() if broker.versions]
+
+
+def _ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
+    names = [str(topic.name) for topic in facts.topics]
+    for begin in range(0, len(names), _TOPICS_AT_ONCE):
+        resources = [
+            DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=list(_EXAMINED))
+            for name in names[begin : begin + _TOPICS_AT_ONCE]
+        ]
+        request = DescribeConfigsRequest(resources=resources)
+        for result in cluster.ask(cluster.any_connection, request, DescribeConfigsResponse).results:
+            if not result.error_code:
+                facts.configs[result.resource_name] = {config.name: config.value or "" for config in result.configs}
+
+
+def _ask_disks(facts: ClusterFacts, cluster: Cluster) -> None:
+    for broker_id in _answering(facts):
+        answer = cluster.ask_broker(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        check(f"the log directories of broker {broker_id}", answer.error_code)
+        for each in answer.results:
+            size = sum(partition.partition_size for topic in each.topics for partition in topic.partitions)
+            facts.disks.append(DiskFacts(broker_id, each.log_dir, not each.error_code, size, each.total_bytes, each.usable_bytes))
+
+
+def _ask_groups(facts: ClusterFacts, cluster: Cluster) -> None:
+    listed = [each for each in list_groups(cluster) if each.protocol_type == "consumer"]
+    if len(listed) > _MOST_GROUPS:
+        facts.not_examined.append(f"groups: only the first {_MOST_GROUPS} of {len(listed)} were examined")
+    for each in listed[:_MOST_GROUPS]:
+        if each.state in {"Empty", "Dead"}:
+            continue
+        described = describe_group(cluster, each.group)
+        if any(member.partitions for member in described.members) and not committed_offsets(cluster, each.group):
+            facts.groups_without_commits.append(each.group)
+
+
+def _ask_transactions(facts: ClusterFacts, cluster: Cluster, now: float) -> None:
+    led = _led_partitions(facts.topics)
+    ends = end_offsets(cluster, led)
+    stable = end_offsets(cluster, led, isolation=READ_COMMITTED)
+    held = [partition for partition in led if stable[partition] < ends[partition]]
+    if not held:
+        return
+    limits = {"max_timeout_ms": int(OPEN_SECONDS * 1000), "now_ms": int(now * 1000)}
+    late = late_transactions(describe_producers(cluster, held), **limits)
+    facts.hanging = find_hanging(cluster, held, **limits) if late else []
+    stuck = {(each.partition, each.producer.producer_id) for each in facts.hanging}
+    facts.long = [each for each in late if (each.partition, each.producer.producer_id) not in stuck]
+
+
+def _led_partitions(topics: Iterable[MetadataResponseTopic]) -> list[TopicPartition]:
+    return [
+        TopicPartition(str(topic.name), partition.partition_index)
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader_id != NO_LEADER
+    ]
+
+
+def _ask_throttles(facts: ClusterFacts, cluster: Cluster) -> None:
+    facts.is_reassigning = bool(moves(cluster))
+    for broker_id in _answering(facts):
+        for config in describe_configs(cluster, ResourceType.BROKER, str(broker_id)):
+            if config.name in {LEADER_RATE, FOLLOWER_RATE} and config.config_source in DYNAMIC:
+                facts.throttled[broker_id] = f"{config.name}={config.value}"

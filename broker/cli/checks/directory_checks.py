@@ -1,0 +1,154 @@
+"""Examines log directories from outside, also those of a running broker: identity, contents, leftovers, a sample of
+segments."""
+
+import os
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.cli.checks.host import Host
+from broker.cli.checks.kinds import Finding, found, some
+from broker.cli.dump.directory_check import lock_owner
+from broker.cli.dump.segment_check import SegmentTask, check_segment
+from storage.disk.directory_names import PERMITTED_DIRECTORIES, DirectoryKind, parse_directory_name
+from storage.disk.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, offset_of_file_name
+from storage.disk.filesystem import RealFileSystem
+from storage.disk.meta_properties import MetaProperties, read_meta_properties
+from storage.disk.start_errors import LogDirectoryError
+from storage.errors import StorageError
+from storage.manager.log_directories import CLEAN_SHUTDOWN_FILE, LOCK_FILE
+
+LEFT_SECONDS = 86_400.0
+"""Age from which files of an unfinished work are leftovers."""
+CLOCK_SECONDS = 60.0
+SAMPLED_SEGMENTS = 20
+SAMPLED_BYTES = 256 * 1024 * 1024
+"""Limits of the sample of one directory: it is read in a second or two."""
+
+
+class DirectoryFacts(NamedTuple):
+    """One readable log directory."""
+
+    path: str
+    pid: int | None
+    """The process of the broker that uses it: 0 for an unknown one, None without one."""
+    identity: MetaProperties | None
+    partitions: dict[str, DirectoryKind]
+    """Names of partitions' directories."""
+    segments: list[tuple[str, int, int]]
+    """(directory, base offset, size in bytes) of each."""
+
+
+def examine(path: str, host: Host, findings: list[Finding], dice: random.Random) -> DirectoryFacts | None:
+    """The facts of a log directory; its faults are added to the findings. None if it is missing or cannot be read."""
+    if not os.path.lexists(path):
+        return None  # a broker creates it
+    try:
+        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(13, "this user may not write it", path)
+    except OSError as error:
+        findings.append(found("directory-unusable", f"{path}: {error.strerror}", f"ls -ld {path}; run this as the user of the broker"))
+        return None
+    identity = None
+    try:
+        identity = read_meta_properties(path, RealFileSystem())
+    except (LogDirectoryError, OSError) as error:
+        findings.append(found("directory-identity", str(error), f"restore {path}/meta.properties from a backup"))
+    partitions: dict[str, DirectoryKind] = {}
+    for entry in entries:
+        if not entry.is_dir():
+            continue
+        parsed = parse_directory_name(entry.name)
+        if parsed is not None:
+            partitions[entry.name] = parsed[1]
+        elif entry.name not in PERMITTED_DIRECTORIES:
+            findings.append(found("directory-foreign-content", f"{entry.path} is no partition", f"mv {entry.path} elsewhere"))
+    segments = [each for name in partitions for each in _segments(Path(path, name))]
+    facts = DirectoryFacts(path, lock_owner(Path(path, LOCK_FILE)), identity, partitions, segments)
+    findings += _leftovers(facts, host)
+    findings += _damaged(facts, dice)
+    return facts
+
+
+def compare(directories: Sequence[DirectoryFacts], broker_id: int | None) -> Iterator[Finding]:
+    """The faults of the log directories of one broker beside each other. `broker_id` is the configured one."""
+    owners = {each.path: each.identity for each in directories if each.identity is not None}
+    ids = {identity.broker_id for identity in owners.values()} - {None} | ({broker_id} if broker_id is not None else set())
+    clusters = {identity.cluster_id for identity in owners.values()} - {None}
+    if len(ids) > 1 or len(clusters) > 1:
+        said = "; ".join(f"{path} is of broker {identity.broker_id}, cluster {identity.cluster_id}" for path, identity in owners.items())
+        configured = "" if broker_id is None else f"; broker.id is {broker_id}"
+        yield found("directory-identity", said + configured, "set broker.id and log.dirs to the directories of one broker")
+    places: dict[str, list[str]] = {}
+    for each in directories:
+        for name, kind in each.partitions.items():
+            if kind is DirectoryKind.CURRENT:
+                places.setdefault(name, []).append(each.path)
+    for name, paths in places.items():
+        if len(paths) > 1:
+            yield found("partition-twice", f"{name} is in {' and in '.join(paths)}", f"rm -r {paths[-1]}/{name}, if that directory failed")
+
+
+def _segments(directory: Path) -> Iterator[tuple[str, int, int]]:
+    try:
+        for entry in os.scandir(directory):
+            base_offset = offset_of_file_name(entry.name) if entry.name.endswith(LOG_SUFFIX) else None
+            if base_offset is not None:
+                yield str(directory), base_offset, entry.stat().st_size
+    except OSError:
+        return  # deleted meanwhile
+
+
+def _leftovers(facts: DirectoryFacts, host: Host) -> Iterator[Finding]:
+    now = host.now()
+    stray = [f"{facts.path}/{name}" for name, kind in facts.partitions.items() if kind is DirectoryKind.STRAY]
+    if stray:
+        yield found("stray-replica", some(stray), f"rm -r {stray[0]}, once its records are not needed")
+    old, future = [], []
+    for name, kind in facts.partitions.items():
+        for path, changed_at in _files(f"{facts.path}/{name}"):
+            is_left = kind is DirectoryKind.DELETE or path.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX))
+            if is_left and now - changed_at > LEFT_SECONDS:
+                old.append(path)
+            if changed_at - now > CLOCK_SECONDS:
+                future.append(path)
+    if old:
+        yield found("leftover-files", f"{some(old)} are older than a day", "restart the broker")
+    if future:
+        yield found("clock-behind", f"{some(future)} were changed in the future", "timedatectl; set the clock before the broker starts")
+
+
+def _files(directory: str) -> Iterator[tuple[str, float]]:
+    """The files of a directory with the times of their last changes."""
+    try:
+        for entry in os.scandir(directory):
+            yield entry.path, entry.stat().st_mtime
+    except OSError:
+        return
+
+
+def _damaged(facts: DirectoryFacts, dice: random.Random) -> Iterator[Finding]:
+    # An unfinished write of a running or crashed broker is no damage: the next start cuts it off.
+    is_unfinished = facts.pid is not None or not os.path.exists(f"{facts.path}/{CLEAN_SHUTDOWN_FILE}")
+    last: dict[str, int] = {}
+    for directory, base_offset, _ in facts.segments:
+        last[directory] = max(base_offset, last.get(directory, 0))
+    read = 0
+    problems: list[str] = []
+    for directory, base_offset, size in dice.sample(facts.segments, min(SAMPLED_SEGMENTS, len(facts.segments))):
+        if read and read + size > SAMPLED_BYTES:
+            continue
+        read += size
+        task = SegmentTask(directory, base_offset, base_offset == last[directory], is_unfinished, False)
+        try:
+            problems += check_segment(task).problems
+        except (StorageError, OSError) as error:
+            problems.append(str(error))
+    if problems:
+        yield found(
+            "segment-damaged",
+            some(problems),
+            f"ottla dump-log --verify {facts.path}; delete the replica if others are in sync, and restart the broker",
+        )

@@ -1,0 +1,59 @@
+"""Runs the checks of a host or of a cluster, in the order of the report."""
+
+import random
+from collections.abc import Sequence
+
+from broker.cli.checks.cluster_checks import check_cluster
+from broker.cli.checks.cluster_facts import gather
+from broker.cli.checks.configuration_checks import check_certificates, check_keys, check_metadata
+from broker.cli.checks.directory_checks import DirectoryFacts, compare, examine
+from broker.cli.checks.host import Host
+from broker.cli.checks.host_checks import check_clock, check_flushes, check_limits, check_mount, check_names, check_space
+from broker.cli.checks.kinds import Finding, found
+from broker.client.cluster import Cluster
+from broker.client.errors import ClientError
+from config.broker import BrokerConfig
+from config.keys.general import BROKER_ID
+from config.keys.log import LOG_DIRS
+from config.validation import log_dirs
+
+
+def examine_broker(config: BrokerConfig, host: Host, dice: random.Random) -> list[Finding]:
+    """Examine a broker of this host by its configuration."""
+    findings = list(check_keys(config))
+    findings += check_certificates(config, host.now())
+    findings += check_names(host, config)
+    directories = _examine(log_dirs(config[LOG_DIRS]), host, findings, dice)
+    findings += compare(directories, config[BROKER_ID] if BROKER_ID.name in config.static else None)
+    findings += check_metadata(config, directories)
+    return findings
+
+
+def examine_directories(paths: Sequence[str], host: Host, dice: random.Random) -> list[Finding]:
+    """Examine log directories alone, which belong to one broker."""
+    findings: list[Finding] = []
+    findings += compare(_examine(paths, host, findings, dice), None)
+    return findings
+
+
+def examine_cluster(bootstrap: str, timeout_seconds: float) -> tuple[list[Finding], list[str]]:
+    """Examine a cluster; also a line for each part that could not be examined. Raises ClientError for malformed addresses."""
+    with Cluster(bootstrap, timeout_seconds=timeout_seconds) as cluster:
+        try:
+            facts = gather(cluster)
+        except ClientError as error:
+            reason = " ".join(str(error).split())
+            return [found("cluster-unreachable", f"{bootstrap}: {reason}", "start the brokers, or correct --bootstrap-server")], []
+    return list(check_cluster(facts)), facts.not_examined
+
+
+def _examine(paths: Sequence[str], host: Host, findings: list[Finding], dice: random.Random) -> list[DirectoryFacts]:
+    directories = [each for path in paths if (each := examine(path, host, findings, dice)) is not None]
+    for each in directories:
+        findings += check_mount(host, each.path)
+        findings += check_space(host, each.path)
+        findings += check_flushes(host, each.path)
+    pid = next((each.pid for each in directories if each.pid is not None), None)
+    findings += check_limits(host, pid, len(directories), sum(len(each.segments) for each in directories))
+    findings += check_clock(host)
+    return directories

@@ -1,0 +1,106 @@
+"""Implements `ottla doctor`: examines a broker's host and a cluster, and says what is wrong, why, and what to do.
+
+Nothing is changed. Exit status: 0 without a finding, 1 with warnings only, 2 with a problem.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli.options import Amount, json_option
+from broker.cli.output import print_json
+
+if TYPE_CHECKING:
+    from broker.cli.checks.kinds import Finding
+
+_DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PROPERTIES | DIRECTORY]...")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A configuration key; overrides the file and the environment.")
+@click.option(
+    "-b",
+    "--bootstrap-server",
+    "bootstrap",
+    envvar="OTTLA_BOOTSTRAP_SERVER",
+    show_envvar=True,
+    metavar="HOST:PORT,...",
+    help=f"Examine this cluster; by default {_DEFAULT_BOOTSTRAP}, unless a path is given.",
+)
+@click.option(
+    "--timeout", "timeout_seconds", type=Amount(0.1, 3600.0), default=10.0, show_default=True, metavar="SECONDS", help="Time for retries."
+)
+@json_option
+def doctor(paths: tuple[Path, ...], overrides: tuple[str, ...], bootstrap: str | None, timeout_seconds: float, as_json: bool) -> None:
+    """Examine a broker's host and a cluster, and show what is wrong.
+
+    PROPERTIES is the server.properties of a broker of this host, which is examined with its log directories. DIRECTORY
+    is a log directory. The exit status is 0 without a finding, 1 with warnings only, 2 with a problem.
+    """
+    from broker.cli.checks.examination import examine_cluster
+    from broker.client.cluster import parse_bootstrap
+    from broker.client.errors import ClientError
+
+    findings: list[Finding] = []
+    notes: list[str] = []
+    if paths or overrides:
+        findings += _on_this_host(paths, overrides)
+    if bootstrap is not None or not (paths or overrides):
+        try:
+            parse_bootstrap(bootstrap or _DEFAULT_BOOTSTRAP)
+        except ClientError as error:
+            raise click.UsageError(f"{error}.") from None
+        of_cluster, notes = examine_cluster(bootstrap or _DEFAULT_BOOTSTRAP, timeout_seconds)
+        findings += of_cluster
+    findings.sort(key=lambda each: -each.kind.severity.value)
+    if as_json:
+        print_json({"findings": [_json(each) for each in findings], "not_examined": notes})
+    else:
+        _print(findings, notes)
+    raise SystemExit(max((each.kind.severity.value for each in findings), default=0))
+
+
+def _on_this_host(paths: Sequence[Path], overrides: Sequence[str]) -> list[Finding]:
+    from broker.cli.checks.examination import examine_broker, examine_directories
+    from broker.cli.checks.host import RealHost
+    from broker.cli.checks.kinds import found
+    from config.broker import BrokerConfig
+    from config.errors import ConfigError
+    from config.loader import load_properties
+
+    host, dice = RealHost(), random.Random()
+    directories = [str(path) for path in paths if path.is_dir()]
+    files: list[Path | None] = [path for path in paths if not path.is_dir()]
+    findings = examine_directories(directories, host, dice) if directories else []
+    for file in files or ([None] if overrides else []):
+        try:
+            config = BrokerConfig(load_properties(file, os.environ, overrides))
+        except ConfigError as error:
+            findings.append(found("configuration-invalid", str(error), f"correct {file or 'the option --set'}"))
+        else:
+            findings += examine_broker(config, host, dice)
+    return findings
+
+
+def _json(finding: Finding) -> dict[str, str]:
+    kind = finding.kind
+    return {"id": kind.id, "severity": kind.severity.name.lower(), "what": finding.what, "why": kind.why, "command": finding.command}
+
+
+def _print(findings: Sequence[Finding], notes: Sequence[str]) -> None:
+    for finding in findings:
+        kind = finding.kind
+        print(f"{kind.severity.name} {kind.id}: {finding.what}")
+        print(f"    why: {kind.why}")
+        print(f"    do:  {finding.command}")
+    for note in notes:
+        print(f"not examined: {note}")
+    problems = sum(each.kind.severity.value > 1 for each in findings)
+    print(f"{problems} problems, {len(findings) - problems} warnings")

@@ -1,0 +1,143 @@
+"""Every finding about a cluster is provoked once by its facts, and a healthy cluster has none."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.cli.checks.cluster_checks import check_cluster
+from broker.cli.checks.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts
+from broker.cli.checks.examination import examine_cluster
+from broker.cli.checks.kinds import KINDS, Severity
+from broker.cli.main import main
+from broker.client.cluster import TopicPartition
+from broker.client.hanging import OpenTransaction
+from broker.client.transaction_admin import Producer
+from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from protocol.schema.fields import Versions
+from tests.support.examined_host import GIB
+from tests.unit.cli import test_doctor_host
+
+TABLE = {0: Versions(3, 11), 1: Versions(4, 17)}
+OPEN = OpenTransaction(TopicPartition("t", 0), Producer(4000, 0, -1, 5, 1_700_000_000_000, 17))
+
+
+def partition(number: int, replicas: list[int]) -> MetadataResponsePartition:
+    return MetadataResponsePartition(partition_index=number, leader_id=replicas[0], replica_nodes=replicas, isr_nodes=list(replicas))
+
+
+def healthy() -> ClusterFacts:
+    """Three brokers in three racks; two internal topics and one other."""
+    replicas = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+    topics = ("t", "__consumer_offsets", "__transaction_state")
+    return ClusterFacts(
+        brokers={number: BrokerFacts(f"127.0.0.1:{9092 + number}", f"r{number}", dict(TABLE)) for number in range(3)},
+        controller_id=1,
+        topics=[
+            MetadataResponseTopic(name=name, partitions=[partition(number, list(each)) for number, each in enumerate(replicas)])
+            for name in topics
+        ],
+        configs={name: {"min.insync.replicas": "2", "cleanup.policy": "delete" if name == "t" else "compact"} for name in topics},
+        disks=[
+            DiskFacts(number, f"/data/{place}", True, 5 * GIB + place, 100 * GIB, 50 * GIB) for number in range(3) for place in range(2)
+        ],
+    )
+
+
+def first(facts: ClusterFacts) -> MetadataResponsePartition:
+    return facts.topics[0].partitions[0]
+
+
+def _change_broker(facts: ClusterFacts, **changes: object) -> None:
+    facts.brokers[2] = facts.brokers[2]._replace(**changes)  # type: ignore[arg-type]  # the names of the fields are those of the test
+
+
+def _change_disk(facts: ClusterFacts, **changes: object) -> None:
+    facts.disks[0] = facts.disks[0]._replace(**changes)  # type: ignore[arg-type]  # the names of the fields are those of the test
+
+
+def _one_rack(facts: ClusterFacts) -> None:
+    facts.brokers[3] = BrokerFacts("127.0.0.1:9095", "r0", dict(TABLE))
+    facts.topics[0].partitions[0] = partition(0, [0, 3])
+
+
+def _uneven(facts: ClusterFacts) -> None:
+    facts.topics[0].partitions += [partition(number, [0, 1]) for number in range(3, 40)]
+
+
+PROVOKED: dict[str, Callable[[ClusterFacts], object]] = {
+    "broker-unreachable": lambda facts: _change_broker(facts, versions={}, error="Connection refused"),
+    "controller-missing": lambda facts: setattr(facts, "controller_id", -1),
+    "versions-mixed": lambda facts: _change_broker(facts, versions={0: Versions(3, 12)}),
+    "throttle-left": lambda facts: facts.throttled.update({1: "leader.replication.throttled.rate=1000"}),
+    "partition-offline": lambda facts: setattr(first(facts), "leader_id", -1),
+    "partition-below-min-isr": lambda facts: setattr(first(facts), "isr_nodes", [0]),
+    "partition-under-replicated": lambda facts: setattr(first(facts), "isr_nodes", [0, 1]),
+    "leader-not-preferred": lambda facts: setattr(first(facts), "leader_id", 2),
+    "replicas-in-one-rack": _one_rack,
+    "replicas-uneven": _uneven,
+    "directories-uneven": lambda facts: _change_disk(facts, replica_bytes=90 * GIB),
+    "directory-offline": lambda facts: _change_disk(facts, is_online=False),
+    "disk-nearly-full": lambda facts: _change_disk(facts, usable_bytes=10 * GIB),
+    "disk-full": lambda facts: _change_disk(facts, usable_bytes=1 * GIB),
+    "topic-single-replica": lambda facts: facts.topics[0].partitions.__setitem__(0, partition(0, [1])),
+    "min-isr-too-high": lambda facts: facts.configs["t"].update({"min.insync.replicas": "3"}),
+    "internal-topic-policy": lambda facts: facts.configs["__consumer_offsets"].update({"cleanup.policy": "delete"}),
+    "internal-topic-replicas": lambda facts: facts.topics[2].partitions.__setitem__(0, partition(0, [1])),
+    "group-without-commits": lambda facts: facts.groups_without_commits.append("readers"),
+    "transaction-hanging": lambda facts: facts.hanging.append(OPEN),
+    "transaction-long": lambda facts: facts.long.append(OPEN),
+}
+"""By finding the change of a healthy cluster that provokes it."""
+
+ELSEWHERE = {"configuration-invalid", "zookeeper-slow", "cluster-unreachable"}
+"""Findings that tests of their own provoke."""
+
+
+def test_a_healthy_cluster_has_no_finding() -> None:
+    assert list(check_cluster(healthy())) == []
+
+
+@pytest.mark.parametrize("kind", PROVOKED)
+def test_each_fault_of_a_cluster_is_found(kind: str) -> None:
+    facts = healthy()
+    PROVOKED[kind](facts)
+    found = list(check_cluster(facts))
+    assert kind in {each.kind.id for each in found}, found
+    assert all(each.what and each.command for each in found)
+
+
+def test_every_kind_of_finding_is_provoked_by_a_test() -> None:
+    assert {*PROVOKED, *test_doctor_host.PROVOKED, *ELSEWHERE} == KINDS.keys()
+
+
+def test_the_page_lists_every_kind_with_its_severity_and_reason() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", page, flags=re.MULTILINE))
+    assert rows == {kind.id: f"{kind.severity.name.lower()} | {kind.why}" for kind in KINDS.values()}
+
+
+def test_a_throttle_of_a_reassignment_that_runs_is_in_order() -> None:
+    facts = healthy()
+    facts.throttled[1] = "leader.replication.throttled.rate=1000"
+    facts.is_reassigning = True
+    assert list(check_cluster(facts)) == []
+
+
+def test_an_empty_cluster_of_one_broker_is_in_order() -> None:
+    facts = ClusterFacts(brokers={0: BrokerFacts("127.0.0.1:9092", None, dict(TABLE))}, controller_id=0)
+    assert list(check_cluster(facts)) == []
+
+
+def test_a_cluster_that_does_not_answer_is_one_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    found, notes = examine_cluster("127.0.0.1:1", 0.3)
+    assert [each.kind.id for each in found] == ["cluster-unreachable"]
+    assert notes == []
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "-b", "127.0.0.1:1", "--timeout", "0.3", "--json"], standalone_mode=False)
+    assert ended.value.code == Severity.PROBLEM.value
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["id"] == "cluster-unreachable"
+    assert finding.keys() == {"id", "severity", "what", "why", "command"}
