@@ -1,23 +1,31 @@
 """Implements `ottla serve`: runs one broker until it is stopped.
 
-Prints one line with its addresses to standard output once it listens; the log goes to standard error. An invalid
-configuration causes one line and exit status 1, before any data is touched.
+Prints one line with its addresses to standard output once it listens; the log goes to standard error, or to the file of
+`ottla.log.file`. An invalid configuration causes one line and exit status 1, before any data is touched. A service manager
+is notified (`broker.service_manager`).
 """
+
+from __future__ import annotations
 
 import asyncio
 import logging
 import os
 import platform
+import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from broker.logs import set_up_logging
+from broker.logs.setup import apply_configuration, apply_environment, set_up_logging
 from broker.process import ending_signals, fill_standard_streams, keep_freed_memory, raise_file_limit, say
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.loader import load_properties, remarks
+
+if TYPE_CHECKING:
+    from broker.logs.sink import LogSink
 
 logger = logging.getLogger(__name__)
 
@@ -35,28 +43,32 @@ def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
     set_up_logging()
     try:
         config = BrokerConfig(load_properties(properties, os.environ, overrides))
+        sink = apply_configuration(config)
     except ConfigError as error:
         raise SystemExit(f"ottla: {error}") from None
+    apply_environment(os.environ)
     raise_file_limit()
     keep_freed_memory()
     for remark in remarks(config):
         logger.warning(remark)
-    sys.exit(run(config))
+    sys.exit(run(config, sink))
 
 
-def run(config: BrokerConfig) -> int:
+def run(config: BrokerConfig, sink: LogSink | None = None) -> int:
     """Run the event loop until the broker has stopped; returns the exit status."""
     import uvloop  # not needed to report an invalid configuration
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config))
+        return runner.run(_serve(config, sink))
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(config: BrokerConfig, sink: LogSink | None) -> int:
     from broker.server import Broker, CannotStart
+    from broker.service_manager import ServiceManager
     from protocol.compiled import describe
 
     broker = Broker(config)
+    manager = ServiceManager(os.environ, lambda: broker.status)
     stop = asyncio.Event()
     hurry = asyncio.Event()
 
@@ -68,7 +80,9 @@ async def _serve(config: BrokerConfig) -> int:
     loop = asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, on_signal)
+    loop.add_signal_handler(signal.SIGUSR1, (lambda: None) if sink is None else sink.reopen)  # unhandled, it would end the process
     broker.on_fatal = stop.set
+    manager.on_starting()
     starting = asyncio.ensure_future(broker.start())
     stopped = asyncio.ensure_future(stop.wait())
     await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -82,10 +96,17 @@ async def _serve(config: BrokerConfig) -> int:
     except asyncio.CancelledError:
         return 0
     except CannotStart as reason:
+        if sink is not None:
+            logger.critical("the broker does not start: %s", reason)
         print(f"ottla: {reason}", file=sys.stderr)
         return 1
+    if sink is not None:
+        sink.identify(broker.services.broker_id, broker.services.cluster_id)
     logger.info("Python %s, hot path %s", platform.python_version(), describe())
+    manager.on_ready()
     say(f"ottla is ready: {', '.join(addresses)}")
     await stop.wait()
+    manager.on_stopping()
     await broker.stop(hurry)
+    manager.close()
     return 1 if broker.failed else 0

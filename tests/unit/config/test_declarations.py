@@ -8,7 +8,7 @@ import pytest
 
 from config.broker import BrokerConfig
 from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS
-from config.keys.own import OTTLA_METADATA_FILE, OTTLA_METRICS_LISTENER, OTTLA_ZOOKEEPER_AUTH
+from config.keys import own
 from config.schema.describe import ConfigEntry, LogLevel, logger_entry
 from config.schema.key import DynamicScope, Key
 from config.topic import TOPIC_KEYS, TopicConfig
@@ -18,7 +18,7 @@ BROKER = {entry["name"]: entry for entry in GOLDEN["broker"]}
 INTERNAL = {entry["name"]: entry for entry in GOLDEN["broker_not_described"]}
 TOPIC = {entry["name"]: entry for entry in GOLDEN["topic"]}
 DYNAMIC = GOLDEN["dynamic"]
-OWN = {OTTLA_METADATA_FILE.name, OTTLA_METRICS_LISTENER.name, OTTLA_ZOOKEEPER_AUTH.name}
+OWN = {each.name for each in vars(own).values() if isinstance(each, Key)}
 """The keys that Apache Kafka does not have."""
 
 
