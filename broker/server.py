@@ -40,7 +40,6 @@ from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
 from broker.metadata_store import open_metadata_store
 from broker.metrics.request_log import RequestLog
-from broker.metrics.request_metrics import RequestMetrics
 from broker.network.acceptor import BindFailed
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
@@ -96,6 +95,7 @@ from storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
+    from broker.metrics.request_metrics import RequestMetrics
     from broker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
@@ -391,16 +391,16 @@ class Broker:
 
     def _measured_requests(self) -> RequestMetrics | None:
         """Times requests for the metrics, for the log of slow ones, or for both."""
-        services = self.services
+        services, surroundings = self.services, self._surroundings
         slow_ms = self.config[OTTLA_SLOW_REQUEST_MS]
-        if self.metrics is not None:
-            return self.metrics.attach(services, self.socket_server, RequestLog(slow_ms))
-        if slow_ms is None:
+        if self.metrics is None and slow_ms is None and not surroundings.measures_requests:
             return None
-        measured = RequestMetrics(
-            self._surroundings.clock_ns, services.data.replica_manager.topic_stats, services.error_counts, RequestLog(slow_ms)
-        )
-        self._background.schedule("request-log", REQUEST_LOG_BEAT_MS, REQUEST_LOG_BEAT_MS, measured.on_beat)
+        stats = services.data.replica_manager.topic_stats
+        measured = surroundings.request_metrics(surroundings.clock_ns, stats, services.error_counts, RequestLog(slow_ms))
+        if self.metrics is not None:
+            self.metrics.attach(services, self.socket_server, measured)
+        else:
+            self._background.schedule("request-log", REQUEST_LOG_BEAT_MS, REQUEST_LOG_BEAT_MS, measured.on_beat)
         return measured
 
     def _authentication(self, scram: ScramCredentials, endpoint: EndPoint) -> ListenerAuthentication:

@@ -2,12 +2,13 @@
 
 Prints one line with its addresses to standard output once it listens; the log goes to standard error, or to the file of
 `ottla.log.file`. An invalid configuration causes one line and exit status 1, before any data is touched. A service manager
-is notified (`broker.service_manager`).
+is notified (`broker.service_manager`). With `--ephemeral` the broker is one for tests (`broker.ephemeral`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import platform
@@ -26,6 +27,7 @@ from config.loader import load_properties, remarks
 
 if TYPE_CHECKING:
     from broker.logs.sink import LogSink
+    from broker.server import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +35,11 @@ logger = logging.getLogger(__name__)
 @click.command()
 @click.argument("properties", required=False, type=click.Path(path_type=Path))
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A configuration key; overrides the file and the environment.")
-def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
+@click.option(
+    "--ephemeral", is_flag=True, help="For tests: a free port, data that is removed, and the end with the process that started it."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print addresses, process id and ids in one line of JSON.")
+def serve(properties: Path | None, overrides: tuple[str, ...], ephemeral: bool, as_json: bool) -> None:
     """Run a broker.
 
     PROPERTIES is a server.properties file as for Apache Kafka. Environment variables like KAFKA_NUM_PARTITIONS are read
@@ -41,8 +47,14 @@ def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
     """
     fill_standard_streams()
     set_up_logging()
+    test_broker = None
     try:
-        config = BrokerConfig(load_properties(properties, os.environ, overrides))
+        given = load_properties(properties, os.environ, overrides)
+        if ephemeral:
+            from broker.ephemeral.settings import Ephemeral
+
+            test_broker = Ephemeral(given)
+        config = BrokerConfig(given if test_broker is None else test_broker.properties)
         sink = apply_configuration(config)
     except ConfigError as error:
         raise SystemExit(f"ottla: {error}") from None
@@ -51,36 +63,37 @@ def serve(properties: Path | None, overrides: tuple[str, ...]) -> None:
     keep_freed_memory()
     for remark in remarks(config):
         logger.warning(remark)
-    sys.exit(run(config, sink))
+    try:
+        status = run(config, sink, ephemeral=ephemeral, as_json=as_json)
+    finally:
+        if test_broker is not None:
+            test_broker.close()
+    sys.exit(status)
 
 
-def run(config: BrokerConfig, sink: LogSink | None = None) -> int:
+def run(config: BrokerConfig, sink: LogSink | None = None, *, ephemeral: bool = False, as_json: bool = False) -> int:
     """Run the event loop until the broker has stopped; returns the exit status."""
     import uvloop  # not needed to report an invalid configuration
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config, sink))
+        return runner.run(_serve(config, sink, ephemeral, as_json))
 
 
-async def _serve(config: BrokerConfig, sink: LogSink | None) -> int:
+async def _serve(config: BrokerConfig, sink: LogSink | None, ephemeral: bool, as_json: bool) -> int:
     from broker.server import Broker, CannotStart
     from broker.service_manager import ServiceManager
     from protocol.compiled import describe
 
-    broker = Broker(config)
-    manager = ServiceManager(os.environ, lambda: broker.status)
     stop = asyncio.Event()
     hurry = asyncio.Event()
+    test_bench = None
+    if ephemeral:
+        from broker.ephemeral.bench import Bench
 
-    def on_signal() -> None:
-        if stop.is_set():
-            hurry.set()
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in ending_signals():
-        loop.add_signal_handler(number, on_signal)
-    loop.add_signal_handler(signal.SIGUSR1, (lambda: None) if sink is None else sink.reopen)  # unhandled, it would end the process
+        test_bench = Bench(stop, hurry)
+    broker = Broker(config, None if test_bench is None else test_bench.surroundings)
+    manager = ServiceManager(os.environ, lambda: broker.status)
+    _listen_to_signals(stop, hurry, sink)
     broker.on_fatal = stop.set
     manager.on_starting()
     starting = asyncio.ensure_future(broker.start())
@@ -104,9 +117,37 @@ async def _serve(config: BrokerConfig, sink: LogSink | None) -> int:
         sink.identify(broker.services.broker_id, broker.services.cluster_id)
     logger.info("Python %s, hot path %s", platform.python_version(), describe())
     manager.on_ready()
-    say(f"ottla is ready: {', '.join(addresses)}")
+    if test_bench is not None:
+        test_bench.on_ready(addresses)
+    say(json.dumps(_described(broker, addresses)) if as_json else f"ottla is ready: {', '.join(addresses)}")
     await stop.wait()
     manager.on_stopping()
     await broker.stop(hurry)
     manager.close()
+    if test_bench is not None:
+        test_bench.close()
     return 1 if broker.failed else 0
+
+
+def _listen_to_signals(stop: asyncio.Event, hurry: asyncio.Event, sink: LogSink | None) -> None:
+    def on_signal() -> None:
+        if stop.is_set():
+            hurry.set()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in ending_signals():
+        loop.add_signal_handler(number, on_signal)
+    loop.add_signal_handler(signal.SIGUSR1, (lambda: None) if sink is None else sink.reopen)  # unhandled, it would end the process
+
+
+def _described(broker: Broker, addresses: list[str]) -> dict[str, object]:
+    """The line of `--json`."""
+    return {
+        "bootstrap_servers": ",".join(address.partition("://")[2] for address in addresses),
+        "listeners": addresses,
+        "pid": os.getpid(),
+        "broker_id": broker.services.broker_id,
+        "cluster_id": broker.services.cluster_id,
+        "metrics": None if broker.metrics is None else f"http://{broker.metrics.address}/metrics",
+    }

@@ -31,7 +31,7 @@ _LIST_OF_NUMBERS: Final = {"partition_index", "partition", "index"}
 
 def error_answer(frame: memoryview, route: Route, error: ErrorCode) -> Completion:
     """The response with this error, or CLOSE for a response without a place for it."""
-    request = route.request_class.decode(frame[_body_offset(frame, route) :], route.version)
+    request, _ = route.request_class.decode(frame, route.version, _body_offset(frame, route))
     response = route.response_class()
     if not _fill(response, request, int(error), route.version):
         return CLOSE

@@ -68,10 +68,6 @@ class FaultyRequests(RequestMetrics):
 
     faults: Faults
 
-    def watch(self, route: Route) -> None:
-        """See RequestMetrics."""
-        super().watch(route)
-
     def handle(self, handle: Callable[[memoryview, Connection], Answer], frame: memoryview, connection: Connection, route: Route) -> Answer:
         """See RequestMetrics. Every request comes here."""
         try:

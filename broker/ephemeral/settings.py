@@ -24,7 +24,6 @@ DEFAULTS: Final = {
     "group.min.session.timeout.ms": "100",
     "log.segment.delete.delay.ms": "0",
     "controlled.shutdown.retry.backoff.ms": "100",
-    "ottla.metrics.listener": "127.0.0.1:0",
 }
 """Settings that make tests fast; the file, the environment and `--set` override them."""
 

@@ -41,14 +41,13 @@ from broker.metrics.log_families import LOG_FAMILIES
 from broker.metrics.loop_watch import LoopWatch
 from broker.metrics.replica_families import REPLICA_FAMILIES
 from broker.metrics.request_families import REQUEST_FAMILIES
-from broker.metrics.request_log import RequestLog
-from broker.metrics.request_metrics import RequestMetrics
 from broker.metrics.transaction_families import MEASURED_STATES, TRANSACTION_FAMILIES
 from broker.metrics.view import BrokerState, View
 from config.errors import ConfigError
 from config.keys.own import OTTLA_METRICS_LISTENER, address
 
 if TYPE_CHECKING:
+    from broker.metrics.request_metrics import RequestMetrics
     from broker.network.socket_server import SocketServer
     from broker.request.services import Services
     from broker.transactions.metadata import TransactionState
@@ -111,9 +110,8 @@ class MetricsEndpoint:
         self.address = f"{f'[{host}]' if ':' in host else host}:{self._server.port}"
         logger.info("metrics are at http://%s/metrics", self.address)
 
-    def attach(self, services: Services, socket_server: SocketServer, request_log: RequestLog) -> RequestMetrics:
-        """Expose the metrics of this broker; pass the returned object to its dispatcher."""
-        requests = RequestMetrics(time.monotonic_ns, services.data.replica_manager.topic_stats, services.error_counts, request_log)
+    def attach(self, services: Services, socket_server: SocketServer, requests: RequestMetrics) -> None:
+        """Expose the metrics of this broker. Its dispatcher measures `requests`."""
         controller = ControllerMetrics()
         services.cluster.controller.measure(controller.on_event, controller.on_sent)
         fetch_rates = FetchRates(lambda: () if services.cluster.fetcher_pool is None else services.cluster.fetcher_pool.fetchers.values())
@@ -141,7 +139,6 @@ class MetricsEndpoint:
             lambda: self.state,
             self._loop.time,
         )
-        return requests
 
     def on_ready(self) -> None:
         """Requests are served from now on."""
