@@ -7,6 +7,7 @@ the top where the request names none.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from broker.network.request_channel import CLOSE, Completion
@@ -49,7 +50,8 @@ def _fill(response: Struct, request: Struct, code: int, version: int) -> bool:
 
 
 def _fill_list(response: Struct, request: Struct, code: int, version: int) -> bool:
-    into, out_of = _first_list(response, version), _first_list(request, version)
+    into = next((field for field in _lists(response, version) if _has_code(field)), None)
+    out_of = next(_lists(request, version), None)
     if into is None or out_of is None or not isinstance(into.type, ArrayOf) or not isinstance(into.type.element, StructOf):
         return False
     filled = False
@@ -68,8 +70,15 @@ def _fill_list(response: Struct, request: Struct, code: int, version: int) -> bo
     return filled
 
 
-def _first_list(message: Struct, version: int) -> Field | None:
-    return next((field for field in message.SCHEMA.fields if isinstance(field.type, ArrayOf) and field.versions.cover(version)), None)
+def _lists(message: Struct, version: int) -> Iterator[Field]:
+    return (field for field in message.SCHEMA.fields if isinstance(field.type, ArrayOf) and field.versions.cover(version))
+
+
+def _has_code(field: Field) -> bool:
+    """Whether the elements of a list have an error code, or lists whose elements do."""
+    if not isinstance(field.type, ArrayOf) or not isinstance(field.type.element, StructOf):
+        return False
+    return any(each.name == _CODE or _has_code(each) for each in field.type.element.fields)
 
 
 def _copy(element: Struct, source: Any) -> None:

@@ -20,6 +20,7 @@ from broker.serving.route import Route
 from broker.surroundings import Surroundings
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.schema.wire import ProtocolError
 from storage.disk.filesystem import RealFileSystem
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ class Faults:
         if not failing:
             return None
         error = failing.popleft()
-        return CLOSE if error is None else error_answer(frame, route, error)
+        try:
+            return CLOSE if error is None else error_answer(frame, route, error)
+        except ProtocolError:
+            return None  # the broker closes the connection of a malformed request
 
 
 class FaultyRequests(RequestMetrics):
