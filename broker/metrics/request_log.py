@@ -56,8 +56,8 @@ class RequestLog:
             logger.warning("%d more requests were slow or logged in the last second; their lines are left out", self._unshown)
         self._lines = self._unshown = 0
 
-    def on_sent(self, request: LoggedRequest, stations_ns: tuple[int, ...]) -> None:
-        """A request is finished. `stations_ns`: its times in the five stations."""
+    def on_sent(self, request: LoggedRequest, stations_ns: tuple[int, int, int, int, int], throttle_ms: int) -> None:
+        """A request is finished. `stations_ns`: its times in the five stations; the client waits for `throttle_ms` after that."""
         total_ns = sum(stations_ns)
         is_slow = self._slow_ns is not None and total_ns >= self._slow_ns
         if not is_slow and not logger.isEnabledFor(logging.DEBUG):
@@ -75,7 +75,7 @@ class RequestLog:
         logger.log(
             logging.WARNING if is_slow else logging.DEBUG,
             "%s v%d of %s (client id %s, principal %s, listener %s, %s) took %s ms%s: "
-            "queue %s, local %s, remote %s, response queue %s, response send %s; %d bytes, topics %s",
+            "queue %s, local %s, remote %s, response queue %s, response send %s, throttled %d; %d bytes, topics %s",
             request.api,
             request.version,
             client.connection_id,
@@ -90,6 +90,7 @@ class RequestLog:
             remote_ms,
             response_queue_ms,
             response_send_ms,
+            throttle_ms,
             request.size,
             topics,
         )
@@ -109,9 +110,9 @@ class LoggedRequest:
         self._flexible_header = route.flexible_request_header
         self._head = bytearray(frame[:KEPT_BYTES])
 
-    def on_sent(self, *stations_ns: int) -> None:
+    def on_sent(self, stations_ns: tuple[int, int, int, int, int], throttle_ms: int) -> None:
         """The answer was sent. The times: in the queue, local, remote, in the response queue, and sending."""
-        self._log.on_sent(self, stations_ns)
+        self._log.on_sent(self, stations_ns, throttle_ms)
 
     def topics(self) -> list[str]:
         """The first topics that begin in the kept part of a Produce or Fetch; other requests name none."""

@@ -20,7 +20,7 @@ only counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.metrics.histogram import Histogram
 from broker.metrics.request_log import LoggedRequest, RequestLog
@@ -43,9 +43,9 @@ FETCH_FOLLOWER: Final = "FetchFollower"
 
 
 class Stations:
-    """The histograms of one request name; microseconds, and bytes of the request."""
+    """The histograms of one request name; microseconds, bytes of the request, and milliseconds of the throttle time."""
 
-    __slots__ = ("local", "queue", "remote", "request_bytes", "response_queue", "response_send", "total")
+    __slots__ = ("local", "queue", "remote", "request_bytes", "response_queue", "response_send", "throttle", "total")
 
     def __init__(self) -> None:
         self.queue = Histogram()
@@ -53,6 +53,7 @@ class Stations:
         self.remote = Histogram()
         self.response_queue = Histogram()
         self.response_send = Histogram()
+        self.throttle = Histogram()
         self.total = Histogram()
         self.request_bytes = Histogram()
 
@@ -61,12 +62,20 @@ class Stations:
         return (getattr(self, name) for name in self.__slots__)
 
 
+class Throttled(Protocol):
+    """A connection whose requests may have a throttle time."""
+
+    @property
+    def last_throttle_time_ms(self) -> int:
+        """The throttle time of the last answer, ms."""
+
+
 class Timing:
     """One sampled request. The network floor reports when its answer is completed, written and sent; times are
     monotonic ns."""
 
-    __slots__ = ("_clock_ns", "_completed_ns", "_handled_ns", "_local_until_completed", "_logged", "_queue_ns", "_received_ns", "_size",
-                 "_stations", "_weight", "_written_ns")  # fmt: skip
+    __slots__ = ("_clock_ns", "_completed_ns", "_connection", "_handled_ns", "_local_until_completed", "_logged", "_queue_ns",
+                 "_received_ns", "_size", "_stations", "_throttle_time_ms", "_weight", "_written_ns")  # fmt: skip
 
     def __init__(
         self,
@@ -75,6 +84,7 @@ class Timing:
         weight: int,
         size: int,
         times: tuple[int, int, int],
+        connection: Throttled,
         logged: LoggedRequest | None,
         *,
         local_until_completed: bool,
@@ -90,12 +100,15 @@ class Timing:
         self._queue_ns = began_ns - received_ns
         self._completed_ns = self._handled_ns
         self._written_ns = 0
+        self._connection = connection
+        self._throttle_time_ms = connection.last_throttle_time_ms
         self._local_until_completed = local_until_completed
         self._logged = logged
 
     def on_completed(self) -> None:
         """The event for which the request waited has happened."""
         self._completed_ns = self._clock_ns()
+        self._throttle_time_ms = self._connection.last_throttle_time_ms
 
     def on_write(self) -> None:
         """The answer is about to be written."""
@@ -121,8 +134,10 @@ class Timing:
             stations.response_send.add((sent_ns - written_ns) // 1000, weight)
             stations.total.add((sent_ns - self._received_ns) // 1000, weight)
             stations.request_bytes.add(self._size, weight)
+            stations.throttle.add(self._throttle_time_ms, weight)
         if self._logged is not None:
-            self._logged.on_sent(self._queue_ns, local_ns, remote_ns, written_ns - completed_ns, sent_ns - written_ns)
+            times_ns = (self._queue_ns, local_ns, remote_ns, written_ns - completed_ns, sent_ns - written_ns)
+            self._logged.on_sent(times_ns, self._throttle_time_ms)
 
 
 class _Sampling:
@@ -195,6 +210,7 @@ class RequestMetrics:
             weight,
             size,
             (connection.received_ns, began_ns, handled_ns),
+            connection,
             logged,
             local_until_completed=isinstance(answer, Pending) and (answer.occupies_slot or answer.in_turns),
         )
