@@ -114,6 +114,7 @@ docs: $(VENV)/.installed-test
 	$(BIN)/python -m config.docs
 	$(BIN)/python -m broker.handlers.docs
 	$(BIN)/python -m broker.metrics.docs
+	$(BIN)/python -m broker.dashboards
 
 bench: $(VENV)/.installed-test compile
 	$(BIN)/python -m benchmarks.bench $(BENCH_ARGS)

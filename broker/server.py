@@ -40,6 +40,7 @@ from broker.loop.collector import collector_paused, collector_resting
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
 from broker.metadata_store import open_acl_store, open_metadata_store
+from broker.metrics.request_log import RequestLog
 from broker.network.acceptor import BindFailed
 from broker.network.authentication_counts import AuthenticationCounts
 from broker.network.host_names import known_hosts
@@ -83,7 +84,7 @@ from config.keys.network import (
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS,
 )
-from config.keys.own import OTTLA_METRICS_LISTENER
+from config.keys.own import OTTLA_METRICS_LISTENER, OTTLA_SLOW_REQUEST_MS
 from config.keys.replication import (
     INTER_BROKER_PROTOCOL_VERSION,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
@@ -117,10 +118,12 @@ from replication.control.replica_manager import ReplicaManager
 from replication.ports.cluster import MetadataCache
 from replication.ports.replica_selector import selector_of
 from storage.errors import StorageError
+from storage.manager.log_loading import Progress
 from storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
+    from broker.metrics.request_metrics import RequestMetrics
     from broker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
@@ -130,6 +133,11 @@ DRAIN_SECONDS = 30.0
 DRAIN_AMONG_OTHERS_SECONDS = 2.0
 """The same for a broker among others, seconds. Requests that remain wait for followers, whose fetches this broker no longer serves; the
 next leader decides their outcome."""
+
+_STARTING = "starting"
+
+REQUEST_LOG_BEAT_MS = 1000
+"""How often the log of slow requests reports lines that it left out, ms."""
 
 SENSOR_CHECK_MS = 60_000
 """Interval of looking for idle sensors of quotas, ms; looking at 40,000 takes some milliseconds."""
@@ -162,11 +170,22 @@ class Broker:
         self._random = self._surroundings.random
         self.on_fatal: Callable[[], None] = lambda: None
         """Called when the broker cannot go on because its last log directory failed. The owner of the broker replaces this."""
+        self._stage = _STARTING
+        self._progress: Progress | None = None
+        """Of the opening of the logs, once that is known."""
         self._acl_session: AclSession | None = None
         self._held = AsyncExitStack()
         """Releases what the start has acquired so far."""
 
     # -- start -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        """One line for a service manager."""
+        progress = self._progress
+        if self._stage == _STARTING and progress is not None and progress.opened < progress.total:
+            return f"{_STARTING}, {progress.opened} of {progress.total} logs are open"
+        return self._stage
 
     async def start(self) -> list[str]:
         """Start and listen. Returns the addresses as `LISTENER://host:port`. Raises CannotStart, and leaves nothing behind then."""
@@ -178,6 +197,7 @@ class Broker:
             if isinstance(error, CannotStart | ConfigError | StorageError | ControllerError | StoreError | MalformedZNode | BindFailed):
                 raise CannotStart(str(error)) from None
             raise
+        self._stage = f"broker {self.services.broker_id} of cluster {self.services.cluster_id} is ready"
         logger.info(
             "broker %d of cluster %s is ready after %d ms: %s",
             self.services.broker_id,
@@ -238,6 +258,7 @@ class Broker:
         self.log_manager = self.services.data.log_manager = LogManager(
             self.config, self._topic_config_of, self._surroundings.file_system, self._clock, self._background, random=self._random
         )
+        self._progress = self.log_manager.progress
         self.log_manager.on_no_log_dir = self._fail
         await in_thread(self._executor, self.log_manager.open)
         self._held.callback(self.log_manager.directories.unlock)
@@ -415,8 +436,7 @@ class Broker:
         endpoints = listeners.listeners
         hosts = await known_hosts(self.config)
         self.socket_server = server = self._surroundings.socket_server(limits_of(self.config, hosts))
-        measured = None if self.metrics is None else self.metrics.attach(self.services, self.socket_server)
-        self.dispatcher = dispatcher = Dispatcher(self.services, measured)
+        self.dispatcher = dispatcher = Dispatcher(self.services, self._measured_requests())
         self.services.administration.metadata_waits.on_wait = dispatcher.messages.on_wait
         self._held.push_async_callback(dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
@@ -444,6 +464,20 @@ class Broker:
         reconfiguration.start()
         CertificateRenewal(self.config, server).start()
         self._held.push_async_callback(reconfiguration.close)
+
+    def _measured_requests(self) -> RequestMetrics | None:
+        """Times requests for the metrics, for the log of slow ones, or for both."""
+        services, surroundings = self.services, self._surroundings
+        slow_ms = self.config[OTTLA_SLOW_REQUEST_MS]
+        if self.metrics is None and slow_ms is None and not surroundings.measures_requests:
+            return None
+        stats = services.data.replica_manager.topic_stats
+        measured = surroundings.request_metrics(surroundings.clock_ns, stats, services.error_counts, RequestLog(slow_ms))
+        if self.metrics is not None:
+            self.metrics.attach(services, self.socket_server, measured)
+        else:
+            self._background.schedule("request-log", REQUEST_LOG_BEAT_MS, REQUEST_LOG_BEAT_MS, measured.on_beat)
+        return measured
 
     def _client_quotas(self) -> ClientQuotas:
         config = self.config
@@ -581,6 +615,7 @@ class Broker:
         Setting `hurry` skips the waiting; no acknowledged record is lost by that.
         """
         logger.info("broker %d stops", self.services.broker_id)
+        self._stage = "stopping"
         if self.metrics is not None:
             self.metrics.on_stopping()
         waits: set[asyncio.Future[object]] = {asyncio.ensure_future(self._leave())}

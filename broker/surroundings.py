@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from random import Random, SystemRandom
+from typing import Any
 
 from broker.loop.clock import SystemClock
 from broker.loop.worker_threads import WorkerThreads
 from broker.metadata_store import is_listening
+from broker.metrics.request_metrics import RequestMetrics
 from broker.network.limits import NetworkLimits
 from broker.network.peer_connection import PeerConnections
 from broker.network.socket_server import SocketServer
@@ -38,6 +40,7 @@ class Surroundings:
     file_system: FileSystem
     is_process = True
     """Whether the broker has the process to itself, and may therefore configure the garbage collector."""
+    measures_requests = False
 
     def __init__(self) -> None:
         self.clock = SystemClock()
@@ -49,6 +52,10 @@ class Surroundings:
     def workers(self, config: BrokerConfig) -> Executor:
         """Threads for work that blocks or computes long."""
         return WorkerThreads(config)
+
+    def request_metrics(self, *arguments: Any) -> RequestMetrics:
+        """Measures requests. With `measures_requests` all brokers do, otherwise those that expose metrics or log slow requests."""
+        return RequestMetrics(*arguments)
 
     def socket_server(self, limits: NetworkLimits) -> SocketServer:
         """The server to which clients and other brokers connect."""

@@ -114,7 +114,7 @@ def _check_configuration(layout: Layout) -> None:
 def _supervise(layout: Layout) -> None:
     import asyncio
 
-    from broker.logs import set_up_logging
+    from broker.logs.setup import set_up_logging
     from broker.supervisor.supervisor import CannotSupervise, Supervisor
 
     def on_ready() -> None:

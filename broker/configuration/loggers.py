@@ -1,12 +1,14 @@
 """Reads and changes the levels of this process's loggers, which are the resource BROKER_LOGGER (KIP-412).
 
 Kafka's Log4jController and RuntimeLoggerManager. A change lasts until the broker stops. The names are those of Python's
-loggers, the packages and modules of this broker; the root logger is called `root`.
+loggers, the packages and modules of this broker; the root logger is called `root`. Well-known names of Apache Kafka's
+loggers are aliases (`broker.logs.kafka_names`).
 """
 
 import logging
 from collections.abc import Sequence
 
+from broker.logs.kafka_names import KAFKA_LOGGERS
 from config.schema.describe import ConfigEntry, LogLevel, logger_entry
 from controller.admin.config_admin import OpType
 from controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig
@@ -20,6 +22,7 @@ def describe_loggers(names: Sequence[str] | None = None) -> list[ConfigEntry]:
     """The level of every existing logger, or of those in `names`."""
     found = {ROOT_LOGGER: logging.getLogger()}
     found.update((name, logging.getLogger(name)) for name in list(logging.root.manager.loggerDict))
+    found.update((alias, logging.getLogger(name)) for alias, name in KAFKA_LOGGERS.items())
     return [
         logger_entry(name, _level_name(each.getEffectiveLevel())) for name, each in sorted(found.items()) if names is None or name in names
     ]
@@ -67,6 +70,8 @@ def _check(name: str, level: str | None, op: int) -> None:
 def _existing(name: str) -> logging.Logger | None:
     if name == ROOT_LOGGER:
         return logging.getLogger()
+    if name in KAFKA_LOGGERS:
+        return logging.getLogger(KAFKA_LOGGERS[name])
     # Packages as well as modules: the level of `storage` applies to all modules in it.
     return logging.getLogger(name) if name in logging.root.manager.loggerDict else None
 

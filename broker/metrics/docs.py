@@ -11,6 +11,7 @@ from broker.metrics.connection_families import CONNECTION_FAMILIES
 from broker.metrics.controller_families import CONTROLLER_FAMILIES
 from broker.metrics.families import Family, Kind
 from broker.metrics.follower_families import FOLLOWER_FAMILIES
+from broker.metrics.group_families import GROUP_FAMILIES
 from broker.metrics.log_families import LOG_FAMILIES
 from broker.metrics.quota_families import QUOTA_FAMILIES
 from broker.metrics.replica_families import REPLICA_FAMILIES
@@ -56,6 +57,7 @@ _SECTIONS: Final = (
     ("The controller", CONTROLLER_FAMILIES),
     ("Groups, the broker", CLUSTER_FAMILIES),
     ("Transactions", TRANSACTION_FAMILIES),
+    ("Offsets of consumer groups", GROUP_FAMILIES),
 )
 
 

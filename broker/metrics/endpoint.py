@@ -34,6 +34,7 @@ from broker.metrics.exposition import render
 from broker.metrics.families import Family, Found
 from broker.metrics.fetch_rates import FetchRates
 from broker.metrics.follower_families import FOLLOWER_FAMILIES
+from broker.metrics.group_families import GROUP_FAMILIES
 from broker.metrics.histogram import Histogram
 from broker.metrics.http_server import HttpServer, bind
 from broker.metrics.log_families import LOG_FAMILIES
@@ -41,13 +42,13 @@ from broker.metrics.loop_watch import LoopWatch
 from broker.metrics.quota_families import QUOTA_FAMILIES
 from broker.metrics.replica_families import REPLICA_FAMILIES
 from broker.metrics.request_families import REQUEST_FAMILIES
-from broker.metrics.request_metrics import RequestMetrics
 from broker.metrics.transaction_families import MEASURED_STATES, TRANSACTION_FAMILIES
 from broker.metrics.view import BrokerState, View
 from config.errors import ConfigError
 from config.keys.own import OTTLA_METRICS_LISTENER, address
 
 if TYPE_CHECKING:
+    from broker.metrics.request_metrics import RequestMetrics
     from broker.network.socket_server import SocketServer
     from broker.request.services import Services
     from broker.transactions.metadata import TransactionState
@@ -64,6 +65,7 @@ FAMILIES: tuple[Family, ...] = (
     *CONTROLLER_FAMILIES,
     *CLUSTER_FAMILIES,
     *TRANSACTION_FAMILIES,
+    *GROUP_FAMILIES,
 )
 SCRAPE_SECONDS: Final = 30.0
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -110,9 +112,8 @@ class MetricsEndpoint:
         self.address = f"{f'[{host}]' if ':' in host else host}:{self._server.port}"
         logger.info("metrics are at http://%s/metrics", self.address)
 
-    def attach(self, services: Services, socket_server: SocketServer) -> RequestMetrics:
-        """Expose the metrics of this broker; pass the returned object to its dispatcher."""
-        requests = RequestMetrics(time.monotonic_ns, services.data.replica_manager.topic_stats, services.error_counts)
+    def attach(self, services: Services, socket_server: SocketServer, requests: RequestMetrics) -> None:
+        """Expose the metrics of this broker. Its dispatcher measures `requests`."""
         controller = ControllerMetrics()
         services.cluster.controller.measure(controller.on_event, controller.on_sent)
         fetch_rates = FetchRates(lambda: () if services.cluster.fetcher_pool is None else services.cluster.fetcher_pool.fetchers.values())
@@ -140,7 +141,6 @@ class MetricsEndpoint:
             lambda: self.state,
             self._loop.time,
         )
-        return requests
 
     def on_ready(self) -> None:
         """Requests are served from now on."""

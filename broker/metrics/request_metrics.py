@@ -11,8 +11,10 @@ An admin request that a coroutine handles holds a handler slot, so its whole tim
 is handled in slices. Bytes that the transport still holds for a slow client count as sent, file regions only when the
 socket has taken them.
 
-`RequestMetrics` exists only if metrics are exposed; otherwise no route has a `sample_at` and the dispatcher only
-counts.
+While requests are logged (`broker.metrics.request_log`) every request is a sample.
+
+`RequestMetrics` exists only if metrics are exposed or slow requests are logged; otherwise no route has a `sample_at` and the dispatcher
+only counts.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.metrics.histogram import Histogram
+from broker.metrics.request_log import LoggedRequest, RequestLog
 from broker.metrics.response_errors import ErrorCounts, count_answers
 from broker.network.request_channel import Answer, Control, Pending
 from protocol.api_keys import ApiKey
@@ -71,8 +74,8 @@ class Timing:
     """One sampled request. The network floor reports when its answer is completed, written and sent; times are
     monotonic ns."""
 
-    __slots__ = ("_clock_ns", "_completed_ns", "_connection", "_handled_ns", "_local_until_completed", "_queue_ns", "_received_ns", "_size",
-                 "_stations", "_throttle_time_ms", "_weight", "_written_ns")  # fmt: skip
+    __slots__ = ("_clock_ns", "_completed_ns", "_connection", "_handled_ns", "_local_until_completed", "_logged", "_queue_ns",
+                 "_received_ns", "_size", "_stations", "_throttle_time_ms", "_weight", "_written_ns")  # fmt: skip
 
     def __init__(
         self,
@@ -82,10 +85,12 @@ class Timing:
         size: int,
         times: tuple[int, int, int],
         connection: Throttled,
+        logged: LoggedRequest | None,
         *,
         local_until_completed: bool,
     ) -> None:
-        """`times`: when the request was received, passed to its handler, and when the handler returned."""
+        """`times`: when the request was received, passed to its handler, and when the handler returned. `logged` is None while no
+        request is logged."""
         received_ns, began_ns, self._handled_ns = times
         self._clock_ns = clock_ns
         self._stations = stations
@@ -98,6 +103,7 @@ class Timing:
         self._connection = connection
         self._throttle_time_ms = connection.last_throttle_time_ms
         self._local_until_completed = local_until_completed
+        self._logged = logged
 
     def on_completed(self) -> None:
         """The event for which the request waited has happened."""
@@ -129,6 +135,9 @@ class Timing:
             stations.total.add((sent_ns - self._received_ns) // 1000, weight)
             stations.request_bytes.add(self._size, weight)
             stations.throttle.add(self._throttle_time_ms, weight)
+        if self._logged is not None:
+            times_ns = (self._queue_ns, local_ns, remote_ns, written_ns - completed_ns, sent_ns - written_ns)
+            self._logged.on_sent(times_ns, self._throttle_time_ms)
 
 
 class _Sampling:
@@ -143,11 +152,13 @@ class _Sampling:
         self.sampled_ns = 0
         self.seen = 0  # requests at the last `RequestMetrics.on_beat`
 
-    def take(self, now_ns: int) -> int:
-        """A request was measured: returns for how many requests it counts, and schedules the next sample."""
+    def take(self, now_ns: int, every: bool) -> int:
+        """A request was measured: returns for how many requests it counts, and schedules the next sample, with `every` the next request."""
         route = self.route
         interval = self.interval
-        if now_ns - self.sampled_ns < SAMPLE_SPACING_NS:
+        if every:
+            self.interval = 1
+        elif now_ns - self.sampled_ns < SAMPLE_SPACING_NS:
             self.interval = interval * 2 if interval < MAX_INTERVAL else interval
         elif interval > 1:
             self.interval = interval // 2
@@ -162,8 +173,11 @@ class RequestMetrics:
     """The metrics of all requests of a broker. The dispatcher calls `watch` and `handle`, the network floor the
     `Timing`s."""
 
-    def __init__(self, clock_ns: Callable[[], int], topic_stats: BrokerTopicStats, error_counts: dict[int, int]) -> None:
+    def __init__(
+        self, clock_ns: Callable[[], int], topic_stats: BrokerTopicStats, error_counts: dict[int, int], log: RequestLog | None = None
+    ) -> None:
         self.errors = ErrorCounts(error_counts)
+        self.log = log or RequestLog(None)
         self._clock_ns = clock_ns
         self._topic_stats = topic_stats
         self._samplings: dict[int, _Sampling] = {}
@@ -181,6 +195,7 @@ class RequestMetrics:
         route.requests -= 1
         route.sample_at = 0
         size = len(frame)
+        logged = LoggedRequest(self.log, frame, route, connection.client) if self.log.is_on else None
         follower_fetches = self._follower_fetches() if route.api_key == ApiKey.FETCH else 0
         clock_ns = self._clock_ns
         began_ns = clock_ns()
@@ -188,7 +203,7 @@ class RequestMetrics:
             answer = handle(frame, connection)
         finally:
             handled_ns = clock_ns()
-            weight = self._samplings[route.api_key << 16 | route.version].take(handled_ns)
+            weight = self._samplings[route.api_key << 16 | route.version].take(handled_ns, logged is not None)
         timing = Timing(
             clock_ns,
             self._stations_of(route, follower_fetches),
@@ -196,6 +211,7 @@ class RequestMetrics:
             size,
             (connection.received_ns, began_ns, handled_ns),
             connection,
+            logged,
             local_until_completed=isinstance(answer, Pending) and (answer.occupies_slot or answer.in_turns),
         )
         if isinstance(answer, Pending) and not answer.completed:
@@ -208,10 +224,11 @@ class RequestMetrics:
 
     def on_beat(self) -> None:
         """Called about every second: if requests have become so rare that the next sample is far away, measure the next
-        request."""
+        request. While requests are logged, every next request is measured."""
+        self.log.on_beat()
         for sampling in self._samplings.values():
             route = sampling.route
-            if route.requests - sampling.seen < MAX_INTERVAL and route.sample_at > route.requests + 1:
+            if (self.log.is_on or route.requests - sampling.seen < MAX_INTERVAL) and route.sample_at > route.requests + 1:
                 sampling.interval = 1
                 route.sample_at = route.requests + 1
             sampling.seen = route.requests

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from broker.groups.group import GroupState
 from broker.metrics.families import Family, Found, Value, labels_text
+from broker.metrics.group_families import GroupOffset, group_offsets
 from broker.transactions.metadata import TransactionState
+from config.keys.own import OTTLA_GROUP_LAG_MAX_SERIES
 from config.keys.transactions import TRANSACTION_MAX_TIMEOUT_MS
 from storage.disk.topic_partition import TopicPartition
 
@@ -154,9 +157,12 @@ class View:
         """(labels, partition) of all partitions hosted here."""
         self.replicas = ReplicaCounts(services.clock.now_ms(), services.config[TRANSACTION_MAX_TIMEOUT_MS])
         self.controller = ControllerCounts()
+        self._max_group_offsets = services.config[OTTLA_GROUP_LAG_MAX_SERIES]
         self.groups = 0
         self.group_states = dict.fromkeys(GroupState, 0)
-        self.committed_offsets = 0
+        self.committed_offsets: int = 0
+        self.group_offsets: list[GroupOffset] = []
+        """Committed offsets that the metrics show."""
         self.transaction_states = dict.fromkeys(TransactionState, 0)
 
     async def prepare(self) -> None:
@@ -174,6 +180,9 @@ class View:
             self.groups += 1
             self.group_states[group.state] += 1
             self.committed_offsets += len(group.offsets.committed)
+            left = self._max_group_offsets - len(self.group_offsets)
+            if left:
+                self.group_offsets += islice(group_offsets(group, self.services.data.replica_manager), left)
         for owned in list(self.services.coordinators.transactions.transactions.partitions.values()):
             for done, txn in enumerate(list(owned.states.values()), 1):
                 if done % PER_TURN == 0:

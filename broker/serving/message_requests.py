@@ -132,7 +132,7 @@ class MessageRequests:
             if is_in_steps:
                 yield from let_go(response)
         elif isinstance(response, Pending):
-            _follow(response, pending)
+            follow(response, pending)
         else:
             pending.complete(response)
         return None
@@ -265,7 +265,7 @@ class _Relay:
         """See Waiter."""
 
 
-def _follow(inner: Pending, outer: Pending) -> None:
+def follow(inner: Pending, outer: Pending) -> None:
     """Lets the Pending of a request in steps complete together with the Pending that its handler returned."""
     if inner.completed:
         outer.complete(inner.answer)

@@ -4,8 +4,8 @@ not list them."""
 import re
 
 from config.errors import ConfigValueError
-from config.schema.key import LOW, SECOND, key
-from config.schema.types import Int, List, PasswordType, String
+from config.schema.key import DAY, LOW, SECOND, MiB, key
+from config.schema.types import Int, List, Long, PasswordType, String
 
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
 
@@ -95,4 +95,67 @@ OTTLA_TLS_HANDSHAKE_TIMEOUT_MS = key(
     effective=True,
     internal=True,
     doc="How long a TLS handshake may take; the connection is closed after that.",
+)
+OTTLA_LOG_FORMAT = key(
+    "ottla.log.format",
+    String(choices=("text", "json", "ecs")),
+    default="text",
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="The form of the broker's own log: text, one JSON object a line with the values of the message as fields, or the same under the "
+    "names of the Elastic Common Schema.",
+)
+OTTLA_LOG_FILE = key(
+    "ottla.log.file",
+    String(non_empty=True),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="The file of the broker's own log, which rotates. Its folder must exist. Without it the log goes to standard error.",
+)
+OTTLA_LOG_FILE_MAX_BYTES = key(
+    "ottla.log.file.max.bytes",
+    Long(1024),
+    default=100 * MiB,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="The size at which `ottla.log.file` rotates.",
+)
+OTTLA_LOG_FILE_ROLL_MS = key(
+    "ottla.log.file.roll.ms",
+    Long(1000),
+    default=DAY,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="The age at which `ottla.log.file` rotates.",
+)
+OTTLA_LOG_FILE_RETAINED = key(
+    "ottla.log.file.retained",
+    Int(0, 1000),
+    default=10,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How many rotated files stay beside `ottla.log.file`, as `FILE.1`, `FILE.2` and so on.",
+)
+OTTLA_SLOW_REQUEST_MS = key(
+    "ottla.slow.request.ms",
+    Long(0),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="A request that takes at least this long gets one line in the log, with its client and its time in each station. It includes the "
+    "time that a request waits by its own wish, such as `fetch.max.wait.ms`. Without it no request is timed for this.",
+)
+OTTLA_GROUP_LAG_MAX_SERIES = key(
+    "ottla.group.lag.max.series",
+    Int(0),
+    default=0,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How many committed offsets, each of a group and a partition, appear in the metrics with their lag. 0 shows none.",
 )

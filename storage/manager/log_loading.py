@@ -42,6 +42,16 @@ _TASKS_AT_ONCE = 50
 """Logs that a thread opens between reports: waking the main thread for each log costs as much as opening one."""
 
 
+class Progress:
+    """How many logs were found, and how many of them are open. Other threads may read it."""
+
+    __slots__ = ("opened", "total")
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.total = 0
+
+
 class LoadedLogs:
     """The logs found in the log directories."""
 
@@ -78,7 +88,9 @@ class LogLoading:
         context: LogContext,
         topic_config_of: Callable[[str], TopicConfig],
         threads_per_directory: int,
+        progress: Progress | None = None,
     ) -> None:
+        self._progress = progress or Progress()
         self._directories = directories
         self._context = context
         self._topic_config_of = topic_config_of
@@ -101,7 +113,8 @@ class LogLoading:
                     pools.append(pool)
                     some = max(1, min(_TASKS_AT_ONCE, len(tasks) // (self._threads * 4)))
                     futures += [pool.submit(self._open_some, tasks[at : at + some]) for at in range(0, len(tasks), some)]
-            self._collect(futures, sum(map(len, tasks_of.values())))
+            self._progress.total = sum(map(len, tasks_of.values()))
+            self._collect(futures)
             self._directories.check_any_live()
         except BaseException:
             for pool in pools:
@@ -202,15 +215,15 @@ class LogLoading:
             segment.release()  # there may be more logs than the process may open files
         return opened
 
-    def _collect(self, futures: list[Future[list[_Opened]]], total: int) -> None:
+    def _collect(self, futures: list[Future[list[_Opened]]]) -> None:
         clock = self._context.clock
         said = clock.monotonic()
-        done = 0
+        progress = self._progress
         opened: list[tuple[_Task, PartitionLog]] = []
         problems: list[Exception] = []
         for future in futures:  # in this order, whichever is ready first: the logs are always found in the same order
             for task, found in future.result():
-                done += 1
+                progress.opened += 1
                 if isinstance(found, PartitionLog):
                     opened.append((task, found))
                 elif isinstance(found, LogDirFailure | CorruptCheckpoint):
@@ -221,7 +234,7 @@ class LogLoading:
                     problems.append(found)
             if clock.monotonic() - said >= _PROGRESS_SECONDS:
                 said = clock.monotonic()
-                log.info("%d of %d logs are open", done, total)
+                log.info("%d of %d logs are open", progress.opened, progress.total)
         if problems:
             raise problems[0]
         for task, partition_log in opened:

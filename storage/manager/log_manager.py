@@ -51,7 +51,7 @@ from storage.manager import future_logs
 from storage.manager.log_closing import close_logs
 from storage.manager.log_directories import LogDirectories, LogDirectory
 from storage.manager.log_dirs_description import LogDirDescription, describe
-from storage.manager.log_loading import LogLoading
+from storage.manager.log_loading import LogLoading, Progress
 from storage.manager.log_moves import LogMoves
 from storage.manager.new_logs import NewLogs
 from storage.segment.spare_files import SpareFiles
@@ -116,6 +116,7 @@ class LogManager:
         self._left_by_deletions: list[tuple[str, str]] = []
         self._retention = RetentionChecks(background, clock, self._applies_retention, self._on_failure)
         self._expirations = ProducerExpirations(background, clock)
+        self.progress = Progress()
         self.context = LogContext(
             filesystem,
             clock,
@@ -175,7 +176,8 @@ class LogManager:
         """Opens every log, after a crash with recovery. Raises LogDirectoryError. Blocks."""
         began = self._clock.monotonic()
         try:
-            loaded = LogLoading(self.directories, self.context, self.topic_config_of, self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]).run()
+            threads = self._config[NUM_RECOVERY_THREADS_PER_DATA_DIR]
+            loaded = LogLoading(self.directories, self.context, self.topic_config_of, threads, self.progress).run()
         except BaseException:
             self.directories.unlock()
             raise

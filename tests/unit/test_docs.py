@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.logs.events import EVENTS
 from config.broker_keys import BROKER_KEYS
 from protocol.records.batch import HEADER_SIZE, HEADER_STRUCT, BatchHeader
 
@@ -227,9 +228,16 @@ def test_the_keys_in_the_readme_have_the_defaults_that_it_says() -> None:
 
 def test_the_log_messages_that_operators_are_told_about_are_in_the_code() -> None:
     everything = " ".join(re.sub(r'"\s*\n\s*f?"', "", text) for text in sources().values())
-    for message, _ in rows_of(ROOT / "docs" / "operations.md", "What the log says"):
-        for fragment in re.split(r"`[^`]*` ?|\.\.\.", message.replace("`", "")):
-            assert fragment.strip() in everything, message
+    for message, event, _ in rows_of(ROOT / "docs" / "operations.md", "What the log says"):
+        fragments = [fragment.strip() for fragment in re.split(r"`[^`]*` ?|\.\.\.", message.replace("`", ""))]
+        for fragment in fragments:
+            assert fragment in everything, message
+        assert [part.strip() for part in EVENTS[event.strip("`")]] == fragments, message
+
+
+def test_every_event_id_of_the_log_is_on_the_page() -> None:
+    rows = rows_of(ROOT / "docs" / "operations.md", "What the log says")
+    assert [event.strip("`") for _, event, _ in rows] == list(EVENTS)
 
 
 def test_the_header_of_a_batch_stands_where_the_page_says() -> None:

@@ -1,0 +1,33 @@
+# Builds an image with one broker. Its data is in /data, and KAFKA_* variables configure it as they do Apache Kafka's image.
+#   docker build --tag ottla .
+#   docker run --publish 9092:9092 --env KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 --volume ottla:/data ottla
+
+FROM debian:bookworm-slim AS build
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev python3-dev python3-venv \
+    && rm -rf /var/lib/apt/lists/*
+COPY . /source
+RUN python3 -m venv /opt/ottla \
+    && /opt/ottla/bin/python -m pip --no-cache-dir install --constraint /source/constraints.txt "/source" \
+    && /opt/ottla/bin/python -m pip --no-cache-dir uninstall --yes pip
+
+FROM debian:bookworm-slim
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends python3 \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 1000 --user-group --home-dir /data --shell /usr/sbin/nologin ottla \
+    && install --directory --owner ottla --group ottla --mode 0750 /data
+COPY --from=build /opt/ottla /opt/ottla
+ENV PATH=/opt/ottla/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    KAFKA_LISTENERS=PLAINTEXT://:9092 \
+    KAFKA_LOG_DIRS=/data/logs \
+    KAFKA_OTTLA_METRICS_LISTENER=127.0.0.1:9404
+USER ottla
+WORKDIR /data
+VOLUME /data
+EXPOSE 9092
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=3s --start-period=60s \
+    CMD ["python3", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9404/health/ready', timeout=2)"]
+CMD ["ottla", "serve"]

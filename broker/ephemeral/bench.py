@@ -1,0 +1,53 @@
+"""Wires the parts of an ephemeral broker: its surroundings with faults, the watch over its parent, and the commands of its test."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker.ephemeral.control import Control
+from broker.ephemeral.faults import Faults, FaultySurroundings
+from broker.ephemeral.parent import Parent
+from broker.process import say
+
+logger = logging.getLogger(__name__)
+
+
+class Bench:
+    """See the module. The broker stops at once when its parent has ended."""
+
+    def __init__(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+        self._faults = Faults()
+        self.surroundings = FaultySurroundings(self._faults)
+        self._control: Control | None = None
+        self._early: list[bytes] = []
+        """Commands that came before the broker was ready."""
+        self._stop = stop
+        self._hurry = hurry
+        self._parent = Parent(self._on_parent_gone, self._on_line)
+        self._parent.watch()
+
+    def on_ready(self, addresses: list[str]) -> None:
+        """Clients are served: carry out commands from now on."""
+        self._control = Control(self._faults, addresses[0].partition("://")[2], say)
+        asyncio.get_running_loop().call_soon(self._carry_out_early)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._parent.close()
+
+    def _on_line(self, line: bytes) -> None:
+        if self._control is None:
+            self._early.append(line)
+        else:
+            self._control.on_line(line)
+
+    def _carry_out_early(self) -> None:
+        for line in self._early:
+            self._on_line(line)
+        self._early.clear()
+
+    def _on_parent_gone(self) -> None:
+        logger.info("the process that started this broker has ended; the broker stops")
+        self._hurry.set()
+        self._stop.set()

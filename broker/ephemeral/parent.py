@@ -1,0 +1,79 @@
+"""Watches the process that started this one, so that an ephemeral broker never outlives it.
+
+The kernel reports the end of the parent by its process descriptor, also after SIGKILL. A parent that ended even earlier has closed the pipe
+of standard input, whose end counts, too. Commands arrive by that pipe (`broker.ephemeral.control`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable
+from typing import Final
+
+STANDARD_INPUT: Final = 0
+_READ_BYTES: Final = 65_536
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+"""Longest command, bytes; it may carry records."""
+
+
+class Parent:
+    """See the module."""
+
+    def __init__(self, on_end: Callable[[], None], on_line: Callable[[bytes], None]) -> None:
+        """`on_line` gets each complete line of standard input, if that is a pipe."""
+        self._on_end = on_end
+        self._on_line = on_line
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._reads = False
+        self._process: int | None = None
+
+    def watch(self) -> None:
+        """Begin. Calls `on_end` at once if the parent is gone already."""
+        try:
+            self._process = os.pidfd_open(os.getppid())
+        except ProcessLookupError:
+            self._on_end()
+            return
+        self._loop.add_reader(self._process, self._end)
+        mode = os.fstat(STANDARD_INPUT).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            os.set_blocking(STANDARD_INPUT, False)
+            self._loop.add_reader(STANDARD_INPUT, self._read)
+            self._reads = True
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._process is not None:
+            self._loop.remove_reader(self._process)
+            os.close(self._process)
+            self._process = None
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self._reads:
+            self._loop.remove_reader(STANDARD_INPUT)
+            self._reads = False
+
+    def _end(self) -> None:
+        self.close()
+        self._on_end()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(STANDARD_INPUT, _READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data or len(self._received) + len(data) > MAX_LINE_BYTES:
+            self._end()
+            return
+        self._received += data
+        *lines, rest = self._received.split(b"\n")
+        self._received = bytearray(rest)
+        for line in lines:
+            if line.strip():
+                self._on_line(bytes(line))

@@ -1,0 +1,80 @@
+"""Sets up the log of a process: standard error first, then the format and the file that the configuration names.
+
+Text for standard error is written at once. JSON and files are written by a thread (`broker.logs.sink`), so that a slow disk stops no
+request. A broker inside another program uses that program's logging, and calls nothing here.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from config.broker import BrokerConfig
+from config.keys.own import OTTLA_LOG_FILE, OTTLA_LOG_FORMAT
+from config.schema.describe import LogLevel
+
+if TYPE_CHECKING:
+    from broker.logs.sink import LogSink
+
+logger = logging.getLogger(__name__)
+
+ROOT_LEVEL_VARIABLE = "KAFKA_LOG4J_ROOT_LOGLEVEL"
+LOGGERS_VARIABLE = "KAFKA_LOG4J_LOGGERS"
+
+
+def set_up_logging(level: int = logging.INFO) -> None:
+    """Log text to standard error. The command line calls this once, before there is a configuration."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(text_formatter())
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def text_formatter() -> logging.Formatter:
+    """Time, level, event, and the module that logs it."""
+    return logging.Formatter("[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)", "%Y-%m-%d %H:%M:%S")
+
+
+def apply_configuration(config: BrokerConfig) -> LogSink | None:
+    """Log in the format and to the file of the configuration. Returns the sink, unless lines are text for standard error.
+
+    Raises ConfigError when the file cannot be opened.
+    """
+    if config[OTTLA_LOG_FORMAT] == "text" and config[OTTLA_LOG_FILE] is None:
+        return None
+    from broker.logs.sink import LogSink
+
+    sink = LogSink(config)
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+    root.addHandler(sink.handler)
+    return sink
+
+
+def apply_environment(environment: Mapping[str, str]) -> None:
+    """Set the levels of the variables that Apache Kafka's container image turns into its log4j.properties.
+
+    `KAFKA_LOG4J_ROOT_LOGLEVEL` is a level, `KAFKA_LOG4J_LOGGERS` has the form `kafka.controller=DEBUG,storage=WARN`. A wrong one is a
+    warning, since it stops no broker of Apache Kafka either.
+    """
+    wanted = [("root", environment[ROOT_LEVEL_VARIABLE])] if environment.get(ROOT_LEVEL_VARIABLE) else []
+    wanted += [_name_and_level(each) for each in environment.get(LOGGERS_VARIABLE, "").split(",") if each.strip()]
+    for name, level in wanted:
+        if level.upper() in LogLevel.__members__:
+            logger_of(name).setLevel(LogLevel[level.upper()])
+        else:
+            logger.warning("the level %s of logger %s does not exist; set one of %s", level, name, ", ".join(LogLevel.__members__))
+
+
+def _name_and_level(text: str) -> tuple[str, str]:
+    name, _, level = text.strip().partition("=")
+    return name, level
+
+
+def logger_of(name: str) -> logging.Logger:
+    """The logger of a name of Apache Kafka or of Python; `root` is the root logger."""
+    from broker.logs.kafka_names import KAFKA_LOGGERS
+
+    return logging.getLogger(None if name == "root" else KAFKA_LOGGERS.get(name, name))

@@ -1,0 +1,80 @@
+"""Declares the metrics of committed offsets and consumer lag, which Apache Kafka leaves to other programs.
+
+The coordinator of a group reports its offsets, `ottla.group.lag.max.series` of them at most. It knows the end of a partition only if it has
+a replica. For all partitions of a cluster, the recording rule in `deploy/prometheus` subtracts the offset from the leaders' log end offset,
+and names the lag as the usual exporters of consumer lag do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.groups.committed import read_stored
+from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
+
+if TYPE_CHECKING:
+    from broker.groups.group import Group
+    from broker.metrics.view import View
+    from replication.control.replica_manager import ReplicaManager
+
+LABELS = ("group", "topic", "partition")
+
+
+class GroupOffset(NamedTuple):
+    """A committed offset. `lag` is None where this broker has no replica of the partition."""
+
+    labels: str
+    offset: int
+    lag: int | None
+
+
+def group_offsets(group: Group, replicas: ReplicaManager) -> Iterator[GroupOffset]:
+    """The committed offsets of a group. The group must not change meanwhile."""
+    for topic, partitions in group.offsets.committed.by_topic.items():
+        for index, stored in partitions.items():
+            offset = read_stored(stored)[0]
+            partition = replicas.partition(topic, index)
+            lag = None if partition is None or not partition.is_online else max(0, partition.log.high_watermark - offset)
+            yield GroupOffset(labels_text(LABELS, (group.group_id, topic, index)), offset, lag)
+
+
+def _offsets(view: View) -> Reading:
+    for each in view.group_offsets:
+        yield each.labels, each.offset
+
+
+def _lags(view: View) -> Reading:
+    for each in view.group_offsets:
+        if each.lag is not None:
+            yield each.labels, each.lag
+
+
+def _not_shown(view: View) -> int:
+    return view.committed_offsets - len(view.group_offsets)
+
+
+GROUP_FAMILIES = (
+    Family(
+        "ottla_group_committed_offset",
+        Kind.GAUGE,
+        LABELS,
+        "",
+        "Committed offset of a group that this broker coordinates; `ottla.group.lag.max.series` of them at most.",
+        _offsets,
+    ),
+    Family(
+        "ottla_group_lag",
+        Kind.GAUGE,
+        LABELS,
+        "",
+        "Records of the partition behind that offset, up to the high watermark; only for partitions with a replica on this broker.",
+        _lags,
+    ),
+    gauge(
+        "ottla_group_offsets_not_shown",
+        "",
+        "Committed offsets of groups that this broker coordinates, beyond `ottla.group.lag.max.series`. With 0, the default, all are.",
+        _not_shown,
+    ),
+)

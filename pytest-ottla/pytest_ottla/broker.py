@@ -1,0 +1,195 @@
+"""A broker for tests: addresses, faults, and what a client does to prepare and to look."""
+
+from __future__ import annotations
+
+import signal
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_ottla.process import BrokerProcess, OttlaError
+
+__all__ = ["Broker", "OttlaError", "Record"]
+
+_POLL_SECONDS = 0.02
+
+
+class Record(NamedTuple):
+    """A record as it is in the log."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Broker:
+    """One broker. It keeps its port and its data over `kill` and `restart`, and ends with this process."""
+
+    def __init__(self, directory: Path, **config: object) -> None:
+        """Starts a broker with its data in `directory`. Keys have underscores for dots: `num_partitions=3`. Raises OttlaError."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.log = directory / "broker.log"
+        self._settings = {"log.dirs": str(directory / "data"), **{name.replace("_", "."): str(value) for name, value in config.items()}}
+        self._process: BrokerProcess | None = None
+        self._end = "was stopped"
+        self.bootstrap_servers = ""
+        """host:port, for clients."""
+        self._start()
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # ---- the process
+
+    @property
+    def pid(self) -> int:
+        """The process id. Raises OttlaError if the broker does not run."""
+        return self._running().pid
+
+    @property
+    def broker_id(self) -> int:
+        """The broker id."""
+        found: int = self._running().described["broker_id"]
+        return found
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives; a paused one does."""
+        return self._process is not None and self._process.is_running
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the broker stands still."""
+        return self._process is not None and self._process.is_paused
+
+    def kill(self) -> None:
+        """End the broker as a crash does (SIGKILL)."""
+        self._running()
+        self._finish(signal.SIGKILL, "was killed")
+
+    def stop(self) -> None:
+        """End the broker cleanly; does nothing if it does not run."""
+        if self._process is not None:
+            self._finish(signal.SIGTERM, "was stopped")
+
+    def restart(self) -> None:
+        """Start the broker again at the same address with the same data; stop it before if it runs."""
+        self.stop()
+        self._start()
+
+    def pause(self) -> None:
+        """Let the broker stand still (SIGSTOP), as a machine without processor time would."""
+        self._running().signal(signal.SIGSTOP)
+        self._running().is_paused = True
+
+    def resume(self) -> None:
+        """End a pause."""
+        self._running().is_paused = False
+        self._running().signal(signal.SIGCONT)
+
+    # ---- faults
+
+    def fail_next(self, api: str, error: str | None, times: int = 1) -> None:
+        """Answer the next requests of an API with an error: `fail_next("PRODUCE", "NOT_LEADER_OR_FOLLOWER")`.
+
+        The names are Kafka's. With None the connection is closed instead.
+        """
+        self.ask("fail", api=api, error=error, times=times)
+
+    def delay(self, ms: float) -> None:
+        """Let every request wait before it is handled; 0 ends that."""
+        self.ask("delay", ms=ms)
+
+    def full_disk(self) -> None:
+        """Let every write fail as on a full disk. The broker ends once it has no usable log directory, as Kafka does: `restart` it."""
+        self.ask("disk", full=True)
+
+    def slow_disk(self, ms: float) -> None:
+        """Let every write and flush take longer; 0 ends that."""
+        self.ask("disk", slow_ms=ms)
+
+    def heal(self) -> None:
+        """End all faults, and start or resume a broker that does not run."""
+        if self.is_paused and self.is_running:
+            self.resume()
+        if not self.is_running:
+            self.restart()
+        self.ask("heal")
+
+    # ---- a client's work
+
+    def create_topic(self, name: str, partitions: int = 1, replication_factor: int = -1, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic; it is known to the brokers on return."""
+        self.ask("create_topic", topic=name, partitions=partitions, replication_factor=replication_factor, config=dict(config or {}))
+
+    def delete(self, prefix: str) -> None:
+        """Delete the topics and groups whose names begin so."""
+        self.ask("delete", prefix=prefix)
+
+    def produce(self, topic: str, values: Iterable[bytes | tuple[bytes | None, bytes | None]], partition: int | None = None) -> list[int]:
+        """Write values, or pairs of key and value, with acks=all. Returns the offsets."""
+        pairs = [each if isinstance(each, tuple) else (None, each) for each in values]
+        found: list[int] = self.ask("produce", topic=topic, records=[[_text(key), _text(value), partition] for key, value in pairs])
+        return found
+
+    def consume(self, topic: str, count: int, timeout: float = 10.0) -> list[Record]:
+        """The first `count` records of a topic, from the start of each partition. Raises OttlaError if there are fewer in time."""
+        found = self.ask("consume", timeout, topic=topic, count=count, timeout=timeout)
+        return [Record(partition, offset, _bytes(key), _bytes(value)) for partition, offset, key, value in found]
+
+    def lag(self, group: str, topic: str) -> int:
+        """Records of the topic that the group has not committed yet."""
+        found: int = self.ask("lag", group=group, topic=topic)
+        return found
+
+    def wait_for_lag_zero(self, group: str, topic: str, timeout: float = 30.0) -> None:
+        """Wait until the group has committed all records. Raises OttlaError with the lag that is left."""
+        deadline = time.monotonic() + timeout
+        while (left := self.lag(group, topic)) > 0:
+            if time.monotonic() > deadline:
+                raise OttlaError(f"group {group} is {left} records behind in {topic} after {timeout:g} s")
+            time.sleep(_POLL_SECONDS)
+
+    def ask(self, do: str, seconds: float = 0.0, **arguments: Any) -> Any:
+        """Send a command of `ottla serve --ephemeral`, and return its result. Raises OttlaError."""
+        process = self._running()
+        if process.is_paused:
+            raise OttlaError(f"broker {self.bootstrap_servers} is paused; call resume() or heal()")
+        return process.ask(do, seconds, **arguments)
+
+    # ----
+
+    def _start(self) -> None:
+        settings = dict(self._settings)
+        if self.bootstrap_servers:
+            settings["listeners"] = f"PLAINTEXT://{self.bootstrap_servers}"
+        self._process = BrokerProcess(settings, self.log)
+        self.bootstrap_servers = self._process.described["bootstrap_servers"]
+
+    def _finish(self, number: signal.Signals, how: str) -> None:
+        if self._process is not None:
+            self._process.end(number)
+        self._process, self._end = None, how
+
+    def _running(self) -> BrokerProcess:
+        """The process. Raises OttlaError if there is none."""
+        if self._process is not None and not self._process.is_running:
+            self._finish(signal.SIGKILL, f"has ended by itself, see {self.log}")
+        if self._process is None:
+            raise OttlaError(f"broker {self.bootstrap_servers} {self._end}; call restart() or heal()")
+        return self._process
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)

@@ -1,0 +1,68 @@
+"""The fixtures: `ottla`, `kafka`, `ottla_cluster`.
+
+With pytest-xdist each worker has brokers of its own. Brokers end with the process that started them, whatever happens to it, and their
+directories are removed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pytest_ottla.broker import Broker
+from pytest_ottla.cluster import Cluster
+from pytest_ottla.namespace import Kafka
+
+_NUMBERS = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the option of the configuration."""
+    parser.addini("ottla_config", "Settings of the broker of the fixture ottla, key=value, one a line.", type="linelist")
+
+
+@pytest.fixture(scope="session")
+def ottla_config(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Settings of the broker of `ottla`; a project may override the fixture, or set `ottla_config` in its configuration of pytest."""
+    pairs = (line.partition("=") for line in request.config.getini("ottla_config"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+@pytest.fixture(scope="session")
+def ottla(ottla_config: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker for the whole session: `ottla.bootstrap_servers`."""
+    directory = tmp_path_factory.mktemp("ottla")
+    with Broker(directory, **ottla_config) as broker:
+        yield broker
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def kafka(ottla: Broker) -> Iterator[Kafka]:
+    """Topics and groups for one test on the broker of the session. The end of the test ends all faults."""
+    ottla.heal()
+    namespace = Kafka(ottla, f"t{os.getpid()}-{next(_NUMBERS)}-")
+    yield namespace
+    namespace.remove()
+
+
+@pytest.fixture
+def ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Cluster]]:
+    """Starts clusters for one test: `ottla_cluster(3, num_partitions=6)`."""
+    clusters: list[Cluster] = []
+    directories = []
+
+    def start(size: int = 3, **config: object) -> Cluster:
+        directories.append(tmp_path_factory.mktemp("ottla-cluster"))
+        clusters.append(Cluster(directories[-1], size, **config))
+        return clusters[-1]
+
+    yield start
+    for cluster in clusters:
+        cluster.stop()
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,271 @@
+"""The plugin for pytest as a project uses it: fixtures, faults, workers of xdist, and the end of everything."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker_process import eventually
+
+pytest_plugins = ("pytester",)
+PLUGIN = Path(__file__).parents[2] / "pytest-ottla"
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project that has the plugin, and packages with the names of Ottla's own."""
+    monkeypatch.setenv("PYTHONPATH", str(PLUGIN))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    pytester.makeini("[pytest]\naddopts = -p pytest_ottla.plugin\nottla_config =\n    num.partitions=2\n")
+    for name in ("config", "storage"):
+        pytester.mkpydir(name)
+    return pytester
+
+
+def brokers_under(directory: Path) -> list[str]:
+    """The command lines of brokers with data below a directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = process.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if "--ephemeral" in line and str(directory) in line:
+            found.append(line)
+    return found
+
+
+def run(project: pytest.Pytester, source: str, *arguments: str, **outcomes: int) -> pytest.RunResult:
+    project.makepyfile(source)
+    done = project.runpytest_subprocess("-q", f"--basetemp={project.path}/tmp", *arguments)
+    done.assert_outcomes(**outcomes)
+    assert brokers_under(project.path) == []
+    assert not list((project.path / "tmp").rglob("*.log"))
+    return done
+
+
+def test_a_test_has_topics_and_groups_of_its_own_and_helpers(project: pytest.Pytester) -> None:
+    run(
+        project,
+        """
+        import pytest
+        from pytest_ottla import OttlaError
+
+        def test_first(kafka, ottla):
+            topic = kafka.topic("orders", partitions=2)
+            assert kafka.produce(topic, [b"one", (b"key", b"two"), (b"key", None)], partition=1) == [0, 1, 2]
+            assert [tuple(each) for each in kafka.consume(topic, 3)] == [(1, 0, None, b"one"), (1, 1, b"key", b"two"), (1, 2, b"key", None)]
+            with pytest.raises(OttlaError, match="has 3 records, not 4, after 0.1 s"):
+                kafka.consume(topic, 4, timeout=0.1)
+            assert ottla.lag(kafka.group(), topic) == 3
+            with pytest.raises(OttlaError, match="is 3 records behind in"):
+                kafka.wait_for_lag_zero(kafka.group(), topic, timeout=0.1)
+
+        def test_second(kafka):
+            topic = kafka.topic("orders")
+            kafka.produce(topic, [b"other"])
+            assert [each.value for each in kafka.consume(topic, 1)] == [b"other"]
+
+        def test_settings_come_from_the_project(ottla):
+            ottla.produce("made", [b"x"])
+            assert {each.partition for each in ottla.consume("made", 1)} <= {0, 1}
+        """,
+        passed=3,
+    )
+
+
+def test_faults_hit_the_next_requests_and_end_with_the_test(project: pytest.Pytester) -> None:
+    run(
+        project,
+        """
+        import time
+        import confluent_kafka
+        import pytest
+        from pytest_ottla import OttlaError
+
+        def errors_of_a_produce(kafka, topic):
+            errors = []
+            producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, "retries": 0, "enable.idempotence": False})
+            producer.produce(topic, b"x", on_delivery=lambda error, message: errors.append(error))
+            producer.flush(20)
+            return errors
+
+        def test_an_error_of_kafka(kafka, ottla):
+            topic = kafka.topic()
+            ottla.fail_next("PRODUCE", "TOPIC_AUTHORIZATION_FAILED")
+            (error,) = errors_of_a_produce(kafka, topic)
+            assert error.code() == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
+            assert errors_of_a_produce(kafka, topic) == [None]
+
+        def test_retried_errors_are_not_seen(kafka, ottla):
+            topic = kafka.topic()
+            ottla.fail_next("METADATA", "LEADER_NOT_AVAILABLE", times=2)
+            ottla.fail_next("PRODUCE", "NOT_LEADER_OR_FOLLOWER", times=2)
+            ottla.fail_next("FETCH", None)
+            assert kafka.produce(topic, [b"x"]) == [0]
+            assert kafka.consume(topic, 1)[0].value == b"x"
+
+        def test_delay_and_slow_disk(kafka, ottla):
+            topic = kafka.topic()
+            for fault in (lambda: ottla.delay(100), lambda: ottla.slow_disk(100)):
+                fault()
+                begin = time.monotonic()
+                kafka.produce(topic, [b"x"])
+                assert time.monotonic() - begin >= 0.1
+                ottla.heal()
+            ottla.delay(100)
+
+        def test_a_broker_that_was_killed_says_so(kafka, ottla):
+            topic = kafka.topic()
+            kafka.produce(topic, [b"x"])
+            before = ottla.bootstrap_servers
+            ottla.kill()
+            with pytest.raises(OttlaError, match="was killed; call restart"):
+                kafka.produce(topic, [b"y"])
+            ottla.restart()
+            assert ottla.bootstrap_servers == before
+            assert kafka.consume(topic, 1)[0].value == b"x"
+            ottla.kill()
+
+        def test_the_next_test_has_a_broker_again(kafka, ottla):
+            ottla.pause()
+            with pytest.raises(OttlaError, match="is paused; call resume"):
+                kafka.topic()
+            ottla.resume()
+            kafka.topic()
+            ottla.pause()
+
+        def test_a_full_disk_ends_a_broker_with_one_directory(kafka, ottla):
+            topic = kafka.topic()
+            ottla.full_disk()
+            with pytest.raises(OttlaError):
+                kafka.produce(topic, [b"x"])
+            with pytest.raises(OttlaError, match="has ended by itself, see .*broker.log; call restart"):
+                while True:
+                    ottla.lag("g", topic)
+
+        def test_nothing_is_left_of_it(kafka):
+            assert kafka.produce(kafka.topic(), [b"x"]) == [0]
+
+        def test_what_does_not_exist_is_named(ottla):
+            with pytest.raises(OttlaError, match="there is no api 'NO_SUCH_API'"):
+                ottla.fail_next("NO_SUCH_API", None)
+            with pytest.raises(OttlaError, match="there is no error 'NO_SUCH_ERROR'"):
+                ottla.fail_next("FETCH", "NO_SUCH_ERROR")
+        """,
+        passed=8,
+    )
+
+
+@pytest.mark.cluster
+def test_a_cluster_survives_the_death_of_a_broker_and_a_cut(project: pytest.Pytester) -> None:
+    run(
+        project,
+        """
+        import time
+
+        def isr_of(cluster, topic):
+            import confluent_kafka.admin
+            client = confluent_kafka.admin.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+            return set(client.list_topics(topic, timeout=20).topics[topic].partitions[0].isrs)
+
+        def until(condition):
+            deadline = time.monotonic() + 60
+            while not condition():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+        def test_it(ottla_cluster):
+            cluster = ottla_cluster(3, replica_lag_time_max_ms=1000)
+            cluster.any.create_topic("t")
+            assert cluster.any.produce("t", [b"one"]) == [0]
+            until(lambda: isr_of(cluster, "t") == {0, 1, 2})
+            cluster[0].kill()
+            until(lambda: isr_of(cluster, "t") == {1, 2})
+            assert cluster.any.produce("t", [b"two"]) == [1]
+            cluster.heal()
+            until(lambda: isr_of(cluster, "t") == {0, 1, 2})
+            cluster.cut(0, 1)
+            cluster.cut(0, 2)
+            assert cluster[1].produce("t", [b"three"]) == [2]
+            assert isr_of(cluster, "t") == {1, 2}
+            cluster.heal()
+            until(lambda: isr_of(cluster, "t") == {0, 1, 2})
+            assert [each.value for each in cluster.any.consume("t", 3)] == [b"one", b"two", b"three"]
+        """,
+        passed=1,
+    )
+
+
+def test_each_worker_of_xdist_has_a_broker_and_none_is_left(project: pytest.Pytester) -> None:
+    run(
+        project,
+        """
+        import pytest
+
+        @pytest.mark.parametrize("number", range(20))
+        def test_it(kafka, number):
+            assert kafka.produce(kafka.topic(), [b"x"]) == [0]
+        """,
+        "-n2",
+        passed=20,
+    )
+
+
+def test_a_broker_ends_with_a_test_run_that_is_killed(project: pytest.Pytester) -> None:
+    file = project.makepyfile("""
+        import time
+
+        def test_it(ottla, request):
+            (request.config.rootpath / "ready").write_text(str(ottla.pid))
+            time.sleep(60)
+    """)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", f"--basetemp={project.path}/tmp", str(file)], cwd=project.path, stdout=subprocess.DEVNULL
+    )
+    ready = project.path / "ready"
+    eventually(lambda: ready.exists() and ready.read_text())
+    pid = int(ready.read_text())
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    eventually(lambda: not Path(f"/proc/{pid}").exists() or "State:\tZ" in Path(f"/proc/{pid}/status").read_text())
+
+
+def test_a_setting_that_cannot_be_used_is_one_line(project: pytest.Pytester) -> None:
+    done = run(
+        project,
+        """
+        import pytest
+        from pytest_ottla import Broker, OttlaError
+
+        def test_it(tmp_path):
+            with pytest.raises(OttlaError, match=r"the broker did not start: Invalid value -5 for .*num.partitions: .*; its log is"):
+                Broker(tmp_path, num_partitions=-5)
+            (tmp_path / "broker.log").unlink()
+        """,
+        passed=1,
+    )
+    assert "Traceback" not in done.stdout.str()
+
+
+def test_without_the_command_the_tests_say_what_is_missing(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    run(
+        project,
+        """
+        import sys
+        import pytest
+        from pytest_ottla import Broker, OttlaError
+
+        def test_it(tmp_path, monkeypatch):
+            monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+            with pytest.raises(OttlaError, match="there is no command ottla: install ottla into the environment of the tests"):
+                Broker(tmp_path)
+            (tmp_path / "broker.log").unlink(missing_ok=True)
+        """,
+        passed=1,
+    )
