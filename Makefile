@@ -23,7 +23,7 @@ SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fet
     $(addprefix unit/storage/test_, append.py follower_append.py indexes.py log_append.py log_read.py validation.py))
 WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/report \
     LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)"
-PACKAGES := broker controller replication storage protocol config benchmarks tests
+PACKAGES := broker controller replication storage protocol config ottla benchmarks tests
 
 .PHONY: help compile install serve cluster test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge soak clean
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import click
 
 from broker.cli.options import json_option
 from broker.cli.output import print_json, print_table, say
+from ottla.launcher import command
 
 if TYPE_CHECKING:
     from broker.supervisor.layout import Layout
@@ -138,7 +138,7 @@ def _detach(layout: Layout) -> None:
     with log_file.open("ab") as log:
         begin = log.tell()
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "broker", "cluster", "up", *_arguments(layout)],
+            command("broker", "cluster", "up", *_arguments(layout)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -235,18 +235,18 @@ def _add_leaderships(brokers: list[dict[str, Any]]) -> None:
         broker["role"] = "controller" if name == answer.controller_id else ""
 
 
-def _command(directory: Path, command: str, broker_id: int | None = None, **more: object) -> None:
+def _tell(directory: Path, order: str, broker_id: int | None = None, **more: object) -> None:
     """Send the supervisor a command. Ends with status 1 when it fails."""
     from broker.supervisor import control
 
     directory = directory.absolute()
     try:
-        answer = control.ask(directory, {"command": command, "id": broker_id, **more}, _COMMAND_SECONDS)
+        answer = control.ask(directory, {"command": order, "id": broker_id, **more}, _COMMAND_SECONDS)
     except control.NoSupervisor:
         raise SystemExit(f"ottla: no supervisor runs in {directory}; `ottla cluster up` starts one") from None
     except TimeoutError:
         raise SystemExit(
-            f"ottla: {command} was not done within {_COMMAND_SECONDS:.0f} s; `ottla cluster status` shows the progress"
+            f"ottla: {order} was not done within {_COMMAND_SECONDS:.0f} s; `ottla cluster status` shows the progress"
         ) from None
     if "error" in answer:
         raise SystemExit(f"ottla: {answer['error']}")
@@ -258,7 +258,7 @@ def _command(directory: Path, command: str, broker_id: int | None = None, **more
 @directory_option
 def kill(broker_id: int, stays_down: bool, directory: Path) -> None:
     """Kill a broker as in a crash (SIGKILL). The supervisor restarts it."""
-    _command(directory, "kill", broker_id, stays_down=stays_down)
+    _tell(directory, "kill", broker_id, stays_down=stays_down)
 
 
 @cluster.command()
@@ -266,7 +266,7 @@ def kill(broker_id: int, stays_down: bool, directory: Path) -> None:
 @directory_option
 def pause(broker_id: int, directory: Path) -> None:
     """Suspend a broker (SIGSTOP), like a machine that hangs."""
-    _command(directory, "pause", broker_id)
+    _tell(directory, "pause", broker_id)
 
 
 @cluster.command()
@@ -274,7 +274,7 @@ def pause(broker_id: int, directory: Path) -> None:
 @directory_option
 def resume(broker_id: int, directory: Path) -> None:
     """Resume a paused broker."""
-    _command(directory, "resume", broker_id)
+    _tell(directory, "resume", broker_id)
 
 
 @cluster.command()
@@ -282,7 +282,7 @@ def resume(broker_id: int, directory: Path) -> None:
 @directory_option
 def stop(broker_id: int, directory: Path) -> None:
     """Stop a broker (SIGTERM) and return when it has ended."""
-    _command(directory, "stop", broker_id)
+    _tell(directory, "stop", broker_id)
 
 
 @cluster.command()
@@ -290,7 +290,7 @@ def stop(broker_id: int, directory: Path) -> None:
 @directory_option
 def start(broker_id: int, directory: Path) -> None:
     """Start a broker that was stopped or given up, and return when it is ready."""
-    _command(directory, "start", broker_id)
+    _tell(directory, "start", broker_id)
 
 
 @cluster.command()
@@ -300,6 +300,6 @@ def down(directory: Path) -> None:
     from broker.supervisor import state_file
 
     supervisor = state_file.read(directory.absolute()).supervisor
-    _command(directory, "down")
+    _tell(directory, "down")
     while supervisor is not None and supervisor.is_alive and supervisor.pid != os.getpid():
         time.sleep(0.01)

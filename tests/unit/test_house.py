@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
-FOLDERS = (*FLOORS, "tests", "benchmarks", "docs")
+FOLDERS = (*FLOORS, "ottla", "tests", "benchmarks", "docs")
 TOP_LEVEL = {
     *FOLDERS, ".ci", ".gitignore", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "constraints.txt", "pyproject.toml", "setup.py",
 }  # fmt: skip
