@@ -20,7 +20,7 @@ from broker.cli.output import progress_bar, say
 from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from broker.cli.record_input import LineReader
+    from broker.cli.records.record_input import LineReader
     from broker.client.cluster import Cluster
     from broker.client.producer import Delivery, OutgoingRecord, Producer
 
@@ -117,7 +117,7 @@ def produce(
 
 def _separators(delimiter: str, key_delimiter: str | None) -> tuple[bytes, bytes | None]:
     """The delimiters of records and of keys. Raises UsageError for an invalid one."""
-    from broker.cli.record_format import unescape
+    from broker.cli.records.record_format import unescape
 
     try:
         separators = unescape(delimiter), None if key_delimiter is None else unescape(key_delimiter)
@@ -139,7 +139,7 @@ def _reader(
 ) -> LineReader:
     """The reader that converts lines to records. Raises UsageError for an invalid time or header."""
     from broker.cli.options import key_values
-    from broker.cli.record_input import LineReader
+    from broker.cli.records.record_input import LineReader
     from broker.cli.times import parse_time
 
     try:
@@ -252,8 +252,8 @@ class _Source:
                     os.close(descriptor)
 
     def _from_descriptor(self, descriptor: int, name: str, patience: Callable[[], float | None]) -> Iterator[OutgoingRecord | None]:
-        from broker.cli.record_input import PieceTooLarge, pieces
-        from broker.cli.record_json import NotARecord, parse_json_line
+        from broker.cli.records.record_input import PieceTooLarge, pieces
+        from broker.cli.records.record_json import NotARecord, parse_json_line
 
         number = 0
         try:
