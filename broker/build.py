@@ -1,4 +1,4 @@
-"""Tells which Ottla this is: its version, and what it emulates. `--version` and the build-info metric show it."""
+"""Tells which Ottla this is: its version, and what it emulates. `--version` and the metric `ottla_build_info` show it."""
 
 from functools import cache
 from typing import Final

@@ -87,6 +87,7 @@ def produce(
     """
     import random
 
+    from broker.client.cluster import UnknownTopic
     from broker.client.producer import Producer, ProducerSettings
     from protocol.records.compression import CODEC_BY_NAME
 
@@ -105,7 +106,10 @@ def produce(
         batch_bytes=batch_bytes,
         delivery_timeout_seconds=delivery_timeout,
     )
-    producer = Producer(cluster, topic, settings, summary.on_delivery, choose=random.choice, may_create_topic=create_topic)
+    try:
+        producer = Producer(cluster, topic, settings, summary.on_delivery, choose=random.choice, may_create_topic=create_topic)
+    except UnknownTopic as error:
+        raise ClientError(f"{error}; --create-topic lets the broker create it") from None
     source = _Source(files, end_of_record, reader, as_json=as_json, as_base64=as_base64, whole=whole)
     try:
         _deliver(producer, source, summary, rate)
@@ -162,8 +166,11 @@ def _deliver(producer: Producer, source: _Source, summary: Summary, rate: float 
         try:
             _send_all(producer, source, summary, rate, advance)
         except KeyboardInterrupt:
-            say("interrupted; delivering the records that were read")
-        producer.flush()
+            say("interrupted; delivering the records that were read. Ctrl-C again ends at once")
+        try:
+            producer.flush()
+        except KeyboardInterrupt:
+            raise ClientError("interrupted before all records were delivered") from None
         summary.raise_first_error()
 
 
