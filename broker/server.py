@@ -18,6 +18,7 @@ import socket
 import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -26,9 +27,11 @@ from broker.cluster.cluster_wiring import ClusterWiring
 from broker.cluster.control_requests import ControlRequests
 from broker.cluster.log_dir_failures import LogDirFailures
 from broker.cluster.producer_ids import ProducerIds
+from broker.configuration.certificate_renewal import CertificateRenewal
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.configuration.ip_quotas import IpQuotas
 from broker.configuration.reconfiguration import Reconfiguration
+from broker.configuration.scram_credentials import ScramCredentials
 from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.groups.coordinator import GroupCoordinator
 from broker.loop.background import LoopBackground, in_thread
@@ -41,7 +44,12 @@ from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
 from broker.request.services import Services
 from broker.request.turns import Turns
+from broker.security.acl_admin import AclAdmin
+from broker.security.acl_authorizer import AclAuthorizer, parse_super_users
 from broker.security.authorizer import AllowAll
+from broker.security.principals import Principal
+from broker.security.sasl.offers import Credentials, offer_of
+from broker.serving.authentication import ListenerAuthentication
 from broker.serving.dispatch import Dispatcher
 from broker.start_checks import check_belongings, check_broker_id
 from broker.surroundings import Surroundings
@@ -63,9 +71,10 @@ from config.keys.replication import (
     REPLICA_LAG_TIME_MAX_MS,
     REPLICA_SELECTOR_CLASS,
 )
-from config.keys.security import AUTHORIZER_CLASS_NAME
+from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, AUTHORIZER_CLASS_NAME, SUPER_USERS
 from config.listeners import EndPoint, SecurityProtocol
 from config.passwords import encoder_of, old_encoder_of
+from config.sasl import sasl_listener
 from config.topic import TopicConfig
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.metadata_waits import MetadataWaits
@@ -84,6 +93,7 @@ from storage.manager.log_manager import LogManager
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
+    from broker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +107,10 @@ COLLECTOR_THRESHOLDS = (2_000, 5, 10_000)
 """Thresholds of the garbage collector's generations while the broker runs. A pass stops the loop for a time that grows with the number of
 new objects, so passes are frequent and short, although all passes together may take longer. A pass over all older objects takes longest;
 it is as rare as with the thresholds of the start."""
+
+
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+"""The only value of authorizer.class.name that is supported."""
 
 
 class CannotStart(Exception):
@@ -147,6 +161,7 @@ class Broker:
         services.config = config
         services.clock = self._clock
         services.authorizer = AllowAll()
+        services.administration.acls = None
         services.cluster.broker_epoch = -1
         _refuse_unsupported(config)
         if self._surroundings.is_process:
@@ -225,8 +240,23 @@ class Broker:
         await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
         await in_session(self.store, services.administration.dynamic_config.load)
         self._held.push_async_callback(services.administration.dynamic_config.close)
+        await self._load_acls()
+        # Before logs are loaded: wrong keys or certificates should end the start at once. They may be in the dynamic configuration.
+        for endpoint in self.config.listeners.listeners:
+            if endpoint.security_protocol.uses_tls:
+                self._tls_of(endpoint)
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
+
+    async def _load_acls(self) -> None:
+        """Replace the authorizer by the configured one, and read its ACLs."""
+        if self.config[AUTHORIZER_CLASS_NAME]:
+            authorizer = AclAuthorizer(_super_users(self.config), allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND])
+            acls = AclAdmin(self.store, self._clock, authorizer, self._random.random)
+            self._held.push_async_callback(acls.close)
+            await in_session(self.store, acls.load)
+            self.services.authorizer = authorizer
+            self.services.administration.acls = acls
 
     async def _close_logs(self) -> None:
         self._background.close()
@@ -265,6 +295,8 @@ class Broker:
             paused,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
+        if administration.acls is not None:
+            self.controller.on_new_session(administration.acls.on_new_session)
         administration.topic_admin = TopicAdmin(
             store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
         )
@@ -320,7 +352,14 @@ class Broker:
         self.services.administration.metadata_waits.on_wait = dispatcher.messages.on_wait
         self._held.push_async_callback(dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
-        await server.start(endpoints, dispatcher, protected, self.services.authorizer, accepting=False)
+        administration = self.services.administration
+        credentials = ScramCredentials(administration.config_admin, administration.dynamic_config)
+        await in_session(self.store, credentials.load)
+        authentication = partial(self._authentication, credentials)
+        authorizer = self.services.authorizer
+        await server.start(
+            endpoints, dispatcher, protected, authorizer, authentication=authentication, accepting=False, tls_of=self._tls_of
+        )
         self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
         ip_quotas = IpQuotas(self.services.administration.config_admin, self.services.administration.dynamic_config, server.quotas)
@@ -328,7 +367,28 @@ class Broker:
         self._held.push_async_callback(ip_quotas.close)
         reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)
         reconfiguration.start()
+        CertificateRenewal(self.config, server).start()
         self._held.push_async_callback(reconfiguration.close)
+
+    def _authentication(self, scram: ScramCredentials, endpoint: EndPoint) -> ListenerAuthentication:
+        """How clients of a SASL listener authenticate. Raises ConfigError."""
+        listener = sasl_listener(self.config.current, endpoint.listener_name)
+        unknown_key = self.services.cluster_id.encode()
+        credentials = Credentials(scram.credential_of, self._surroundings.random_bytes, self._clock.now_ms, unknown_key)
+        return ListenerAuthentication(
+            offer_of(listener, credentials),
+            listener.max_receive_size,
+            self.config,
+            self.dispatcher,
+            self._surroundings.clock_ns,
+            self._clock.now_ms,
+        )
+
+    def _tls_of(self, endpoint: EndPoint) -> ListenerTls:
+        # Only brokers with such a listener load OpenSSL's part of Python's library.
+        from broker.security.tls.listener import tls_of
+
+        return tls_of(self.config.current, endpoint)
 
     async def _join_cluster(self) -> None:
         """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
@@ -428,11 +488,25 @@ class Broker:
 
 def _refuse_unsupported(config: BrokerConfig) -> None:
     """Raises CannotStart for security settings that are not implemented. Ignoring them would leave the broker open to everyone."""
-    if config[AUTHORIZER_CLASS_NAME]:
-        raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: authorization is not implemented yet; unset it")
-    for endpoint in config.listeners.listeners:
-        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+    if config[AUTHORIZER_CLASS_NAME] not in ("", ACL_AUTHORIZER):
+        raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: the only authorizer of this server is {ACL_AUTHORIZER}")
+    _super_users(config)
+    listeners = config.listeners
+    for endpoint in listeners.listeners:
+        if endpoint.security_protocol.uses_sasl:
+            sasl_listener(config.current, endpoint.listener_name)
+    between_brokers = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
+    for name in filter(None, between_brokers):
+        if listeners.security_protocols[name] is not SecurityProtocol.PLAINTEXT:
             raise CannotStart(
-                f"listeners: {endpoint.connection_string} has security protocol {endpoint.security_protocol.name}, "
-                "but only PLAINTEXT is implemented yet; change it, or its entry in listener.security.protocol.map"
+                f"listener {name} is used between brokers, which support only PLAINTEXT yet; "
+                "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
             )
+
+
+def _super_users(config: BrokerConfig) -> frozenset[Principal]:
+    """Raises CannotStart for a principal that is not `Type:name`."""
+    try:
+        return parse_super_users(config[SUPER_USERS])
+    except ValueError as error:
+        raise CannotStart(f"super.users={config[SUPER_USERS]}: {error}") from None

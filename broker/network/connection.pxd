@@ -19,6 +19,7 @@ cdef class Connection:
     cdef readonly Client client
     cdef readonly Access access
     cdef public int64_t last_active_ns, received_ns
+    cdef readonly int64_t max_request_bytes
     cdef readonly FrameReader _reader
     cdef readonly AnswerWriter _writer
     cdef readonly object _waiting
@@ -31,7 +32,7 @@ cdef class Connection:
     @cython.locals(reader=FrameReader)
     cdef void _process(self, bint admitted) except *
     @cython.locals(processor=Processor, channel=RequestChannel, position=Py_ssize_t, begin=Py_ssize_t, after=Py_ssize_t, end=Py_ssize_t,
-                   size=int64_t, gathered=int64_t, state=int64_t, max_bytes=int64_t, out=list)
+                   size=int64_t, gathered=int64_t, state=int64_t, out=list)
     cdef Py_ssize_t _handle_frames(self, FrameReader reader, bint admitted) except -1
     cdef bint _may_follow_appends(self, object view, Py_ssize_t begin, Py_ssize_t after) except -1
     cdef void _keep_or_wait(self, Py_ssize_t position) except *

@@ -39,7 +39,7 @@ from broker.network.connection_state import (
 from broker.network.frame_reader import FrameReader
 from broker.network.handler import RequestHandler
 from broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Parts, Pending, Request
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, LastAnswer, Parts, Pending, Request
 from broker.network.throttle import QuotaType
 from broker.network.timings import Timing, add_timing
 from broker.security.access import Access
@@ -73,6 +73,7 @@ class Connection:
         "client",
         "handler",
         "last_active_ns",
+        "max_request_bytes",
         "received_ns",
     )
 
@@ -81,6 +82,7 @@ class Connection:
         self.client = client
         self.access = Access(processor.authorizer, client)
         self.handler: RequestHandler = processor.handler
+        self.max_request_bytes = processor.request_max_bytes
         self.received_ns = self.last_active_ns = processor.clock_ns()
         self._processor = processor
         self._reader = FrameReader(self, processor)
@@ -106,6 +108,11 @@ class Connection:
         if reader.receive(nbytes):
             self._process(False)
             reader.on_handled()
+
+    def exchange_handler(self, handler: RequestHandler, max_request_bytes: int | None = None) -> None:
+        """Have further frames handled by `handler`. Frames are at most `max_request_bytes` long; None: as long as those of any client."""
+        self.handler = handler
+        self.max_request_bytes = self._processor.request_max_bytes if max_request_bytes is None else max_request_bytes
 
     def grow_with_frames(self, sock: socket.socket) -> None:
         """Let the kernel's receive buffer of the socket grow with the size of frames."""
@@ -138,7 +145,6 @@ class Connection:
         end = reader.end
         processor = self._processor
         channel = processor.channel
-        max_bytes = processor.request_max_bytes
         out: Parts = []
         gathered = 0
         while end - position >= 4:
@@ -148,7 +154,7 @@ class Connection:
             size = fields.int32(reader.data, position)
             begin = position + 4
             after = begin + size
-            if size <= 0 or size > max_bytes:
+            if size <= 0 or size > self.max_request_bytes:
                 self._write(out)
                 self._refuse(size, view[position : min(end, position + 16)])
                 return end
@@ -214,7 +220,7 @@ class Connection:
 
     def _refuse(self, size: int, head: memoryview) -> None:
         """Close the connection because of an impossible length, with a line in the log, as Apache Kafka does."""
-        self._processor.on_bad_length(self.client, size, bytes(head))
+        self._processor.on_bad_length(self.client, size, self.max_request_bytes, bytes(head))
         self.abort()
 
     # Answers out ----------------------------------------------------------------------------------------------------------------------
@@ -230,7 +236,7 @@ class Connection:
             return self._append_answer(answer, out)
         if answer is not NO_RESPONSE:
             self._waiting.append(answer)
-            if answer is CLOSE:
+            if answer is CLOSE or isinstance(answer, LastAnswer):
                 self._state |= CLOSING
         return 0
 
@@ -315,7 +321,10 @@ class Connection:
                 self._write(out)
                 out.clear()
             return size
-        if answer is CLOSE:
+        if isinstance(answer, LastAnswer):
+            out.append(_prefix(len(answer.answer)))
+            out.append(answer.answer)
+        if answer is CLOSE or isinstance(answer, LastAnswer):
             self._write(out)
             out.clear()
             self.close()

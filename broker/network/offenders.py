@@ -12,6 +12,8 @@ MAX_HOSTS: Final = 1000
 _OTHERS: Final = "other hosts"
 
 _HTTP_METHODS: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
+_NO_TLS: Final = frozenset({"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_TOO_SMALL"})
+"""Reasons that OpenSSL gives for a first record that is none."""
 
 
 def describe_length(size: int, limit: int, head: bytes) -> str:
@@ -25,6 +27,13 @@ def describe_length(size: int, limit: int, head: bytes) -> str:
     if size == 0:
         return "an empty request has no header: the peer does not speak the Kafka protocol"
     return f"a request of {size} bytes is larger than socket.request.max.bytes={limit}"
+
+
+def describe_handshake(error: BaseException) -> str:
+    """The fault of a TLS handshake that ended with `error`."""
+    if getattr(error, "reason", None) in _NO_TLS:
+        return f"this looks like plaintext on a TLS listener: check security.protocol of the client and the port ({error})"
+    return str(error) or type(error).__name__
 
 
 class Offenders:

@@ -130,9 +130,9 @@ class Processor:
         self.connections.discard(connection)
         self._on_closed(connection)
 
-    def on_bad_length(self, client: Client, size: int, head: bytes) -> None:
+    def on_bad_length(self, client: Client, size: int, max_bytes: int, head: bytes) -> None:
         """Report a connection that is closed because of the bytes in place of a request length."""
-        reason = describe_length(size, self.request_max_bytes, head)
+        reason = describe_length(size, max_bytes, head)
         self.report(client, reason)
 
     def report(self, client: Client, reason: str) -> None:

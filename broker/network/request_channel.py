@@ -6,7 +6,8 @@ receive buffer. It is valid only until the handler returns; a handler that conti
 * `bytes`, or a list of parts (bytes, memoryview, FileRegion): the whole response without the 4-byte length, which the network prefixes;
 * a `Pending`: a later event completes it (acks=all, long poll, join group, admin work);
 * `NO_RESPONSE`: Produce with acks=0;
-* `CLOSE`: the connection is closed after the earlier answers are sent (unsupported version, malformed request, failed acks=0).
+* `CLOSE`: the connection is closed after the earlier answers are sent (unsupported version, malformed request, failed acks=0);
+* a `LastAnswer`: a response, after which the connection is closed (failed authentication).
 
 Only requests that must wait are queued. While the queue is empty and a handler slot is free (`RequestChannel.inline`), a handler runs in
 the callback that read the bytes. Work over several loop turns, a `Pending` with `occupies_slot`, holds a slot (`num.io.threads`). A request
@@ -40,9 +41,19 @@ class Control(Enum):
 NO_RESPONSE: Final = Control.NO_RESPONSE
 CLOSE: Final = Control.CLOSE
 
+
+class LastAnswer:
+    """A response after which the connection is closed."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer
+
+
 Part: TypeAlias = bytes | bytearray | memoryview | FileRegion
 Parts: TypeAlias = list[Part]
-Completion: TypeAlias = bytes | Parts | Literal[Control.NO_RESPONSE, Control.CLOSE]
+Completion: TypeAlias = bytes | Parts | LastAnswer | Literal[Control.NO_RESPONSE, Control.CLOSE]
 
 
 class Waiter(Protocol):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from broker.loop.purgatory import Purgatory
     from broker.request.first_metadata import FirstMetadata
     from broker.request.turns import Turns
+    from broker.security.acl_admin import AclAdmin
     from broker.security.authorizer import Authorizer
     from broker.transactions.coordinator import TransactionCoordinator
     from broker.transactions.verification import TransactionVerifier
@@ -75,7 +76,7 @@ class CoordinatorServices:
 class AdministrationServices:
     """Administers topics and configurations: the metadata store, and the writes to it on behalf of clients."""
 
-    __slots__ = ("auto_topics", "config_admin", "dynamic_config", "metadata_waits", "partition_growth", "store", "topic_admin")
+    __slots__ = ("acls", "auto_topics", "config_admin", "dynamic_config", "metadata_waits", "partition_growth", "store", "topic_admin")
 
     store: MetadataStore
     config_admin: ConfigAdmin
@@ -84,6 +85,8 @@ class AdministrationServices:
     metadata_waits: MetadataWaits
     auto_topics: AutoTopics
     dynamic_config: DynamicConfig
+    acls: AclAdmin | None
+    """None without an authorizer."""
 
 
 class ClusterServices:

@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker.security.principals import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from broker.security.sasl.session import SaslSession
 
 
 class Client:
@@ -25,6 +29,7 @@ class Client:
         "listener_name",
         "on_lost",
         "principal",
+        "sasl",
         "security_protocol",
     )
 
@@ -45,6 +50,8 @@ class Client:
         self.principal = principal
         self.client_software_name: str = "unknown"
         self.client_software_version: str = "unknown"
+        self.sasl: SaslSession | None = None
+        """The state of the client's authentication; None on a listener without SASL."""
         self.is_lost = False
         """Whether the connection is gone."""
         self.on_lost: Callable[[], None] | None = None

@@ -16,12 +16,13 @@ from broker.handlers.api_versions import unsupported_version_response
 from broker.handlers.table import SERVED, handlers_of
 from broker.network.connection import Connection
 from broker.network.handler import RequestHandler
-from broker.network.request_channel import CLOSE, Answer
+from broker.network.request_channel import CLOSE, Answer, Completion
 from broker.request.services import Services
 from broker.serving.message_requests import MALFORMED, MessageRequests, name_of, refuse
 from broker.serving.route import BETWEEN_BROKERS, CORRELATION_ID, Route
 from protocol.api_keys import ApiKey
 from protocol.cursors import fields
+from protocol.errors import ErrorCode
 from protocol.schema.registry import api
 from protocol.schema.wire import ProtocolError, skip_tagged_fields
 
@@ -109,6 +110,18 @@ class Dispatcher(RequestHandler):
             return CORRELATION_ID.pack(correlation_id) + unsupported_version_response().encode(0)
         connection.offend(f"{name_of(frame)} is not supported here")
         return CLOSE
+
+    def error_answer(self, frame: memoryview, code: ErrorCode) -> Completion:
+        """The answer with an error to a request that is not handled. CLOSE if there is none: the request cannot be read, or its answer has
+        no error code."""
+        try:
+            kind, correlation_id, _ = fields.read_request_header(frame, 0)
+        except MALFORMED:
+            return CLOSE
+        route = self._routes.get(kind) or self._route(kind >> 16, kind & 0xFFFF)
+        if route is None or not route.has_error_code:
+            return CLOSE
+        return route.encode(correlation_id, route.response_class(error_code=code))
 
     async def drain(self) -> None:
         """Wait for the handlers that still run; the caller bounds the time."""

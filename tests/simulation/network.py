@@ -104,6 +104,7 @@ class SimulatedServer:
         authorizer: Authorizer | None = None,
         *,
         accepting: bool = True,
+        tls_of: object = None,
     ) -> None:
         """See SocketServer. Here each request arrives by itself."""
         self._handler = handler
@@ -111,6 +112,11 @@ class SimulatedServer:
         for endpoint in endpoints:
             self.bound[endpoint.listener_name] = endpoint
             self._network.listening[endpoint.host or self.host, endpoint.port] = self
+
+    @property
+    def acceptors(self) -> list[Any]:
+        """See SocketServer. Here none has a TLS that could be exchanged."""
+        return []
 
     def accept(self) -> None:
         """See SocketServer."""

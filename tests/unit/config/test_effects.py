@@ -16,21 +16,26 @@ READERS = ("broker", "controller", "replication", "storage")
 
 READ_WITHIN_CONFIG = {
     "broker.id.generation.enable",
+    "connections.max.reauth.ms",
     "control.plane.listener.name",
     "inter.broker.listener.name",
     "log.dir",
     "log.message.timestamp.difference.max.ms",
     "message.timestamp.difference.max.ms",
     "node.id",
+    "ottla.jaas.file",
     "password.encoder.cipher.algorithm",
     "password.encoder.iterations",
     "password.encoder.key.length",
     "password.encoder.keyfactory.algorithm",
     "password.encoder.old.secret",
     "password.encoder.secret",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.server.max.receive.size",
     "security.inter.broker.protocol",
 }
-"""What `config` makes something else of (listeners, ids, directories, an encoder), which the floors then read."""
+"""What `config` makes something else of (listeners, their authentication, ids, directories, an encoder), which the floors then read."""
 
 
 @cache
