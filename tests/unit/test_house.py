@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
 FOLDERS = (*FLOORS, "ottla", "tests", "benchmarks", "docs")
 TOP_LEVEL = {
-    *FOLDERS, ".ci", ".gitignore", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "constraints.txt", "pyproject.toml", "setup.py",
+    *FOLDERS, ".ci", ".gitignore", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "constraints.txt",
+    "pyproject.toml", "setup.py",
 }  # fmt: skip
 FILES_TO_COME = {"Dockerfile", "CHANGELOG.md", ".dockerignore", ".github"}
 """May stand at the top, too, and need not."""

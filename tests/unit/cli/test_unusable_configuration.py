@@ -52,3 +52,8 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
 
 def test_an_assignment_without_a_key(tmp_path: Path) -> None:
     assert refused(tmp_path, "--set", "broker.id") == "ottla: 'broker.id' is not of the form key=value"
+
+
+def test_a_listener_without_one_between_brokers(tmp_path: Path) -> None:
+    line = refused(tmp_path, "--set", "listeners=SSL://127.0.0.1:0")
+    assert line.endswith("; security.inter.broker.protocol is PLAINTEXT: add a listener PLAINTEXT, or set one of both keys")
