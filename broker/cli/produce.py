@@ -164,10 +164,10 @@ def _deliver(producer: Producer, source: _Source, summary: Summary, rate: float 
     """Send all records and wait for their answers. Raises the error of the first failed delivery."""
     with source.progress() as advance:
         try:
-            _send_all(producer, source, summary, rate, advance)
-        except KeyboardInterrupt:
-            say("interrupted; delivering the records that were read. Ctrl-C again ends at once")
-        try:
+            try:
+                _send_all(producer, source, summary, rate, advance)
+            except KeyboardInterrupt:
+                say("interrupted; delivering the records that were read. Ctrl-C again ends at once")
             producer.flush()
         except KeyboardInterrupt:
             raise ClientError("interrupted before all records were delivered") from None

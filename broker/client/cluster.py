@@ -72,6 +72,7 @@ class Cluster:
         self._topics: dict[str, MetadataResponseTopic] = {}
         self._connections: dict[Address, Connection] = {}
         self._deadline = math.inf
+        self._is_repeating = True
 
     def __enter__(self) -> "Cluster":
         return self
@@ -157,19 +158,20 @@ class Cluster:
                 return attempt()
             except (ConnectionLost, Refused) as error:
                 may_pass = isinstance(error, ConnectionLost) or (error.code.retriable and not isinstance(error, UnknownTopic))
-                if not may_pass or time.monotonic() + _BACKOFF_SECONDS > deadline:
+                if not (may_pass and self._is_repeating) or time.monotonic() + _BACKOFF_SECONDS > deadline:
                     raise
             time.sleep(_BACKOFF_SECONDS)
             self._topics.clear()
 
     @contextmanager
-    def until(self, deadline: float) -> Iterator[None]:
-        """In this block attempts to connect, and repeated attempts, end at a time (monotonic), even if the timeout is longer."""
-        before, self._deadline = self._deadline, min(self._deadline, deadline)
+    def until(self, deadline: float, *, once: bool = False) -> Iterator[None]:
+        """In this block attempts end at a time (monotonic), even if the timeout is longer. With `once` a failed one is not repeated."""
+        before = self._deadline, self._is_repeating
+        self._deadline, self._is_repeating = min(self._deadline, deadline), self._is_repeating and not once
         try:
             yield
         finally:
-            self._deadline = before
+            self._deadline, self._is_repeating = before
 
     def _seconds_left(self, timeout_seconds: float) -> float:
         return min(timeout_seconds, self._deadline - time.monotonic())

@@ -206,7 +206,7 @@ class Producer:
                 continue
             batch = queue[0]
             try:
-                with self._cluster.until(self._deadline_of(batch)):
+                with self._cluster.until(self._deadline_of(batch), once=True):  # it is asked again with the next attempt to send
                     leader = self._cluster.leader(batch.partition)
             except (Refused, ConnectionLost) as error:
                 self._again_or_give_up(batch, error)
@@ -235,7 +235,7 @@ class Producer:
             # A separate connection: metadata is requested while answers to Produce are pending.
             connection = self._connections.get(leader)
             if connection is None:
-                with self._cluster.until(min(map(self._deadline_of, batches))):
+                with self._cluster.until(min(map(self._deadline_of, batches)), once=True):
                     connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
             connection.send(request, is_answered=is_answered)
         except ConnectionLost as error:
