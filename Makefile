@@ -23,9 +23,10 @@ SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fet
     $(addprefix unit/storage/test_, append.py follower_append.py indexes.py log_append.py log_read.py validation.py))
 WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/report \
     LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)"
-PACKAGES := broker controller replication storage protocol config benchmarks tests
+DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker groups network replication storage)
+PACKAGES := broker controller replication storage protocol config ottla benchmarks tests
 
-.PHONY: help compile install serve cluster test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge soak clean
+.PHONY: help compile install serve cluster dist dist-test test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -42,6 +43,7 @@ help:
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
 	@echo "make judge      the tests of transactions against Apache Kafka 3.9.1 instead of Ottla (minutes)"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
+	@echo "make dist       wheels for the Pythons at hand, a pure one, and an archive of the sources; make dist-test tests them as installed"
 	@echo "make format     let ruff format the code"
 	@echo "make docs       write the generated reference pages anew"
 	@echo "make install    only what a broker needs, into $(VENV); make clean removes that again"
@@ -139,6 +141,14 @@ soak: $(VENV)/.installed-test compile
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -k 2.6 tests/cluster/test_mixed_cluster.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/transactions
 	OTTLA_SOAK=1000000 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_hostile_clients.py
+
+# The same sources and SOURCE_DATE_EPOCH give the same files.
+dist: $(VENV)/.installed-test
+	$(BIN)/python -m tests.distributions
+
+# Each wheel in an environment of its own, without a compiler: the fast tests, with the installed packages instead of the checkout's.
+dist-test: $(VENV)/.installed-test
+	$(BIN)/python -m tests.distributions $(DIST_TESTS)
 
 clean:
 	find $(PACKAGES) -name '*.so' -delete -o -name 'compiled.*.digest' -delete

@@ -1,15 +1,29 @@
-"""Compiles the modules that `protocol/hot_modules.py` lists, where there are Cython and a C compiler. All of them, or none."""
+"""Compiles the modules that `protocol/hot_modules.py` lists, where there are Cython and a C compiler. All of them, or none.
 
+An installed Ottla has one top-level package, `ottla`, with the floors in its folder `floors` (docs/design.md). In a checkout, which is what
+an editable installation uses, they stay where they are. With OTTLA_PURE_PYTHON=1 a wheel for every platform is made.
+"""
+
+import gzip
 import os
+import re
 import runpy
+import sys
 import sysconfig
+import tarfile
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent
 LIST = runpy.run_path(str(ROOT / "protocol" / "hot_modules.py"))
+IN_PLACE = bool({"editable_wheel", "develop", "--inplace"} & set(sys.argv))
+"""Whether the modules are for the checkout itself."""
+FLOORS = "" if IN_PLACE else "ottla.floors"
+"""The parent of the floors in what is built."""
 BUILD = Path("build") / f"cython-{sysconfig.get_config_var('SOABI')}"
 
 DIRECTIVES = {
@@ -24,12 +38,38 @@ DIRECTIVES = {
 }
 
 
+def packages() -> dict[str, str]:
+    """The packages of a distribution, each with its folder."""
+    patterns = ("broker*", "protocol*", "storage*", "replication*", "controller*", "config*", "benchmarks", "benchmarks.pipeline*")
+    floors = find_packages(include=patterns)
+    return {"ottla": "ottla"} | {f"{FLOORS}.{name}".lstrip("."): name.replace(".", "/") for name in floors}
+
+
+def description() -> str:
+    """The README. Its relative links lead nowhere outside of the checkout, so only their texts are left."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"!\[[^\]]*\]\((?!https?:)[^)]*\)", "", text)
+    return re.sub(r"\[([^\]]*)\]\((?!https?:|#)[^)]*\)", r"\1", text)
+
+
 def extensions() -> list[Extension]:
     """One for every module. No debugging symbols: they take half of the time."""
+    if os.environ.get("OTTLA_PURE_PYTHON"):
+        return []
     sources = {name: f"{name.replace('.', '/')}.py" for name in LIST["HOT"]}
     sources |= {name: f"{name.replace('.', '/')}.pyx" for name in LIST["NATIVE"]}
     sources[LIST["SHARED"]] = f"{BUILD}/{LIST['SHARED'].replace('.', '/')}.c"
     return [Extension(name, [source], optional=True, extra_compile_args=["-g0"]) for name, source in sources.items()]
+
+
+class BuildPackages(build_py):
+    """Leaves the benchmarks out, except for the pipeline of `ottla validate`."""
+
+    def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
+        """The modules of a package, each with its name and file."""
+        found: list[tuple[str, str, str]] = super().find_package_modules(package, package_dir)
+        # Without its __init__ the package would be one of the kind that others can take the place of.
+        return [module for module in found if package != f"{FLOORS}.benchmarks".lstrip(".") or module[1] == "__init__"]
 
 
 class BuildHotModules(build_ext):
@@ -41,6 +81,7 @@ class BuildHotModules(build_ext):
         self.build_temp = str(BUILD / "objects")
         if self.inplace or self.editable_mode:
             self.build_lib = str(BUILD / "modules")  # stays, so that only what has changed is compiled again
+        self.build_lib = str(Path(self.build_lib, *FLOORS.split(".")))
 
     def run(self) -> None:
         """Translate to C, compile, and look at what came of it."""
@@ -80,4 +121,36 @@ def _remove(files: list[Path]) -> None:
         file.unlink(missing_ok=True)
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildHotModules})
+class ReproducibleSdist(sdist):
+    """Makes the same archive of the same files, whenever and by whomever it is made. SOURCE_DATE_EPOCH is the time of its files."""
+
+    def make_archive(self, base_name: str, format: str, root_dir: str | None = None, base_dir: str | None = None, **_: object) -> str:
+        """A .tar.gz of the folder `base_dir`; the other formats of distutils are not made."""
+        if format != "gztar" or base_dir is None:
+            raise SystemExit(f"setup.py makes .tar.gz archives, and no {format}")
+        made_at = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+        name = f"{base_name}.tar.gz"
+        with (
+            open(name, "wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=made_at) as zipped,
+            tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for path in sorted(Path(base_dir).rglob("*")):
+                if path.is_file():
+                    member = archive.gettarinfo(path)
+                    member.mtime, member.mode = made_at, 0o644
+                    member.uid = member.gid = 0
+                    member.uname = member.gname = ""
+                    with open(path, "rb") as content:
+                        archive.addfile(member, content)
+        return name
+
+
+setup(
+    packages=list(packages()),
+    package_dir=packages(),
+    long_description=description(),
+    long_description_content_type="text/markdown",
+    ext_modules=extensions(),
+    cmdclass={"build_py": BuildPackages, "build_ext": BuildHotModules, "sdist": ReproducibleSdist},
+)

@@ -5,7 +5,7 @@ several in its own process. The start is safe because of its order:
 
 1. The directories are locked, and checked to belong to this broker, before anything is read.
 2. The metadata store is opened before logs are loaded, since it holds the configuration of the logs.
-3. Ports are bound before the broker registers, since the registration names them.
+3. Addresses are tried before the first file is written, and bound before the broker registers, since the registration names them.
 4. Requests are served once this broker knows which partitions it leads.
 """
 
@@ -229,6 +229,7 @@ class Broker:
         self._held.callback(self._executor.shutdown)
         self._timing_wheel = TimingWheel(self._clock.monotonic, loop.call_later)
         self._held.callback(self._timing_wheel.close)
+        await self._surroundings.check_addresses(config)  # before anything is written
         await self._open_directories()
         await self._open_store()
         await self._load_logs()

@@ -6,6 +6,7 @@ thread.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -17,7 +18,9 @@ from broker.loop.clock import SystemClock
 from broker.loop.worker_threads import WorkerThreads
 from broker.metadata_store import is_listening
 from broker.metrics.request_metrics import RequestMetrics
-from broker.network.limits import NetworkLimits
+from broker.network.acceptor import check_addresses
+from broker.network.host_names import known_hosts
+from broker.network.limits import NetworkLimits, limits_of
 from broker.network.peer_connection import PeerConnections
 from broker.network.socket_server import SocketServer
 from broker.security.client_security import ClientSecurity
@@ -56,6 +59,11 @@ class Surroundings:
     def request_metrics(self, *arguments: Any) -> RequestMetrics:
         """Measures requests. With `measures_requests` all brokers do, otherwise those that expose metrics or log slow requests."""
         return RequestMetrics(*arguments)
+
+    async def check_addresses(self, config: BrokerConfig) -> None:
+        """Raises BindFailed unless all listeners can be bound now."""
+        limits = limits_of(config, await known_hosts(config))
+        await check_addresses(config.listeners.listeners, limits, asyncio.get_running_loop())
 
     def socket_server(self, limits: NetworkLimits) -> SocketServer:
         """The server to which clients and other brokers connect."""

@@ -24,12 +24,16 @@ class ConfigValueError(ConfigError):
 
 
 class ConfigConflictError(ConfigError):
-    """Keys whose values are valid but contradict each other."""
+    """Keys whose values are valid but contradict each other. `remedy` is for the operator, beside Kafka's own text."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(f"{reason}; {remedy}" if remedy else reason)
+        self._reason = reason
 
     @property
     def client_message(self) -> str:
         """Apache Kafka checks these with Scala's `require`, whose prefix is sent to clients."""
-        return f"requirement failed: {self}"
+        return f"requirement failed: {self._reason}"
 
 
 class DynamicConfigError(ConfigError):

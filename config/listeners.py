@@ -215,6 +215,14 @@ def _control_plane_name(properties: BrokerProperties, protocols: Mapping[str, Se
     return name
 
 
+def _remedy_for(properties: BrokerProperties, found: BrokerListeners) -> str:
+    """The key to set when the listener between brokers does not exist and was never named: its name is that of a protocol then."""
+    if properties[INTER_BROKER_LISTENER_NAME] is not None:
+        return ""
+    protocol = found.inter_broker_security_protocol.name
+    return f"{SECURITY_INTER_BROKER_PROTOCOL.name} is {protocol}: add a listener {protocol}, or set one of both keys"
+
+
 def _check(properties: BrokerProperties, found: BrokerListeners) -> None:
     listener_names = [each.listener_name for each in found.listeners]
     advertised_names = [each.listener_name for each in found.advertised]
@@ -227,7 +235,8 @@ def _check(properties: BrokerProperties, found: BrokerListeners) -> None:
     if found.inter_broker_listener_name not in advertised_names:
         raise ConfigConflictError(
             f"{INTER_BROKER_LISTENER_NAME.name} must be a listener name defined in {ADVERTISED_LISTENERS.name}. "
-            f"The valid options based on currently configured listeners are {','.join(advertised_names)}"
+            f"The valid options based on currently configured listeners are {','.join(advertised_names)}",
+            _remedy_for(properties, found),
         )
     if not set(advertised_names) <= set(listener_names):
         raise ConfigConflictError(

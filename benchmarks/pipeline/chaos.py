@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from benchmarks.pipeline.plan import DidNotFinish, Unusable
+from ottla.launcher import command
 
 Fault = Literal["kill", "stop", "pause"]
 Kind = Literal["broker", "copier"]
@@ -169,10 +169,9 @@ def _status(directory: Path) -> list[dict[str, Any]]:
 
 
 def _ottla_cluster(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "broker", "cluster", *arguments, "--dir", str(directory)]
     try:
         return subprocess.run(
-            command,
+            command("broker", "cluster", *arguments, "--dir", str(directory)),
             capture_output=True,
             text=True,
             check=False,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.options import json_option
+from broker.cli.options import command_group, json_option, report_outcomes
 from broker.cli.output import print_json, print_table, say
+from ottla.launcher import command
 
 if TYPE_CHECKING:
     from broker.supervisor.layout import Layout
@@ -33,7 +33,7 @@ directory_option = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@command_group
 def cluster() -> None:
     """Run several brokers on this host."""
 
@@ -54,6 +54,7 @@ def cluster() -> None:
 @click.option("--racks", type=click.IntRange(1), help="Spread the brokers over this many racks r0, r1, ...; by default each has its own.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For all brokers; {id} in it is the broker's id.")
 @click.option("--detach", is_flag=True, help="Return when all are ready; they keep running.")
+@json_option
 def up(
     brokers: int,
     directory: Path,
@@ -64,6 +65,7 @@ def up(
     racks: int | None,
     settings: tuple[str, ...],
     detach: bool,
+    as_json: bool,
 ) -> None:
     """Start BROKERS brokers (3) and print their addresses once all are ready."""
     from broker.supervisor import state_file
@@ -79,9 +81,9 @@ def up(
     if racks is not None and layout.sets_racks:
         raise click.UsageError("--racks and --set broker.rack=... both define the racks; omit one of them.")
     if detach:
-        _detach(layout)
+        _detach(layout, as_json=as_json)
     else:
-        _supervise(layout)
+        _supervise(layout, as_json=as_json)
 
 
 def _make(directory: Path) -> None:
@@ -111,14 +113,17 @@ def _check_configuration(layout: Layout) -> None:
         )
 
 
-def _supervise(layout: Layout) -> None:
+def _supervise(layout: Layout, *, as_json: bool) -> None:
     import asyncio
 
     from broker.logs.setup import set_up_logging
     from broker.supervisor.supervisor import CannotSupervise, Supervisor
 
     def on_ready() -> None:
-        print(f"ottla cluster is ready: {layout.bootstrap}", flush=True)
+        if as_json:
+            _print_brokers(layout)
+        else:
+            print(f"ottla cluster is ready: {layout.bootstrap}", flush=True)
 
     async def supervise() -> None:
         await Supervisor(layout).run(on_ready)
@@ -132,13 +137,21 @@ def _supervise(layout: Layout) -> None:
         raise SystemExit(1) from None
 
 
-def _detach(layout: Layout) -> None:
+def _print_brokers(layout: Layout) -> None:
+    """Print the addresses of the brokers as one line of JSON."""
+    import json
+
+    brokers = [{"id": broker_id, "address": layout.address(broker_id)} for broker_id in layout.broker_ids]
+    print(json.dumps({"bootstrap_servers": layout.bootstrap, "directory": str(layout.directory), "brokers": brokers}), flush=True)
+
+
+def _detach(layout: Layout, *, as_json: bool) -> None:
     """Run the same cluster in another process, in a session of its own, and wait for its first line."""
     log_file = layout.directory / "supervisor.log"
     with log_file.open("ab") as log:
         begin = log.tell()
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "broker", "cluster", "up", *_arguments(layout)],
+            command("broker", "cluster", "up", *_arguments(layout)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -155,7 +168,10 @@ def _detach(layout: Layout) -> None:
             supervisor.wait()
             raise
     if line:
-        print(line, end="")
+        if as_json:
+            _print_brokers(layout)
+        else:
+            print(line, end="")
         return
     status = supervisor.wait()
     with log_file.open("rb") as log:
@@ -235,62 +251,74 @@ def _add_leaderships(brokers: list[dict[str, Any]]) -> None:
         broker["role"] = "controller" if name == answer.controller_id else ""
 
 
-def _command(directory: Path, command: str, broker_id: int | None = None, **more: object) -> None:
-    """Send the supervisor a command. Ends with status 1 when it fails."""
+def _tell(directory: Path, order: str, broker_id: int | None = None, **more: object) -> None:
+    """Send the supervisor an order. Ends with status 1 when it fails."""
     from broker.supervisor import control
 
     directory = directory.absolute()
     try:
-        answer = control.ask(directory, {"command": command, "id": broker_id, **more}, _COMMAND_SECONDS)
+        answer = control.ask(directory, {"command": order, "id": broker_id, **more}, _COMMAND_SECONDS)
     except control.NoSupervisor:
         raise SystemExit(f"ottla: no supervisor runs in {directory}; `ottla cluster up` starts one") from None
     except TimeoutError:
         raise SystemExit(
-            f"ottla: {command} was not done within {_COMMAND_SECONDS:.0f} s; `ottla cluster status` shows the progress"
+            f"ottla: {order} was not done within {_COMMAND_SECONDS:.0f} s; `ottla cluster status` shows the progress"
         ) from None
     if "error" in answer:
         raise SystemExit(f"ottla: {answer['error']}")
+
+
+def _tell_of_broker(directory: Path, order: str, broker_id: int, done: str, as_json: bool, **more: object) -> None:
+    """Send an order for one broker. Without --json its success prints nothing."""
+    _tell(directory, order, broker_id, **more)
+    if as_json:
+        report_outcomes([(str(broker_id), None)], done, as_json=True)
 
 
 @cluster.command()
 @click.argument("broker_id", type=int)
 @click.option("--stays-down", is_flag=True, help="Do not restart it.")
 @directory_option
-def kill(broker_id: int, stays_down: bool, directory: Path) -> None:
+@json_option
+def kill(broker_id: int, stays_down: bool, directory: Path, as_json: bool) -> None:
     """Kill a broker as in a crash (SIGKILL). The supervisor restarts it."""
-    _command(directory, "kill", broker_id, stays_down=stays_down)
+    _tell_of_broker(directory, "kill", broker_id, "killed", as_json, stays_down=stays_down)
 
 
 @cluster.command()
 @click.argument("broker_id", type=int)
 @directory_option
-def pause(broker_id: int, directory: Path) -> None:
+@json_option
+def pause(broker_id: int, directory: Path, as_json: bool) -> None:
     """Suspend a broker (SIGSTOP), like a machine that hangs."""
-    _command(directory, "pause", broker_id)
+    _tell_of_broker(directory, "pause", broker_id, "paused", as_json)
 
 
 @cluster.command()
 @click.argument("broker_id", type=int)
 @directory_option
-def resume(broker_id: int, directory: Path) -> None:
+@json_option
+def resume(broker_id: int, directory: Path, as_json: bool) -> None:
     """Resume a paused broker."""
-    _command(directory, "resume", broker_id)
+    _tell_of_broker(directory, "resume", broker_id, "resumed", as_json)
 
 
 @cluster.command()
 @click.argument("broker_id", type=int)
 @directory_option
-def stop(broker_id: int, directory: Path) -> None:
+@json_option
+def stop(broker_id: int, directory: Path, as_json: bool) -> None:
     """Stop a broker (SIGTERM) and return when it has ended."""
-    _command(directory, "stop", broker_id)
+    _tell_of_broker(directory, "stop", broker_id, "stopped", as_json)
 
 
 @cluster.command()
 @click.argument("broker_id", type=int)
 @directory_option
-def start(broker_id: int, directory: Path) -> None:
+@json_option
+def start(broker_id: int, directory: Path, as_json: bool) -> None:
     """Start a broker that was stopped or given up, and return when it is ready."""
-    _command(directory, "start", broker_id)
+    _tell_of_broker(directory, "start", broker_id, "ready", as_json)
 
 
 @cluster.command("rolling-restart")
@@ -332,11 +360,14 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
 
 @cluster.command()
 @directory_option
-def down(directory: Path) -> None:
+@json_option
+def down(directory: Path, as_json: bool) -> None:
     """Stop all brokers and the supervisor, and return when they have ended."""
     from broker.supervisor import state_file
 
     supervisor = state_file.read(directory.absolute()).supervisor
-    _command(directory, "down")
+    _tell(directory, "down")
     while supervisor is not None and supervisor.is_alive and supervisor.pid != os.getpid():
         time.sleep(0.01)
+    if as_json:
+        report_outcomes([(str(directory.absolute()), None)], "stopped", as_json=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.options import cluster_command, json_option, key_values
+from broker.cli.options import cluster_command, command_group, json_option, key_values, report_outcomes
 from broker.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _KINDS = ("topic", "broker", "broker-logger")
 _DEFAULT = "default"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@command_group
 def configs() -> None:
     """Describe and change configurations.
 
@@ -87,6 +87,7 @@ def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms:
 @click.option("--append", "appends", multiple=True, metavar="KEY=VALUE", help="Add to a list.")
 @click.option("--subtract", "subtracts", multiple=True, metavar="KEY=VALUE", help="Remove from a list.")
 @click.option("--validate-only", is_flag=True, help="Only check whether it can be changed.")
+@json_option
 @cluster_command
 def alter(
     cluster: Cluster,
@@ -97,6 +98,7 @@ def alter(
     appends: tuple[str, ...],
     subtracts: tuple[str, ...],
     validate_only: bool,
+    as_json: bool,
 ) -> None:
     """Change configurations, all of them or none."""
     from broker.client.config_admin import Change, Operation, alter_configs
@@ -109,7 +111,7 @@ def alter(
         raise click.UsageError("Nothing to change: give --set, --delete, --append or --subtract.")
     resource, known = _resource(cluster, kind, name)
     alter_configs(cluster, resource, known, changes, validate_only=validate_only)
-    print(f"{kind} {name}: {'could be changed' if validate_only else 'changed'}")
+    report_outcomes([(f"{kind} {name}", None)], "could be changed" if validate_only else "changed", as_json=as_json)
 
 
 def _resource(cluster: Cluster, kind: str, name: str) -> tuple[ResourceType, str]:

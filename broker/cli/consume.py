@@ -19,7 +19,7 @@ from broker.cli.output import progress_bar, say
 from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from broker.cli.consume_range import Limits
+    from broker.cli.records.consume_range import Limits
     from broker.client.cluster import Cluster, TopicPartition
     from broker.client.fetcher import FetchedBatch, Fetcher
     from broker.client.group_member import GroupMember
@@ -189,14 +189,14 @@ def _renderer(
     print_headers: bool,
 ) -> Render:
     if as_json:
-        from broker.cli.record_json import json_line
+        from broker.cli.records.record_json import json_line
 
         def lines(batch: FetchedBatch) -> Iterator[bytes]:
             for record in batch.records:
                 yield json_line(batch.partition, record, batch.timestamp_type, as_base64=as_base64).encode() + b"\n"
 
         return lines
-    from broker.cli.record_format import parse_format
+    from broker.cli.records.record_format import parse_format
 
     if template is None:
         template = "%t-%p@%o\\t" if print_offset else ""
@@ -222,7 +222,7 @@ def _chosen(cluster: Cluster, topics: tuple[str, ...], partitions: str | None) -
 def _read(
     cluster: Cluster, partitions: list[TopicPartition], offset: str, until: str | None, sink: _Sink, *, quiet: bool, isolation: int
 ) -> None:
-    from broker.cli.consume_range import limits, start_positions
+    from broker.cli.records.consume_range import limits, start_positions
     from broker.client.fetcher import Fetcher, FetchSettings
 
     positions = start_positions(cluster, partitions, offset, isolation)
@@ -311,7 +311,7 @@ class _Membership:
             self._member.leave()
 
     def _positions(self, assigned: list[TopicPartition], offset: str) -> dict[TopicPartition, int]:
-        from broker.cli.consume_range import start_positions
+        from broker.cli.records.consume_range import start_positions
         from broker.client.committed import committed_offsets
 
         committed = committed_offsets(self._cluster, self._group, assigned) if assigned else {}
@@ -321,7 +321,7 @@ class _Membership:
 
     def _read(self, fetcher: Fetcher) -> bool:
         """Read until the group rebalances (False), or up to the limits (True)."""
-        from broker.cli.consume_range import limits
+        from broker.cli.records.consume_range import limits
 
         bounds = limits(self._cluster, list(fetcher.positions), self._until, self._isolation)
         self._next_commit = time.monotonic() + _COMMIT_SECONDS

@@ -113,12 +113,14 @@ def _dump(paths: list[Path], options: DumpOptions) -> int:
     out = sys.stdout
     dump = Dump(options, lambda line: print(line, file=out))
     status = 0
+    is_any_known = False
     for path in paths:
         files = sorted(file for file in path.rglob("*") if dump.knows(file) and file.is_file()) if path.is_dir() else [path]
         for file in files:
             if not dump.knows(file):
                 say(f"Ignoring unknown file {file}")
                 continue
+            is_any_known = True
             try:
                 dump.file(file)
             except CannotDump as error:
@@ -130,6 +132,9 @@ def _dump(paths: list[Path], options: DumpOptions) -> int:
                 say(f"ottla: {error.filename or file}: {error.strerror or error}")
                 status = 1
     out.flush()
+    if not is_any_known:
+        say(f"ottla: no file of a log is in {', '.join(map(str, paths))}")
+        status = 1
     for line in dump.disagreements.lines():
         say(line)
     return status

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from broker.cli.options import cluster_command, json_option, report_outcomes, topic_partitions
+from broker.cli.options import cluster_command, command_group, json_option, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table, say
 from broker.cli.times import parse_span, parse_time
 from broker.client.errors import ClientError
@@ -24,7 +24,7 @@ _STATES = click.Choice(
 _TYPES = click.Choice(["Classic", "Consumer", "Share"], case_sensitive=False)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@command_group
 def groups() -> None:
     """List, describe and delete groups, and change their offsets."""
 
@@ -242,23 +242,25 @@ def reset_offsets(
 @click.option(
     "--topic", "names", multiple=True, required=True, metavar="TOPIC[:PARTITIONS]", help="Offsets of this topic; may be repeated."
 )
+@json_option
 @cluster_command
-def delete_offsets(cluster: Cluster, name: str, names: tuple[str, ...]) -> None:
+def delete_offsets(cluster: Cluster, name: str, names: tuple[str, ...], as_json: bool) -> None:
     """Delete a group's offsets of topics that no member subscribes to."""
     from broker.client.committed import delete_offsets as forget
 
     outcomes = forget(cluster, name, topic_partitions(cluster, names))
-    report_outcomes(((str(partition), error) for partition, error in outcomes.items()), "offset deleted")
+    report_outcomes(((str(partition), error) for partition, error in outcomes.items()), "offset deleted", as_json=as_json)
 
 
 @groups.command()
 @click.argument("names", nargs=-1, required=True)
+@json_option
 @cluster_command
-def delete(cluster: Cluster, names: tuple[str, ...]) -> None:
+def delete(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     """Delete groups that have no members, with their offsets."""
     from broker.client.group_admin import delete_groups
 
-    report_outcomes(delete_groups(cluster, names).items(), "deleted")
+    report_outcomes(delete_groups(cluster, names).items(), "deleted", as_json=as_json)
 
 
 def _moment(to_datetime: str | None, by_duration: str | None) -> int | None:

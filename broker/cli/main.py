@@ -2,9 +2,12 @@
 once."""
 
 import gc
+import platform
 from importlib import import_module
 
 import click
+
+from broker.cli.options import CommandGroup
 
 # Imported objects are long-lived. By default the collector would scan them repeatedly at every start.
 gc.set_threshold(50_000, 20, 100)
@@ -12,6 +15,7 @@ gc.set_threshold(50_000, 20, 100)
 COMMANDS = {
     "serve": "Run a broker.",
     "cluster": "Run several brokers on this host.",
+    "brokers": "List the brokers of a cluster.",
     "topics": "List, describe, create, alter and delete topics.",
     "groups": "List, describe and delete groups, and change their offsets.",
     "configs": "Describe and change configurations.",
@@ -21,6 +25,7 @@ COMMANDS = {
     "transactions": "List transactions, find those that hang, abort them.",
     "doctor": "Find what is wrong with a host and a cluster.",
     "metadata": "Move a stopped cluster's metadata to a ZooKeeper, and back.",
+    "log-dirs": "Show the log directories of brokers, and the replicas in them.",
     "produce": "Write records to a topic.",
     "consume": "Print records of topics.",
     "dump-log": "Print log files, or check a data directory.",
@@ -28,7 +33,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """Knows the names and one-line helps of its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -49,7 +54,21 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if not is_wanted or ctx.resilient_parsing:
+        return
+    from broker.build import EMULATES, version
+    from protocol.compiled import describe
+
+    click.echo(f"ottla {version()}, emulates {EMULATES}; Python {platform.python_version()}, hot path {describe()}")
+    ctx.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="ottla", prog_name="ottla")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
 def main() -> None:
     """Ottla, a broker that speaks the Kafka wire protocol."""
+
+
+if __name__ == "__main__":
+    main(prog_name="ottla")

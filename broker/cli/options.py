@@ -1,4 +1,8 @@
-"""Defines options and parsers that commands share, and their exit statuses: 0 success, 1 failure, 2 usage error."""
+"""Defines options and parsers that commands share, and their exit statuses: 0 success, 1 failure, 2 usage error.
+
+Conventions of a command: tables by `print_table`, remarks and errors by `say`. `--json` prints one JSON document instead of a table. A
+command that changes something ends with `report_outcomes`, which has a line, or with `--json` an object, for each thing that it changed.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.output import say
+from broker.cli.output import print_json, say
 from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
     from broker.client.cluster import Cluster, TopicPartition
 
 _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+_DEFAULT_SECONDS = 30.0
+_HELP = {"help_option_names": ["-h", "--help"]}
 
 _MOST_SECONDS = 1_000_000.0  # fits the requests when in milliseconds
 _MOST_NUMBERS = 1_000_000
+
+
+class CommandGroup(click.Group):
+    """A group of commands. Its help has the whole first sentence of each; click cuts sentences that do not fit."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click.Group."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(limit=1000)) for name, command in commands if command is not None])
+
+
+def command_group(function: Callable[[], None]) -> click.Group:
+    """Makes a group of commands, named as the function."""
+    return click.group(cls=CommandGroup, context_settings=_HELP)(function)
 
 
 class Amount(click.FloatRange):
@@ -54,19 +75,24 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="HOST:PORT,...",
         help="Bootstrap servers.",
     )
+    @click.option("--profile", envvar="OTTLA_PROFILE", show_envvar=True, metavar="NAME", help="The profile that has these options.")
     @click.option(
         "--timeout",
         "timeout_seconds",
         type=Amount(0.1, _MOST_SECONDS),
-        default=30.0,
+        default=_DEFAULT_SECONDS,
         show_default=True,
         metavar="SECONDS",
         help="Time for retries.",
     )
+    @click.pass_context
     @functools.wraps(command)
-    def connected(bootstrap: str, timeout_seconds: float, **options: Any) -> Any:
+    def connected(ctx: click.Context, /, bootstrap: str, profile: str | None, timeout_seconds: float, **options: Any) -> Any:
         from broker.client.cluster import Cluster, parse_bootstrap
 
+        with reported_errors():
+            found = _of_profile(ctx, profile)
+        bootstrap, timeout_seconds = found.get("bootstrap", bootstrap), found.get("timeout_seconds", timeout_seconds)
         try:
             parse_bootstrap(bootstrap)
         except ClientError as error:
@@ -75,6 +101,18 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(cluster, **options)
 
     return connected
+
+
+def _of_profile(ctx: click.Context, name: str | None) -> dict[str, Any]:
+    """The parameters of the profile that the command line does not set. Raises ClientError."""
+    from broker.cli.profiles import read_profile
+
+    if name is None:
+        return {}
+    parameters = {"bootstrap-server": "bootstrap", "timeout": "timeout_seconds"}
+    profile = {parameters[key]: value for key, value in read_profile(name).items()}
+    given = click.core.ParameterSource.COMMANDLINE
+    return {parameter: value for parameter, value in profile.items() if ctx.get_parameter_source(parameter) is not given}
 
 
 @contextmanager
@@ -93,17 +131,26 @@ def reported_errors() -> Iterator[None]:
         raise SystemExit(0) from None
 
 
-def report_outcomes(outcomes: Iterable[tuple[str, ClientError | None]], done: str | Mapping[str, str]) -> None:
+def report_outcomes(outcomes: Iterable[tuple[str, ClientError | None]], done: str | Mapping[str, str], *, as_json: bool = False) -> None:
     """Prints one line per item: the `done` text (one for all, or by name), or the error. Ends with status 1 when one
-    failed."""
+    failed.
+
+    As JSON it is a list of objects with `name`, `result` and `error`, one of which is null.
+    """
     failed = False
+    printed: list[dict[str, str | None]] = []
     for name, error in outcomes:
-        if error is None:
-            print(f"{name}: {done if isinstance(done, str) else done[name]}")
-        else:
-            failed = True
+        result = None if error else done if isinstance(done, str) else done[name]
+        failed |= error is not None
+        printed.append({"name": name, "result": result, "error": None if error is None else str(error)})
+        if error is not None:
             say(f"ottla: {error}")
+        elif not as_json:
+            print(f"{name}: {result}")
+    if as_json:
+        print_json(printed)
     if failed:
+        sys.stdout.flush()
         raise SystemExit(1)
 
 

@@ -5,6 +5,7 @@ error.
 """
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,21 +16,41 @@ Advance = Callable[..., None]
 """Called with the amount done and, once it is known, the total."""
 
 _NOTHING = "-"
+_GAP = 3
+"""Characters between two drawn columns, and at their sides."""
 _REDRAW_SECONDS = 0.1
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") -> None:
     """Prints a drawn table on a terminal, otherwise aligned columns with a heading line; empty cells are `-`, so that
-    columns can be counted."""
+    columns can be counted.
+
+    A table that is wider than the terminal becomes a block of lines for each row: names and ids are never broken.
+    """
     texts = [[cell_text(cell) for cell in row] for row in rows]
+    widths = [max(len(column), *(len(row[at]) for row in texts)) if texts else len(column) for at, column in enumerate(columns)]
     if sys.stdout.isatty():
-        _draw_table(columns, texts, rows, title)
+        if sum(widths) + _GAP * len(widths) <= shutil.get_terminal_size().columns:
+            _draw_table(columns, texts, rows, title)
+        else:
+            _print_blocks(columns, texts, title)
         return
     if title:
         print(title)
-    widths = [max(len(column), *(len(row[at]) for row in texts)) if texts else len(column) for at, column in enumerate(columns)]
     for line in ([column.upper() for column in columns], *texts):
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _print_blocks(columns: Sequence[str], texts: list[list[str]], title: str) -> None:
+    """A line for each cell that is not empty, and a blank line before each row."""
+    if title:
+        print(title)
+    width = max(map(len, columns))
+    for row in texts:
+        print()
+        for column, text in zip(columns, row, strict=True):
+            if text != _NOTHING:
+                print(f"  {column.ljust(width)}  {text}")
 
 
 def cell_text(cell: object) -> str:

@@ -20,7 +20,7 @@ from broker.cli.output import progress_bar, say
 from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from broker.cli.record_input import LineReader
+    from broker.cli.records.record_input import LineReader
     from broker.client.cluster import Cluster
     from broker.client.producer import Delivery, OutgoingRecord, Producer
 
@@ -87,6 +87,7 @@ def produce(
     """
     import random
 
+    from broker.client.cluster import UnknownTopic
     from broker.client.producer import Producer, ProducerSettings
     from protocol.records.compression import CODEC_BY_NAME
 
@@ -105,7 +106,10 @@ def produce(
         batch_bytes=batch_bytes,
         delivery_timeout_seconds=delivery_timeout,
     )
-    producer = Producer(cluster, topic, settings, summary.on_delivery, choose=random.choice, may_create_topic=create_topic)
+    try:
+        producer = Producer(cluster, topic, settings, summary.on_delivery, choose=random.choice, may_create_topic=create_topic)
+    except UnknownTopic as error:
+        raise ClientError(f"{error}; --create-topic lets the broker create it") from None
     source = _Source(files, end_of_record, reader, as_json=as_json, as_base64=as_base64, whole=whole)
     try:
         _deliver(producer, source, summary, rate)
@@ -117,7 +121,7 @@ def produce(
 
 def _separators(delimiter: str, key_delimiter: str | None) -> tuple[bytes, bytes | None]:
     """The delimiters of records and of keys. Raises UsageError for an invalid one."""
-    from broker.cli.record_format import unescape
+    from broker.cli.records.record_format import unescape
 
     try:
         separators = unescape(delimiter), None if key_delimiter is None else unescape(key_delimiter)
@@ -139,7 +143,7 @@ def _reader(
 ) -> LineReader:
     """The reader that converts lines to records. Raises UsageError for an invalid time or header."""
     from broker.cli.options import key_values
-    from broker.cli.record_input import LineReader
+    from broker.cli.records.record_input import LineReader
     from broker.cli.times import parse_time
 
     try:
@@ -160,10 +164,13 @@ def _deliver(producer: Producer, source: _Source, summary: Summary, rate: float 
     """Send all records and wait for their answers. Raises the error of the first failed delivery."""
     with source.progress() as advance:
         try:
-            _send_all(producer, source, summary, rate, advance)
+            try:
+                _send_all(producer, source, summary, rate, advance)
+            except KeyboardInterrupt:
+                say("interrupted; delivering the records that were read. Ctrl-C again ends at once")
+            producer.flush()
         except KeyboardInterrupt:
-            say("interrupted; delivering the records that were read")
-        producer.flush()
+            raise ClientError("interrupted before all records were delivered") from None
         summary.raise_first_error()
 
 
@@ -252,8 +259,8 @@ class _Source:
                     os.close(descriptor)
 
     def _from_descriptor(self, descriptor: int, name: str, patience: Callable[[], float | None]) -> Iterator[OutgoingRecord | None]:
-        from broker.cli.record_input import PieceTooLarge, pieces
-        from broker.cli.record_json import NotARecord, parse_json_line
+        from broker.cli.records.record_input import PieceTooLarge, pieces
+        from broker.cli.records.record_json import NotARecord, parse_json_line
 
         number = 0
         try:

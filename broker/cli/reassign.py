@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from broker.cli.options import check_brokers, cluster_command, json_option, numbers, report_outcomes, topic_partitions
+from broker.cli.options import check_brokers, cluster_command, command_group, json_option, numbers, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table, progress_bar, say
 from broker.client.errors import ClientError
 
@@ -22,7 +22,7 @@ plan_argument = click.argument("plan", type=click.File(encoding="utf-8"), metava
 preserve_option = click.option("--preserve-throttles", is_flag=True, help="Keep the replication throttles.")
 
 
-@click.group()
+@command_group
 def reassign() -> None:
     """Move partitions to other brokers.
 
@@ -85,8 +85,11 @@ def generate(
 @click.option("--additional", is_flag=True, help="Even during other reassignments.")
 @click.option("--save", type=click.File("w", encoding="utf-8"), metavar="PLAN.json", help="Save the present assignment, for going back.")
 @click.option("--wait", is_flag=True, help="Return when all partitions are moved, and remove the throttles then.")
+@json_option
 @cluster_command
-def execute(cluster: Cluster, plan: IO[str], throttle: int | None, additional: bool, save: IO[str] | None, wait: bool) -> None:
+def execute(
+    cluster: Cluster, plan: IO[str], throttle: int | None, additional: bool, save: IO[str] | None, wait: bool, as_json: bool
+) -> None:
     """Move partitions as planned in PLAN.json."""
     import json
 
@@ -110,9 +113,9 @@ def execute(cluster: Cluster, plan: IO[str], throttle: int | None, additional: b
         _wait(cluster, list(wanted))
         if throttle is not None:
             reassignments.clear_throttles(cluster, [name.topic for name in wanted])
-        report_outcomes([(str(name), None) for name in wanted], "moved")
+        report_outcomes([(str(name), None) for name in wanted], "moved", as_json=as_json)
         return
-    report_outcomes([(str(name), outcome) for name, outcome in outcomes.items()], "is being moved")
+    report_outcomes([(str(name), outcome) for name, outcome in outcomes.items()], "is being moved", as_json=as_json)
 
 
 def _wait(cluster: Cluster, partitions: list[TopicPartition]) -> None:
@@ -163,8 +166,9 @@ def verify(cluster: Cluster, plan: IO[str], preserve_throttles: bool, as_json: b
 @click.argument("plan", type=click.File(encoding="utf-8"), metavar="PLAN.json", required=False)
 @click.option("--all", "everything", is_flag=True, help="All moves in progress.")
 @preserve_option
+@json_option
 @cluster_command
-def cancel(cluster: Cluster, plan: IO[str] | None, everything: bool, preserve_throttles: bool) -> None:
+def cancel(cluster: Cluster, plan: IO[str] | None, everything: bool, preserve_throttles: bool, as_json: bool) -> None:
     """Cancel the moves of PLAN.json that are in progress; partitions stay on their brokers."""
     from broker.client import reassignments
     from broker.client.reassignment_plan import from_json
@@ -175,11 +179,12 @@ def cancel(cluster: Cluster, plan: IO[str] | None, everything: bool, preserve_th
     wanted = under_way if plan is None else [name for name in from_json(plan.read()) if name in under_way]
     if not wanted:
         say("none of its partitions is being moved")
+        report_outcomes((), "", as_json=as_json)
         return
     outcomes = reassignments.reassign(cluster, dict.fromkeys(wanted))
     if not preserve_throttles and set(wanted) == set(under_way):
         reassignments.clear_throttles(cluster, [name.topic for name in wanted])
-    report_outcomes([(str(name), outcome) for name, outcome in outcomes.items()], "stays where it was")
+    report_outcomes([(str(name), outcome) for name, outcome in outcomes.items()], "stays where it was", as_json=as_json)
 
 
 @reassign.command("list")

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 @click.command()
-@click.argument("properties", required=False, type=click.Path(path_type=Path))
+@click.argument("properties", required=False, type=click.Path(readable=False, path_type=Path))  # the loader says what cannot be read
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A configuration key; overrides the file and the environment.")
 @click.option(
     "--secure",

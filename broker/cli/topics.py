@@ -13,6 +13,7 @@ from broker.cli.elect import elect
 from broker.cli.options import (
     check_brokers,
     cluster_command,
+    command_group,
     json_option,
     key_values,
     replica_assignment,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from protocol.messages.metadata import MetadataResponseTopic
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@command_group
 def topics() -> None:
     """List, describe, create, alter and delete topics."""
 
@@ -104,6 +105,7 @@ def describe(cluster: Cluster, names: tuple[str, ...], under_replicated: bool, u
 @click.option("--replica-assignment", "assignment", metavar="0:1,1:2", help="The replicas of each partition, instead of the two counts.")
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is not an error.")
 @click.option("--validate-only", is_flag=True, help="Only check whether it can be created.")
+@json_option
 @cluster_command
 def create(
     cluster: Cluster,
@@ -114,6 +116,7 @@ def create(
     assignment: str | None,
     if_not_exists: bool,
     validate_only: bool,
+    as_json: bool,
 ) -> None:
     """Create topics."""
     from broker.client.errors import Refused
@@ -131,34 +134,42 @@ def create(
         for name, error in outcomes.items():
             if isinstance(error, Refused) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 outcomes[name], done[name] = None, "exists already"
-    report_outcomes(outcomes.items(), done)
+    report_outcomes(outcomes.items(), done, as_json=as_json)
 
 
 @topics.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option("--if-exists", is_flag=True, help="A missing topic is not an error.")
+@click.option("--force", is_flag=True, help="Also internal topics, with the offsets of all groups or the state of all transactions.")
+@json_option
 @cluster_command
-def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> None:
+def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool, force: bool, as_json: bool) -> None:
     """Delete topics with all their records."""
     from broker.client.errors import Refused
-    from broker.client.topic_admin import delete_topics
+    from broker.client.topic_admin import all_topics, delete_topics
     from protocol.errors import ErrorCode
 
+    internal = [] if force else [topic.name or "" for topic in all_topics(cluster) if topic.is_internal and topic.name in names]
+    if internal:
+        raise ClientError(
+            f"{', '.join(sorted(internal))}: an internal topic holds the state of groups or transactions, which is lost; --force deletes it"
+        )
     outcomes = delete_topics(cluster, names)
     done = dict.fromkeys(outcomes, "deleted")
     if if_exists:
         for name, error in outcomes.items():
             if isinstance(error, Refused) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 outcomes[name], done[name] = None, "does not exist"
-    report_outcomes(outcomes.items(), done)
+    report_outcomes(outcomes.items(), done, as_json=as_json)
 
 
 @topics.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option("-p", "--partitions", type=int, required=True, help="Total number of partitions.")
 @click.option("--replica-assignment", "assignment", metavar="0:1,1:2", help="Replicas of the new partitions.")
+@json_option
 @cluster_command
-def alter(cluster: Cluster, names: tuple[str, ...], partitions: int, assignment: str | None) -> None:
+def alter(cluster: Cluster, names: tuple[str, ...], partitions: int, assignment: str | None, as_json: bool) -> None:
     """Add partitions to topics. Configurations: `ottla configs alter topic NAME`."""
     from broker.client.topic_admin import grow_topic
 
@@ -172,7 +183,7 @@ def alter(cluster: Cluster, names: tuple[str, ...], partitions: int, assignment:
             outcomes.append((name, error))
         else:
             outcomes.append((name, None))
-    report_outcomes(outcomes, f"{partitions} partitions")
+    report_outcomes(outcomes, f"{partitions} partitions", as_json=as_json)
 
 
 @topics.command()

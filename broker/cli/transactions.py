@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.options import cluster_command, json_option, report_outcomes, topic_partitions
+from broker.cli.options import cluster_command, command_group, json_option, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table
 from broker.cli.times import parse_span
 from broker.client.errors import ClientError
@@ -43,7 +43,7 @@ class Span(click.ParamType[int]):
 broker_option = click.option("--broker", "broker_id", type=int, metavar="ID", help="Ask the replicas on this broker, instead of leaders.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@command_group
 def transactions() -> None:
     """List and describe transactions, find those that hang, and abort them."""
 
@@ -182,6 +182,7 @@ def _idle_minutes(found: OpenTransaction, now_ms: int) -> int:
 @click.option("--producer-id", type=int, help="Its producer, with both epochs, for brokers older than 3.0.")
 @click.option("--producer-epoch", type=int, help="The epoch of the producer.")
 @click.option("--coordinator-epoch", type=int, help="The epoch of its coordinator, -1 if none is known.")
+@json_option
 @cluster_command
 def abort(
     cluster: Cluster,
@@ -190,6 +191,7 @@ def abort(
     producer_id: int | None,
     producer_epoch: int | None,
     coordinator_epoch: int | None,
+    as_json: bool,
 ) -> None:
     """Abort a hanging transaction on one partition: its leader writes an abort marker.
 
@@ -206,13 +208,14 @@ def abort(
     (partition,) = partitions
     marker = Marker(*given) if start_offset is None else marker_of_transaction(cluster, partition, start_offset)
     abort_transaction(cluster, partition, marker)
-    print(f"{partition}: the transaction of producer {marker.producer_id} is aborted")
+    report_outcomes([(str(partition), None)], f"the transaction of producer {marker.producer_id} is aborted", as_json=as_json)
 
 
 @transactions.command()
 @click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
+@json_option
 @cluster_command
-def forget(cluster: Cluster, names: tuple[str, ...]) -> None:
+def forget(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     """Have coordinators abort the open transactions of transactional ids, and fence their producers."""
     from broker.client.transaction_admin import forget_transaction
 
@@ -223,7 +226,7 @@ def forget(cluster: Cluster, names: tuple[str, ...]) -> None:
             outcomes[name] = None
         except ClientError as error:
             outcomes[name] = error
-    report_outcomes(outcomes.items(), "its transaction is aborted if it was open, and its producers are fenced")
+    report_outcomes(outcomes.items(), "its transaction is aborted if it was open, and its producers are fenced", as_json=as_json)
 
 
 def _named_partitions(cluster: Cluster, names: tuple[str, ...], broker_id: int | None) -> list[TopicPartition]:

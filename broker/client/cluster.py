@@ -5,8 +5,10 @@ Other modules get connections to brokers here. `until_done` repeats attempts tha
 the timeout.
 """
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 from broker.client.connection import Address, AnyResponse, Connection
@@ -25,6 +27,8 @@ from protocol.schema.message import Message
 DEFAULT_PORT: Final = 9092
 NO_LEADER: Final = -1
 _BACKOFF_SECONDS: Final = 0.1
+_LEAST_SECONDS: Final = 0.05
+"""Time for one attempt to connect when no time is left, in seconds."""
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 
@@ -67,6 +71,8 @@ class Cluster:
         self._controller_id = NO_LEADER
         self._topics: dict[str, MetadataResponseTopic] = {}
         self._connections: dict[Address, Connection] = {}
+        self._deadline = math.inf
+        self._is_repeating = True
 
     def __enter__(self) -> "Cluster":
         return self
@@ -95,7 +101,7 @@ class Cluster:
         Raises Unreachable, or ConnectionLost once the cluster was reached: brokers that ran may come back.
         """
         try:
-            return Connection(address, self._client_id, self.timeout_seconds)
+            return Connection(address, self._client_id, max(self._seconds_left(self.timeout_seconds), _LEAST_SECONDS))
         except Unreachable as error:
             if self._brokers:
                 raise ConnectionLost(str(error)) from None
@@ -146,16 +152,29 @@ class Cluster:
     def until_done(self, attempt: Callable[[], Result], *, timeout_seconds: float | None = None) -> Result:
         """Call `attempt` until it does not fail for a transient reason: a lost connection, a moved leader or
         coordinator."""
-        deadline = time.monotonic() + (self.timeout_seconds if timeout_seconds is None else timeout_seconds)
+        deadline = time.monotonic() + self._seconds_left(self.timeout_seconds if timeout_seconds is None else timeout_seconds)
         while True:
             try:
                 return attempt()
             except (ConnectionLost, Refused) as error:
                 may_pass = isinstance(error, ConnectionLost) or (error.code.retriable and not isinstance(error, UnknownTopic))
-                if not may_pass or time.monotonic() + _BACKOFF_SECONDS > deadline:
+                if not (may_pass and self._is_repeating) or time.monotonic() + _BACKOFF_SECONDS > deadline:
                     raise
             time.sleep(_BACKOFF_SECONDS)
             self._topics.clear()
+
+    @contextmanager
+    def until(self, deadline: float, *, once: bool = False) -> Iterator[None]:
+        """In this block attempts end at a time (monotonic), even if the timeout is longer. With `once` a failed one is not repeated."""
+        before = self._deadline, self._is_repeating
+        self._deadline, self._is_repeating = min(self._deadline, deadline), self._is_repeating and not once
+        try:
+            yield
+        finally:
+            self._deadline, self._is_repeating = before
+
+    def _seconds_left(self, timeout_seconds: float) -> float:
+        return min(timeout_seconds, self._deadline - time.monotonic())
 
     def ask(
         self, find: Callable[[], Connection], request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None

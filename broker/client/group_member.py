@@ -74,9 +74,10 @@ class GroupMember:
         return Membership(self._generation, self._member_id, self._instance_id)
 
     def join(self) -> list[TopicPartition]:
-        """Join the group and wait for the assignment. Raises Refused."""
+        """Join the group and wait for the assignment. Raises Refused, ConnectionLost."""
         deadline = self._clock() + _REBALANCE_SECONDS + self._cluster.timeout_seconds
         while True:
+            self._coordinator()  # waits no longer than the timeout; a rebalance may take longer
             try:
                 assigned = self._join_once()
             except (Refused, ConnectionLost) as error:
@@ -197,7 +198,8 @@ class GroupMember:
     def _coordinator(self) -> Connection:
         if self._connection is None:
             # A separate connection, because a join makes the broker wait.
-            self._connection = self._cluster.new_connection(self._cluster.coordinator(self._group))
+            with self._cluster.until(time.monotonic() + self._cluster.timeout_seconds):
+                self._connection = self._cluster.until_done(lambda: self._cluster.new_connection(self._cluster.coordinator(self._group)))
         return self._connection
 
     def _disconnect(self) -> None:

@@ -72,7 +72,7 @@ class _Batch:
         self.bytes = 0
         self.begun_at = begun_at
         self.not_before = 0.0
-        self.sent_at: float | None = None  # time of the first attempt
+        self.sent_at = 0.0  # time of the present attempt
         self.sequence = NO_SEQUENCE
 
 
@@ -206,7 +206,8 @@ class Producer:
                 continue
             batch = queue[0]
             try:
-                leader = self._cluster.leader(batch.partition)
+                with self._cluster.until(self._deadline_of(batch), once=True):  # it is asked again with the next attempt to send
+                    leader = self._cluster.leader(batch.partition)
             except (Refused, ConnectionLost) as error:
                 self._again_or_give_up(batch, error)
                 continue
@@ -216,7 +217,7 @@ class Producer:
 
     def _send_to(self, leader: int, batches: list[_Batch], now: float) -> None:
         for batch in batches:
-            batch.sent_at = batch.sent_at or now
+            batch.sent_at = now
         request = ProduceRequest(
             acks=self._settings.acks,
             timeout_ms=self._settings.request_timeout_ms,
@@ -234,7 +235,8 @@ class Producer:
             # A separate connection: metadata is requested while answers to Produce are pending.
             connection = self._connections.get(leader)
             if connection is None:
-                connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
+                with self._cluster.until(min(map(self._deadline_of, batches)), once=True):
+                    connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
             connection.send(request, is_answered=is_answered)
         except ConnectionLost as error:
             broken = self._connections.pop(leader, None)
@@ -281,8 +283,17 @@ class Producer:
         for connection in list(self._in_flight):
             if connection in ready:
                 self._take_answers(connection)
-            elif time.monotonic() - (self._in_flight[connection][0][0].sent_at or 0.0) > limit + self._settings.delivery_timeout_seconds:
+            elif self._is_overdue(self._in_flight[connection][0], limit):
                 self._lose(connection, ConnectionLost(f"the broker at {connection.address} did not answer in time"))
+
+    def _is_overdue(self, batches: list[_Batch], limit: float) -> bool:
+        """Whether the request with these batches has waited too long for its answer, or one of the batches for its delivery."""
+        now = time.monotonic()
+        return now - batches[0].sent_at > limit or any(now >= self._deadline_of(batch) for batch in batches)
+
+    def _deadline_of(self, batch: _Batch) -> float:
+        """Time (monotonic) at which the batch has failed."""
+        return batch.begun_at + self._settings.delivery_timeout_seconds
 
     def _take_answers(self, connection: Connection) -> None:
         try:
@@ -332,7 +343,7 @@ class Producer:
     def _again_or_give_up(self, batch: _Batch, error: ConnectionLost | Refused) -> None:
         now = time.monotonic()
         may_pass = isinstance(error, ConnectionLost) or error.code.retriable
-        if may_pass and now - batch.begun_at < self._settings.delivery_timeout_seconds:
+        if may_pass and now < self._deadline_of(batch):
             batch.not_before = now + _BACKOFF_SECONDS
             self._cluster.forget(self._topic)
         else:

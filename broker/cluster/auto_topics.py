@@ -5,6 +5,7 @@ broker's defaults, internal topics with their own settings.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -24,6 +25,14 @@ from controller.admin.topic_admin import CreatedTopic, NewTopic, TakeMutations, 
 from controller.errors import AdminTimeout, ControllerError, InvalidTopicName, StoreError, TopicExists
 from controller.znodes.topic_names import validate_topic_name
 from protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+REPLICATION_KEYS = {
+    GROUP_METADATA_TOPIC: OFFSETS_TOPIC_REPLICATION_FACTOR.name,
+    TRANSACTION_STATE_TOPIC: TRANSACTION_STATE_LOG_REPLICATION_FACTOR.name,
+}
+"""The key with the replication factor of each internal topic."""
 
 
 class InternalTopicSettings(NamedTuple):
@@ -64,6 +73,8 @@ class AutoTopics:
         self._config = config
         self._topic_admin = topic_admin
         self._in_flight: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
+        self._reported: dict[str, str] = {}
+        """Why an internal topic could not be created, as the log has it: clients ask again ten times a second."""
 
     @property
     def enabled(self) -> bool:
@@ -104,7 +115,23 @@ class AutoTopics:
         finally:
             for name in names:
                 del self._in_flight[name]
-        return {name: _code(results[name]) for name in names}
+        codes = {name: _code(results[name]) for name in names}
+        for name in REPLICATION_KEYS.keys() & codes.keys():
+            self._report(name, None if codes[name] is ErrorCode.LEADER_NOT_AVAILABLE else str(results[name]))
+        return codes
+
+    def _report(self, internal_topic: str, reason: str | None) -> None:
+        """Log why an internal topic cannot be created, once for each reason. Its clients only learn that there is no coordinator."""
+        if reason is None:
+            self._reported.pop(internal_topic, None)
+        elif self._reported.get(internal_topic) != reason:
+            self._reported[internal_topic] = reason
+            logger.error(
+                "topic %s cannot be created, so nobody finds a coordinator: %s Start more brokers, or lower %s",
+                internal_topic,
+                reason,
+                REPLICATION_KEYS[internal_topic],
+            )
 
     def _new_topic(self, name: str) -> NewTopic:
         settings = internal_topic_settings(name, self._config)

@@ -37,6 +37,7 @@ EVENTS: Final = {
     "cluster.id-in-use": ("is held by another session",),
     "replica.truncated-below-high-watermark": ("is truncated to offset", "below its high watermark"),
     "replica.stopped": ("not fetched until the controller's next request for it",),
+    "coordinator.no-topic": ("cannot be created, so nobody finds a coordinator",),
     "coordinator.not-loaded": ("in it could not be loaded",),
     "replica.stray": ("know this replica; it is not served",),
     "config.override-ignored": ("this override is ignored",),

@@ -1,14 +1,17 @@
 """Declares the families of kafka.coordinator.group, of kafka.server for the broker as a whole, and Ottla's own for the
-event loop."""
+build and the event loop."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.build import EMULATES, version
 from broker.groups.group import GroupState
-from broker.metrics.families import Family, Kind, Reading, counter, gauge
+from broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
+from protocol.compiled import IS_COMPILED
 
 if TYPE_CHECKING:
     from broker.metrics.view import View
@@ -63,10 +66,24 @@ def _process_io() -> dict[str, int]:
     return {name: int(value) for name, _, value in (line.partition(":") for line in lines)}
 
 
+def _build(_: View) -> Reading:
+    labels = ("version", "emulates", "python", "hot_path")
+    hot_path = "compiled" if IS_COMPILED else "pure Python"
+    yield labels_text(labels, (version(), EMULATES, platform.python_version(), hot_path)), 1
+
+
 CLUSTER_FAMILIES: tuple[Family, ...] = (
     _groups("NumGroups", "Groups that this broker coordinates.", lambda view: view.groups),
     *(_in_state(state) for state in GroupState),
     _groups("NumOffsets", "Offsets that those groups have committed.", lambda view: view.committed_offsets),
+    Family(
+        "ottla_build_info",
+        Kind.GAUGE,
+        ("version", "emulates", "python", "hot_path"),
+        "",
+        "1, with labels that tell which Ottla this is, what it emulates, and whether its hot path is compiled.",
+        _build,
+    ),
     gauge(
         "kafka_server_kafkaserver_brokerstate",
         "kafka.server:name=BrokerState,type=KafkaServer",

@@ -15,7 +15,7 @@ import resource
 import socket
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.network.authentication_counts import AuthenticationCounts
@@ -59,9 +59,18 @@ class BindFailed(Exception):
     def __init__(self, endpoint: EndPoint, error: OSError) -> None:
         super().__init__(
             f"listener {endpoint.connection_string} cannot be bound: {error.strerror or error}; "
-            "stop what uses the address or change `listeners`"
+            f"{_remedy(endpoint, error)} change `listeners`"
         )
         self.endpoint = endpoint
+
+
+def _remedy(endpoint: EndPoint, error: OSError) -> str:
+    """The remedy besides another address, as the beginning of a sentence."""
+    if error.errno == errno.EADDRINUSE:
+        return "stop what uses the address or"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"give the process the capability CAP_NET_BIND_SERVICE, without which it may not listen at port {endpoint.port}, or"
+    return "let this host have the address or"
 
 
 def files_for_connections(limit: int) -> int:
@@ -71,19 +80,35 @@ def files_for_connections(limit: int) -> int:
 
 async def bind(endpoint: EndPoint, limits: NetworkLimits, loop: asyncio.AbstractEventLoop) -> socket.socket:
     """A listening socket. An empty host stands for all interfaces, IPv6 and IPv4. Raises BindFailed."""
+    sock = await _bound(endpoint, limits, loop)
+    try:
+        sock.listen(limits.socket_listen_backlog_size)
+    except OSError as error:
+        sock.close()
+        raise BindFailed(endpoint, error) from error
+    return sock
+
+
+async def check_addresses(endpoints: Iterable[EndPoint], limits: NetworkLimits, loop: asyncio.AbstractEventLoop) -> None:
+    """Find out whether all end points can be bound now. No client can connect meanwhile. Raises BindFailed."""
+    for endpoint in endpoints:
+        (await _bound(endpoint, limits, loop)).close()
+
+
+async def _bound(endpoint: EndPoint, limits: NetworkLimits, loop: asyncio.AbstractEventLoop) -> socket.socket:
     try:
         if is_address(endpoint.host):
             # An address needs no resolver, which would start a thread.
-            return _listen(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, (endpoint.host, endpoint.port), limits)
+            return _bind_to(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, (endpoint.host, endpoint.port), limits)
         if endpoint.host:
             found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            return _listen(found[0][0], (found[0][4][0], endpoint.port), limits)
+            return _bind_to(found[0][0], (found[0][4][0], endpoint.port), limits)
         try:
-            return _listen(socket.AF_INET6, ("::", endpoint.port), limits)
+            return _bind_to(socket.AF_INET6, ("::", endpoint.port), limits)
         except OSError as error:
             if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                 raise
-            return _listen(socket.AF_INET, ("0.0.0.0", endpoint.port), limits)
+            return _bind_to(socket.AF_INET, ("0.0.0.0", endpoint.port), limits)
     except OSError as error:
         raise BindFailed(endpoint, error) from error
 
@@ -97,7 +122,7 @@ def is_address(host: str) -> bool:
     return True
 
 
-def _listen(family: int, address: tuple[str | int, ...], limits: NetworkLimits) -> socket.socket:
+def _bind_to(family: int, address: tuple[str | int, ...], limits: NetworkLimits) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -108,7 +133,6 @@ def _listen(family: int, address: tuple[str | int, ...], limits: NetworkLimits) 
             # Before listen, so that accepted sockets inherit it and the window is negotiated accordingly.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.socket_receive_buffer_bytes)
         sock.bind(address)
-        sock.listen(limits.socket_listen_backlog_size)
     except OSError:
         sock.close()
         raise

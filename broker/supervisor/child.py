@@ -1,5 +1,5 @@
-"""Runs `ottla ARGUMENTS...` as a child that stops with its supervisor: `python -m broker.supervisor.child PARENT
-ARGUMENTS...`.
+"""Runs `ottla ARGUMENTS...` as a child that stops with its supervisor: the module `broker.supervisor.child` with the
+arguments PARENT ARGUMENTS...
 
 The kernel sends SIGTERM to the broker when the supervisor ends, however it ends, so the broker stops in an orderly way.
 The request for that signal is made here: made between fork and exec, it would prevent the supervisor from using the

@@ -7,6 +7,7 @@ GROUP_INITIAL_REBALANCE_DELAY_MS = key(
     "group.initial.rebalance.delay.ms",
     Int(),
     default=3 * SECOND,
+    standalone=0,
     importance=MEDIUM,
     effective=True,
     doc="How long the first rebalance of an empty group waits for further members.",

@@ -7,16 +7,14 @@ are called on the event loop and do not wait.
 import json
 import os
 import subprocess
-import sys
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from ottla.launcher import command
 from storage.cleaner.frames import take_frame, write_frame
 from storage.cleaner.job import CleanedGroup, CleaningJob, CleaningStats, decode_stats, encode_job
 
-_ROOT = str(Path(__file__).resolve().parents[1])
 _READ_BYTES = 64 * 1024
 _PATIENCE_SECONDS = 1.0
 
@@ -72,16 +70,9 @@ class CleanerProcess:
         process = self._process
         if process is None or process.poll() is not None:
             self._end()
-            # The hashes of keys must be unpredictable, and the package must be found whatever the broker's working
-            # directory.
+            # The hashes of keys must be unpredictable.
             environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "storage.cleaner.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=environment,
-            )
+            process = subprocess.Popen(command("storage.cleaner.worker"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
             assert process.stdout is not None
             os.set_blocking(process.stdout.fileno(), False)
             self._process = process

@@ -1159,7 +1159,7 @@ class PartitionLog:
             filesystem.sync_directory(self.log_dir)
         except OSError as error:
             raise LogDirFailure(self.log_dir, self.directory, error.strerror or str(error)) from error
-        log.info("%s: deleted %s", self.topic_partition, self.directory)
+        log.debug("%s: deleted %s", self.topic_partition, self.directory)
 
 
 def _check_unknown(segment: Segment, count: int) -> None:

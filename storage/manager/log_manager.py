@@ -60,6 +60,7 @@ from storage.upkeep.flusher import Flusher
 from storage.upkeep.idle_files import IdleFiles
 from storage.upkeep.log_checkpoints import LogCheckpoints
 from storage.upkeep.log_deletion_schedule import LogDeletions
+from storage.upkeep.partition_events import PartitionEvents
 from storage.upkeep.producer_expirations import ProducerExpirations
 from storage.upkeep.reservations import Reservations
 from storage.upkeep.retention_checks import RetentionChecks
@@ -111,7 +112,8 @@ class LogManager:
         self._checkpoints = LogCheckpoints(filesystem, background, self.all_logs, self._on_failure)
         self.flusher = Flusher(background, self._on_failure, elapsed_ms(clock))
         self.renames = DirectoryRenames(background, self._on_failure, self._checkpoints.when_written)
-        self._deletions = LogDeletions(filesystem, background, self._on_failure)
+        self.events = PartitionEvents(background)
+        self._deletions = LogDeletions(filesystem, background, self.events, self._on_failure)
         self._spare_files = SpareFiles(filesystem, background)
         self._left_by_deletions: list[tuple[str, str]] = []
         self._retention = RetentionChecks(background, clock, self._applies_retention, self._on_failure)
@@ -214,6 +216,7 @@ class LogManager:
         The background must have stopped, except for work in progress in threads. A directory whose logs were not all
         opened is left unchanged: after a failed start the next one finds everything as it was.
         """
+        self.events.close()
         self.cleaner.shutdown()
         self.renames.finish_all()
         self.new_logs.finish()
@@ -322,7 +325,7 @@ class LogManager:
         self._checkpoints.on_created(created)
         if topic_id != ZERO_UUID:
             self._checkpoints.on_topic_id_written(created, topic_id)
-        log.info("%s: created in %s", topic_partition, directory.path)
+        self.events.add(f"created in {directory.path}", topic_partition)
 
     # ---- directories
 

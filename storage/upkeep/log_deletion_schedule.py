@@ -5,12 +5,16 @@ start finds the remaining ones.
 """
 
 import logging
+import os
 from collections.abc import Callable
 
 from storage.disk.background import Background
+from storage.disk.directory_names import DirectoryKind, parse_directory_name
 from storage.disk.filesystem import FileSystem
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogDirFailure
 from storage.log.partition_log import PartitionLog
+from storage.upkeep.partition_events import PartitionEvents
 
 log = logging.getLogger(__name__)
 
@@ -18,27 +22,33 @@ log = logging.getLogger(__name__)
 class LogDeletions:
     """All deletions of a broker."""
 
-    __slots__ = ("_background", "_fs", "_on_failure")
+    __slots__ = ("_background", "_events", "_fs", "_on_failure")
 
-    def __init__(self, filesystem: FileSystem, background: Background, on_failure: Callable[[LogDirFailure], None]) -> None:
+    def __init__(
+        self, filesystem: FileSystem, background: Background, events: PartitionEvents, on_failure: Callable[[LogDirFailure], None]
+    ) -> None:
         """`on_failure` is called on the loop when the disk fails."""
         self._fs = filesystem
         self._background = background
+        self._events = events
         self._on_failure = on_failure
 
     def delete_later(self, gone: PartitionLog, delay_ms: int) -> None:
         """Deletes a renamed log after the delay."""
-        log.info("%s: renamed to %s, deleted in %d ms", gone.topic_partition, gone.directory, delay_ms)
+        event = f"renamed in {gone.log_dir} to a name with {DirectoryKind.DELETE.value}, deleted in {delay_ms} ms"
+        self._events.add(event, gone.topic_partition)
 
         def begin() -> None:
             gone.close_without_writing()  # on the loop, where others may access it
-            self._submit(gone.delete)
+            self._submit(gone.delete, f"deleted from {gone.log_dir}", gone.topic_partition)
 
         self._background.schedule("delete-log", delay_ms, 0, begin)
 
     def remove_later(self, log_dir: str, path: str, delay_ms: int) -> None:
         """Removes a directory that an earlier run left."""
-        log.info("%s: belongs to a deleted partition, removed in %d ms", path, delay_ms)
+        parsed = parse_directory_name(os.path.basename(path))
+        assert parsed is not None, path
+        self._events.add(f"left in {log_dir} by a deletion, removed in {delay_ms} ms", parsed[0])
 
         def remove() -> None:
             try:
@@ -49,15 +59,16 @@ class LogDeletions:
                 return
             except OSError as error:
                 raise LogDirFailure(log_dir, path, error.strerror or str(error)) from error
-            log.info("%s: removed", path)
 
-        self._background.schedule("delete-log", delay_ms, 0, lambda: self._submit(remove))
+        self._background.schedule("delete-log", delay_ms, 0, lambda: self._submit(remove, f"removed from {log_dir}", parsed[0]))
 
-    def _submit(self, work: Callable[[], None]) -> None:
-        self._background.submit("delete-log", work, self._then)
+    def _submit(self, work: Callable[[], None], event: str, topic_partition: TopicPartition) -> None:
+        def then(error: BaseException | None) -> None:
+            if isinstance(error, LogDirFailure):
+                self._on_failure(error)
+            elif error is not None:
+                log.error("deleting a log failed", exc_info=error)
+            else:
+                self._events.add(event, topic_partition)
 
-    def _then(self, error: BaseException | None) -> None:
-        if isinstance(error, LogDirFailure):
-            self._on_failure(error)
-        elif error is not None:
-            log.error("deleting a log failed", exc_info=error)
+        self._background.submit("delete-log", work, then)

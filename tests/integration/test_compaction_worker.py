@@ -79,7 +79,8 @@ async def _until(true: Callable[[], bool]) -> None:
 
 
 def _children() -> list[int]:
-    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=True).stdout
+    command = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [int(line.split()[0]) for line in listed.splitlines() if "storage.cleaner.worker" in line]
 
 

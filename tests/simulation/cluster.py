@@ -103,6 +103,9 @@ class SimulatedSurroundings(Surroundings):
         """See Surroundings."""
         return NoThreads()
 
+    async def check_addresses(self, config: BrokerConfig) -> None:
+        """Do nothing: each simulated host has its addresses for itself."""
+
     def socket_server(self, limits: NetworkLimits) -> SocketServer:
         """See Surroundings."""
         return cast("SocketServer", SimulatedServer(self._cluster.network, self._host, self._life, limits))

@@ -54,8 +54,10 @@ def prepare_apache_kafka() -> None:
 
 def main(wanted: Collection[str]) -> None:
     """Install what can be installed, name what stays missing, prepare what only needs to be done once."""
-    for program in missing_programs(wanted):
-        if can_install():
+    if can_install() and (missing := missing_programs(wanted)):
+        packages = ", ".join(PROGRAMS[program][0] for program in missing)
+        print(f"as root on Debian: apt-get installs {packages}; without them the tests that need them would be skipped", flush=True)
+        for program in missing:
             install(program)
     for program in missing_programs(wanted):
         package, purpose = PROGRAMS[program]

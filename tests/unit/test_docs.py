@@ -19,7 +19,7 @@ from protocol.records.batch import HEADER_SIZE, HEADER_STRUCT, BatchHeader
 
 ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
-PACKAGES = (*FLOORS, "tests", "benchmarks")
+PACKAGES = (*FLOORS, "ottla", "tests", "benchmarks")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "benchmarks" / "README.md"]
 GENERATED = {"configuration.md", "protocol-support.md"}
 WRITTEN = [page for page in PAGES if page.name not in GENERATED]

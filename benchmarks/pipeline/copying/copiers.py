@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ from broker.client.cluster import TopicPartition
 from broker.client.committed import commit_offsets, committed_offsets
 from broker.client.errors import ClientError
 from broker.client.group_admin import delete_groups
+from ottla.launcher import command
 
 _LOOK_S = 0.2
 _ASK_EVERY_S = 1.0
@@ -192,7 +192,7 @@ class _Process:
 
     def __init__(self, module: str, settings: Settings, hear: Callable[[dict[str, Any]], None]) -> None:
         self.number = settings.number
-        self._command = [sys.executable, "-P", "-m", module]
+        self._command = command(module)
         self._settings = settings
         self._hear = hear
         self._process: subprocess.Popen[str] | None = None

@@ -25,7 +25,7 @@ from storage.disk.directory_names import DirectoryKind, parse_directory_name
 from storage.disk.file_names import LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, offset_of_file_name
 from storage.disk.filesystem import RealFileSystem
 from storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, read_leader_epochs
-from storage.disk.meta_properties import read_meta_properties
+from storage.disk.meta_properties import META_PROPERTIES, read_meta_properties
 from storage.disk.partition_metadata import read_topic_id
 from storage.disk.start_errors import LogDirectoryError
 from storage.errors import StorageError
@@ -82,6 +82,8 @@ def check_directory(path: Path, *, deep: bool, workers: int, progress: Progress)
     if not alone:
         checkpoints = _read_checkpoints(path, problems)
     directories = [path] if alone else list(_partition_directories(path))
+    if not directories and not (path / META_PROPERTIES).exists():
+        problems.append(f"{path} is neither a data directory nor a partition's: it has no {META_PROPERTIES}, no partition and no segment")
     extras = {str(directory): _Extras(directory) for directory in directories}
     tasks = [task for directory in directories for task in _tasks(directory, live, deep)]
     reports = _run(tasks, workers, progress)

@@ -48,6 +48,20 @@ def test_what_cannot_be_created_is_answered_with_the_reason() -> None:
     asyncio.run(scenario())
 
 
+def test_the_log_says_once_why_there_is_no_topic_for_the_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        node = await a_node(offsets_topic_replication_factor="3")
+        auto = auto_topics(node)
+        for _ in range(3):
+            assert await auto.create(["__consumer_offsets"]) == {"__consumer_offsets": ErrorCode.INVALID_REPLICATION_FACTOR}
+        await node.stop()
+
+    asyncio.run(scenario())
+    (line,) = [record.message for record in caplog.records if record.name == "broker.cluster.auto_topics"]
+    assert "__consumer_offsets cannot be created" in line
+    assert "Replication factor: 3 larger than available brokers: 1. Start more brokers, or lower offsets.topic.replication.factor" in line
+
+
 def test_those_who_ask_at_the_same_time_share_one_creation(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         node = await a_node()

@@ -48,6 +48,19 @@ def test_a_partition_directory_is_checked_by_itself() -> None:
     assert (partition.start_offset, partition.end_offset) == (0, 60)
 
 
+def test_a_directory_without_anything_of_a_log_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "a-file").touch()
+    (problem,) = checked(tmp_path).all_problems
+    assert problem.startswith(f"{tmp_path} is neither a data directory nor a partition's")
+
+
+def test_a_data_directory_without_partitions_is_sound(data: Path) -> None:
+    shutil.rmtree(data / "log-segments-0")
+    (data / "recovery-point-offset-checkpoint").unlink()
+    (data / "replication-offset-checkpoint").unlink()
+    assert checked(data).all_problems == []
+
+
 def test_worker_processes_find_the_same(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_check, "_WORTH_A_PROCESS_BYTES", 0)
     assert checked(data, workers=2) == checked(data)

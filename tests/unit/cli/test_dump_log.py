@@ -136,6 +136,13 @@ def test_a_sound_directory_has_status_0_and_a_damaged_one_status_1(tmp_path: Pat
     assert "PROBLEM" in ottla("dump-log", "--verify", str(tmp_path), status=1).out
 
 
+def test_what_has_no_file_of_a_log_has_status_1(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    assert "no file of a log is in" in ottla("dump-log", str(tmp_path), status=1).err
+    assert "no file of a log is in" in ottla("dump-log", str(tmp_path / "notes.txt"), status=1).err
+    assert "is neither a data directory nor a partition's" in ottla("dump-log", "--verify", str(tmp_path), status=1).out
+
+
 def test_wrong_calls_have_status_2() -> None:
     for arguments in ((), ("--json", str(SEGMENT)), ("--verify", str(SEGMENT)), ("missing",)):
         ottla("dump-log", *arguments, status=2)

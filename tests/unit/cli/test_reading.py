@@ -9,7 +9,7 @@ import pytest
 
 from broker.cli.offset_reset import read_plan
 from broker.cli.output import cell_text, print_table
-from broker.cli.record_input import LineReader, pieces
+from broker.cli.records.record_input import LineReader, pieces
 from broker.client.cluster import TopicPartition
 from broker.client.errors import ClientError
 from broker.client.fetcher import AbortedFilter

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from protocol.compiled import describe
+
 HEAVY = {
     "asyncio",
     "broker.server",
@@ -57,3 +59,11 @@ def test_a_command_imports_little(name: str) -> None:
     modules = set(done.stdout.splitlines()[-1].split())
     assert not modules & HEAVY, done.stderr
     assert len(modules) < 300
+
+
+@pytest.mark.parametrize("program", [["-m", "ottla"], ["-m", "broker"], ["-m", "broker.cli.main"]])
+def test_the_version_says_what_is_emulated_and_whether_the_hot_path_is_compiled(program: list[str]) -> None:
+    done = subprocess.run([sys.executable, *program, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("ottla ")
+    assert "emulates Apache Kafka 3.9 in ZooKeeper mode; Python 3." in done.stdout
+    assert f"hot path {describe()}" in done.stdout

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.cli.options import Amount, numbers, replica_assignment
-from broker.cli.record_format import parse_format, unescape
-from broker.cli.record_json import NotARecord, json_line, parse_json_line
+from broker.cli.records.record_format import parse_format, unescape
+from broker.cli.records.record_json import NotARecord, json_line, parse_json_line
 from broker.cli.times import parse_span, parse_time
 from broker.client.cluster import TopicPartition, parse_bootstrap
 from broker.client.errors import ClientError

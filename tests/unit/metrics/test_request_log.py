@@ -81,7 +81,8 @@ def test_a_slow_request_has_one_line_with_the_time_in_every_station(caplog: pyte
     bench.request(takes_ms=20)
     assert caplog.messages == [
         "PRODUCE v9 of 127.0.0.1:9092-127.0.0.1:5000-1 (client id None, principal User:ANONYMOUS, listener PLAINTEXT, unknown) "
-        "took 23.0 ms, slower than ottla.slow.request.ms: queue 0.0, local 20.0, remote 0.0, response queue 2.0, response send 1.0, throttled 0; "
+        "took 23.0 ms, slower than ottla.slow.request.ms: queue 0.0, local 20.0, remote 0.0, response queue 2.0, response send 1.0, "
+        "throttled 0; "
         f"{len(produce(9, 'orders'))} bytes, topics orders"
     ]
 

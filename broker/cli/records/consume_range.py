@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from broker.cli.times import parse_time
+from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
     from broker.client.cluster import Cluster, TopicPartition
@@ -38,7 +39,7 @@ def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text
     if text.startswith(("@", "s@")):
         return offsets_at(cluster, partitions, _time(text.partition("@")[2]))
     if text.isdecimal():
-        return dict.fromkeys(partitions, int(text))
+        return _within(cluster, partitions, int(text))
     if text.startswith("+") and text[1:].isdecimal():
         starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions, isolation=isolation)
         return {name: min(starts[name] + int(text[1:]), ends[name]) for name in partitions}
@@ -46,6 +47,18 @@ def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text
         starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions, isolation=isolation)
         return {name: max(starts[name], ends[name] - int(text[1:])) for name in partitions}
     raise click.UsageError(f"--offset {text!r} is none of start, end, N, +N, -N and @TIME.")
+
+
+def _within(cluster: Cluster, partitions: Sequence[TopicPartition], offset: int) -> dict[TopicPartition, int]:
+    """The offset in each partition. Raises ClientError if it is neither that of a record nor of the next one in one of them."""
+    from broker.client.offsets import end_offsets, start_offsets
+
+    starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions)
+    outside = [name for name in partitions if not starts[name] <= offset <= ends[name]]
+    if outside:
+        ranges = (f"{name} has offsets from {starts[name]} to {ends[name]}" for name in outside)
+        raise ClientError("\n".join(f"offset {offset} is out of range: {text}" for text in ranges))
+    return dict.fromkeys(partitions, offset)
 
 
 def limits(cluster: Cluster, partitions: Sequence[TopicPartition], text: str | None, isolation: int) -> Limits:

@@ -1,0 +1,61 @@
+"""Implements `ottla log-dirs`: shows the log directories of brokers, their disks, and the replicas in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli.options import cluster_command, json_option, numbers, topic_partitions
+from broker.cli.output import print_json, print_table
+from broker.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from broker.client.cluster import Cluster
+    from broker.client.log_dirs import LogDir
+
+
+@click.command("log-dirs")
+@click.argument("names", nargs=-1, metavar="[TOPIC[:PARTITIONS]]...")
+@click.option("--broker", "broker_ids", metavar="0,2-4", help="Only directories of these brokers.")
+@click.option("--replicas", is_flag=True, help="A line for each replica instead of one for each directory.")
+@json_option
+@cluster_command
+def log_dirs(cluster: Cluster, names: tuple[str, ...], broker_ids: str | None, replicas: bool, as_json: bool) -> None:
+    """Show the log directories of all brokers, with the bytes of the replicas in them.
+
+    With TOPICs only replicas of those are counted and listed. Status 1 when a directory is offline.
+    """
+    from broker.client.log_dirs import log_dirs as log_dirs_of
+
+    wanted = topic_partitions(cluster, names) if names else None
+    found = [
+        each for broker in (numbers(broker_ids) if broker_ids else cluster.broker_ids()) for each in log_dirs_of(cluster, broker, wanted)
+    ]
+    if as_json:
+        print_json([_json(each) for each in found])
+    elif replicas:
+        rows = [
+            [each.broker, each.path, *replica.partition, replica.bytes, replica.lag, replica.is_future]
+            for each in found
+            for replica in each.replicas
+        ]
+        print_table(("broker", "directory", "topic", "partition", "bytes", "lag", "future"), rows)
+    else:
+        rows = [
+            [each.broker, each.path, len(each.replicas), sum(replica.bytes for replica in each.replicas), each.usable_bytes,
+             each.total_bytes, each.error]
+            for each in found
+        ]  # fmt: skip
+        print_table(("broker", "directory", "replicas", "bytes", "disk usable", "disk total", "error"), rows)
+    offline = [each for each in found if each.error is not None]
+    if offline:
+        raise ClientError("\n".join(f"broker {each.broker}: {each.path} is offline ({each.error})" for each in offline))
+
+
+def _json(found: LogDir) -> dict[str, object]:
+    replicas = [
+        {**replica.partition._asdict(), "bytes": replica.bytes, "lag": replica.lag, "future": replica.is_future}
+        for replica in found.replicas
+    ]
+    return {**found._asdict(), "replicas": replicas}

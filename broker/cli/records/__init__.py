@@ -1,0 +1,1 @@
+"""Parses and prints the records of `ottla produce` and `ottla consume`."""

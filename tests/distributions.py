@@ -1,0 +1,121 @@
+"""Makes wheels for the Pythons at hand, a pure wheel, and an archive of the sources, in `dist`; runs tests against the installed wheels.
+
+`python -m tests.distributions [TESTS...]`. A wheel has one top-level package, and a wheel for one Python has all compiled modules. With
+tests, each wheel is installed into an environment of its own, without a compiler on the PATH. The tests run there in a folder without the
+floors, and import the installed packages.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).parents[1]
+DIST = ROOT / "dist"
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+EARLIEST = 315532800
+"""The first time that a zip file can hold, seconds since 1970."""
+REQUIREMENTS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "kio>=0.6", "cryptography>=44")
+FILES = ("pyproject.toml", "README.md", "docs/protocol-support.md")
+"""Files of the checkout that tests read."""
+SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "broker/server.py", "protocol/cursors/fetch.pxd", "ottla/launcher.py")
+
+
+def check_wheel(wheel: Path) -> None:
+    """Raises SystemExit unless the wheel is whole."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    if tops != {"ottla"}:
+        raise SystemExit(f"{wheel.name} has the top-level packages {sorted(tops)}")
+    is_compiled = any(name.endswith(".digest") for name in names)
+    if is_compiled == wheel.name.endswith("-none-any.whl"):
+        raise SystemExit(f"{wheel.name} is {'' if is_compiled else 'not '}compiled")
+
+
+def check_sdist(sdist: Path) -> None:
+    """Raises SystemExit unless the archive has what a build needs."""
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    missing = {*SOURCES, "constraints.txt"} - names
+    if missing:
+        raise SystemExit(f"{sdist.name} lacks {', '.join(sorted(missing))}")
+
+
+def pythons() -> dict[str, str]:
+    """The Pythons at hand that can compile, by the tag of their wheels, as `cp311`."""
+    code = "import os, pip, sysconfig; open(os.path.join(sysconfig.get_path('include'), 'Python.h')).close()"
+    found = {}
+    for version in VERSIONS:
+        managed = sorted(Path.home().glob(f".pyenv/versions/{version}*/bin/python"))
+        for python in (Path(f"/usr/bin/python{version}"), *managed):
+            if python.exists() and subprocess.run([python, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                found[f"cp{version.replace('.', '')}"] = str(python)
+                break
+    return found
+
+
+def made_at() -> str:
+    """The time of all files: SOURCE_DATE_EPOCH, or that of the last commit."""
+    done = subprocess.run(["git", "show", "--no-patch", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return os.environ.get("SOURCE_DATE_EPOCH") or done.stdout.strip() or str(EARLIEST)
+
+
+def build(compilers: dict[str, str]) -> None:
+    """Make everything anew. Raises CalledProcessError."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": made_at()}
+    pure = {**environment, "OTTLA_PURE_PYTHON": "1"}
+    for python, settings in (*((python, environment) for python in compilers.values()), (sys.executable, pure)):
+        for left in ROOT.glob("build/lib*"):
+            shutil.rmtree(left)
+        print(f"a wheel by {python}", flush=True)
+        command = [python, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, ROOT]
+        subprocess.run(command, cwd=ROOT, env=settings, check=True)
+    code = f"from setuptools.build_meta import build_sdist; build_sdist({str(DIST)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=True)
+
+
+def run_tests(wheel: Path, python: str, tests: list[str]) -> None:
+    """Install the wheel for this Python into an environment of its own, and run the tests there. Raises CalledProcessError."""
+    with TemporaryDirectory() as folder:
+        environment = Path(folder, "env")
+        subprocess.run([python, "-m", "venv", environment], check=True)
+        installed = str(environment / "bin" / "python")
+        without_compiler = {**os.environ, "PATH": str(environment / "bin"), "CC": "false"}
+        pip = [installed, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--constraint", ROOT / "constraints.txt"]
+        subprocess.run([*pip, wheel, *REQUIREMENTS], env=without_compiler, check=True)
+        code = "import ottla.launcher as l; l.use_floors(); import protocol.compiled as c; print(l.FLOORS); print(c.describe())"
+        told = subprocess.run([installed, "-c", code], cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines()
+        print(f"{wheel.name}: {told[1]}", flush=True)
+        work = Path(folder, "work")
+        shutil.copytree(ROOT / "tests", work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in FILES:
+            (work / name).parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, work / name)
+        command = [installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not java", *tests]
+        subprocess.run(command, cwd=work, env={**os.environ, "PYTHONPATH": told[0]}, check=True)
+
+
+def main(tests: list[str]) -> None:
+    """See the module."""
+    compilers = pythons()
+    build(compilers)
+    wheels = sorted(DIST.glob("*.whl"))
+    (sdist,) = DIST.glob("*.tar.gz")
+    for wheel in wheels:
+        check_wheel(wheel)
+    check_sdist(sdist)
+    for file in (*wheels, sdist):
+        print(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}", flush=True)
+    for wheel in wheels if tests else ():
+        run_tests(wheel, compilers.get(wheel.name.split("-")[2], sys.executable), tests)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,78 @@
+"""What tables look like on a terminal, in a pipe and as JSON, and what commands print of the things that they changed."""
+
+import io
+import json
+import re
+from contextlib import redirect_stdout
+
+import pytest
+from click.testing import CliRunner
+
+from broker.cli.main import COMMANDS, main
+from broker.cli.options import report_outcomes
+from broker.cli.output import print_table
+from broker.client.errors import ClientError
+
+MEMBER = "consumer-readers-1-0b8f3a52-7e7d-4e58-9d0c-55a1f0a0b9f3"
+COLUMNS = ("topic", "partition", "offset", "end", "lag", "member", "client")
+ROWS = [["orders", 0, 2, 3, 1, MEMBER, "reader"], ["orders", 1, None, 5, None, None, None]]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def lines(self) -> list[str]:
+        """What is seen: without the escape sequences of colours."""
+        return re.sub(r"\x1b\[\d+m", "", self.getvalue()).splitlines()
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal of 80 columns, for `redirect_stdout`: pytest exchanges standard output between a fixture and its test."""
+    monkeypatch.setenv("COLUMNS", "80")
+    return Terminal()
+
+
+def test_a_table_that_is_too_wide_for_the_terminal_breaks_no_name(terminal: Terminal) -> None:
+    with redirect_stdout(terminal):
+        print_table(COLUMNS, ROWS, title="group readers")
+    assert terminal.lines()[0] == "group readers"
+    assert f"  member     {MEMBER}" in terminal.lines()
+    assert all(len(line) <= 80 for line in terminal.lines())
+    assert "  offset     -" not in terminal.lines()  # empty cells are left out
+
+
+def test_a_table_that_fits_is_drawn(terminal: Terminal) -> None:
+    with redirect_stdout(terminal):
+        print_table(("topic", "partitions"), [["orders", 3], ["a" * 60, 1]])
+    assert any("orders" in line and "3" in line for line in terminal.lines())
+    assert all(len(line) <= 80 for line in terminal.lines())
+
+
+def test_a_pipe_gets_a_line_for_each_row(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(COLUMNS, ROWS)
+    heading, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert heading == [column.upper() for column in COLUMNS]
+    assert rows == [["orders", "0", "2", "3", "1", MEMBER, "reader"], ["orders", "1", "-", "5", "-", "-", "-"]]
+
+
+def test_outcomes_as_json_are_one_document_with_the_errors_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        report_outcomes([("a", None), ("b", ClientError("topic b: exists"))], "created", as_json=True)
+    assert ended.value.code == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == [
+        {"name": "a", "result": "created", "error": None},
+        {"name": "b", "result": None, "error": "topic b: exists"},
+    ]
+    assert printed.err == "ottla: topic b: exists\n"
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "validate"])  # whose help is that of another process
+def test_the_help_of_80_columns_loses_no_end_of_a_sentence(name: str) -> None:
+    shown = CliRunner().invoke(main, [name, "--help"], terminal_width=80)
+    assert shown.exit_code == 0
+    _, _, commands = shown.output.partition("\nCommands:\n")
+    assert "..." not in commands
+    assert all(len(line) <= 80 for line in shown.output.splitlines())

@@ -1,0 +1,78 @@
+"""How long commands wait for a cluster that is gone: as long as their options say, and no longer."""
+
+import random
+import time
+
+import pytest
+
+from broker.client.cluster import Cluster
+from broker.client.connection import Address
+from broker.client.errors import ClientError, ConnectionLost, Refused
+from broker.client.group_member import GroupMember
+from broker.client.producer import Delivery, OutgoingRecord, Producer, ProducerSettings
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+
+GONE = Address("127.0.0.1", 1)
+LONG_SECONDS = 60.0
+
+
+def known_but_gone(timeout_seconds: float) -> Cluster:
+    """A cluster whose only broker was known, leads a partition, and cannot be reached any more."""
+    cluster = Cluster(str(GONE), timeout_seconds=timeout_seconds)
+    partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1])
+    cluster._brokers = {1: GONE}
+    cluster._topics = {"t": MetadataResponseTopic(name="t", partitions=[partition])}
+    return cluster
+
+
+def test_a_producer_gives_up_after_its_delivery_timeout_however_long_the_timeout_of_requests_is() -> None:
+    settings = ProducerSettings(acks=1, linger_seconds=0, delivery_timeout_seconds=0.5)
+    deliveries: list[Delivery] = []
+    began = time.monotonic()
+    producer = Producer(known_but_gone(LONG_SECONDS), "t", settings, deliveries.append, choose=random.choice)
+    producer.send(OutgoingRecord(b"v"))
+    producer.flush()
+    assert 0.4 < time.monotonic() - began < 10
+    (delivery,) = deliveries
+    assert isinstance(delivery.error, ConnectionLost)
+
+
+class WithoutCoordinator(Cluster):
+    """A cluster that cannot create the topic of the offsets."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        super().__init__(str(GONE), timeout_seconds=timeout_seconds)
+        self.asked = 0
+
+    def ask(self, find: object, request: object, response: object, **options: object) -> FindCoordinatorResponse:  # type: ignore[override]  # of one request
+        assert isinstance(request, FindCoordinatorRequest)
+        self.asked += 1
+        return FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def test_a_member_waits_for_a_coordinator_as_long_as_the_timeout() -> None:
+    cluster = WithoutCoordinator(0.5)
+    began = time.monotonic()
+    with pytest.raises(Refused, match="COORDINATOR_NOT_AVAILABLE"):
+        GroupMember(cluster, "g", ["t"]).join()
+    assert time.monotonic() - began < 10
+    assert cluster.asked > 1
+
+
+def test_a_member_waits_for_a_coordinator_that_is_gone_as_long_as_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = known_but_gone(0.5)
+    monkeypatch.setattr(cluster, "coordinator", lambda group: GONE)
+    began = time.monotonic()
+    with pytest.raises(ClientError, match="no broker can be reached"):
+        GroupMember(cluster, "g", ["t"]).join()
+    assert time.monotonic() - began < 10
+
+
+def test_repeated_attempts_end_at_the_earliest_deadline() -> None:
+    cluster = known_but_gone(LONG_SECONDS)
+    began = time.monotonic()
+    with cluster.until(began + 0.3), cluster.until(began + LONG_SECONDS), pytest.raises(ConnectionLost):
+        cluster.refresh(["t"])
+    assert time.monotonic() - began < 10
