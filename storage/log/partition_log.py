@@ -308,8 +308,8 @@ class PartitionLog:
         """Judge and stamp the batch of a producer or a coordinator. Returns the end of the bytes to be written."""
         if not run.is_accepted:
             judge(run, self.rules, now_ms, origin == CLIENT)
-            if run.needs_worker:
-                return run.start
+            if not run.is_accepted:
+                return run.start  # it needs a worker, or holds nothing
         first_offset = self.log_end_offset
         run.has_producers = run.producer_id >= 0
         if run.has_producers and self._is_duplicate(run, first_offset, origin):

@@ -14,6 +14,7 @@ from protocol.records.batch import (
     HEADER_SIZE,
     KNOWN_ATTRIBUTES,
     LOG_OVERHEAD,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
@@ -22,12 +23,14 @@ from protocol.records.batch import (
     stamp_max_timestamp,
 )
 from protocol.records.checksum import crc32c
+from storage.validation.conversion_cost import Conversion
 
 
 class BatchRun:
     """Consecutive batches. After an append it has their offsets.
 
     `epochs` are the leader epochs that began in the run, with their first offsets. `records_checked` is the number of examined records.
+    `is_message_set` tells that the run holds messages of format 0 or 1, which `complete_validation` converts.
     """
 
     __slots__ = (
@@ -37,6 +40,7 @@ class BatchRun:
         "base_sequence",
         "base_timestamp",
         "batch_length",
+        "conversion",
         "count",
         "crc",
         "data",
@@ -48,6 +52,7 @@ class BatchRun:
         "has_producers",
         "is_accepted",
         "is_duplicate",
+        "is_message_set",
         "last_offset",
         "last_offset_delta",
         "leader_epoch",
@@ -88,6 +93,9 @@ class BatchRun:
         self.guard: object = None
         """The guard from `PartitionLog.begin_verification`, for a batch that opens a transaction."""
         self.records_checked = 0
+        self.is_message_set = False
+        self.conversion: Conversion | None = None
+        """The cost of converting messages of format 0 or 1 to the batch."""
         self.has_producers = False
         self.epochs: list[tuple[int, int]] | None = None
         self.first_offset = self.last_offset = -1
@@ -113,6 +121,15 @@ class BatchRun:
         ) = fields.read_batch_header(self.data, at)
         self.size = self.batch_length + LOG_OVERHEAD
         self.at = at
+
+    def take_messages(self, magic: int) -> None:
+        """Turn to the whole run as one message set. Its header has no fields of a batch."""
+        self.at = self.start
+        self.size = self.end - self.start
+        self.magic = magic
+        self.attributes = 0
+        self.producer_id = NO_PRODUCER_ID
+        self.is_message_set = True
 
     def read_next(self, at: int) -> bool:
         """Read the header of the batch at `at` of the run. Returns False when the run ends before the end of the batch.
@@ -182,7 +199,10 @@ class BatchRun:
     def detached(self) -> "BatchRun":
         """A run with a copy of the batch, for a batch that has to wait while its buffer is used again."""
         found = BatchRun(memoryview(bytearray(self.batch())))
-        found.read(0)
+        if self.is_message_set:
+            found.take_messages(self.magic)
+        else:
+            found.read(0)
         found.needs_worker = self.needs_worker
         found.needs_recompression = self.needs_recompression
         found.takes_log_append_time = self.takes_log_append_time

@@ -50,15 +50,8 @@ class Difference(NamedTuple):
     kind: str = "response"
 
 
-REFUSED = {"error_code": ErrorCode.INVALID_RECORD, "base_offset": -1}
-NOT_CONVERTED = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "high_watermark": -1, "records": b""}
 DIFFERENCES = {
-    "magic 1 in v2 (up-converted)": Difference("records in message format 0 or 1", REFUSED),
-    "magic 1 gzip in v2": Difference("records in message format 0 or 1", REFUSED),
-    "magic 0 in v0": Difference("records in message format 0 or 1", REFUSED),
     "null records": Difference("null instead of records", {}),
-    "fetch v0 of magic 2 (down-converted)": Difference("Fetch versions 0 to 3", NOT_CONVERTED),
-    "fetch v2 (down-converted to magic 1)": Difference("Fetch versions 0 to 3", NOT_CONVERTED),
 }
 """By the name of the case."""
 
@@ -69,7 +62,6 @@ ANYWHERE = {"limits of a Fetch"}
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ReplayingBroker, dict[str, Outcome]]]:
     """Everything sent once: first what is asked of the right broker, then, once another broker is that, the rest."""
-    converted = iter(batches_of("odd/bad-0/")[1:4])
     broker = ReplayingBroker(tmp_path_factory.mktemp("bad-input"))
     try:
         outcomes = {}
@@ -78,9 +70,6 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replayi
                 broker.depose()
             wait_seconds = QUIET_SECONDS if case.outcome == "no answer" and case.name not in DIFFERENCES else 0
             outcomes[case.name] = ask(broker.port, rewritten(case, broker), wait_seconds)
-            if case.name in DIFFERENCES and DIFFERENCES[case.name].fields is REFUSED:
-                # what Apache Kafka made of it, so that the logs stay the same
-                broker.produce("bad", next(converted))
         yield broker, outcomes
     finally:
         broker.stop()

@@ -8,8 +8,8 @@ from replication.reading.fetch_read cimport FetchParams, note_end, read_one
 from storage.log.partition_log cimport PartitionLog
 from storage.segment.segment cimport Segment
 
-cdef int64_t ANSWERED, CLUSTER, CLUSTER_ACTION, CONSUMER, DEBUGGING_CONSUMER, END, FINAL_EPOCH, FIRST_THAT_KNOWS_STORAGE_ERRORS
-cdef int64_t FIRST_THAT_MAY_READ_FROM_FOLLOWERS, FIRST_WITH_ONE_BATCH, FIRST_WITH_TOPIC_IDS, FIRST_WITH_ZSTD, FIRST_WITHOUT_OLD_FORMATS
+cdef int64_t ANSWERED, CLUSTER, CLUSTER_ACTION, CONSUMER, CONVERTING, DEBUGGING_CONSUMER, END, FINAL_EPOCH, FIRST_THAT_KNOWS_STORAGE_ERRORS
+cdef int64_t FIRST_THAT_MAY_READ_FROM_FOLLOWERS, FIRST_WITH_ONE_BATCH, FIRST_WITH_TIMESTAMPS, FIRST_WITH_TOPIC_IDS, FIRST_WITH_ZSTD, FIRST_WITHOUT_OLD_FORMATS
 cdef int64_t FORGOTTEN, GATHERING, INITIAL_EPOCH, NO_EPOCH, NO_ERROR, NO_PREFERENCE, NO_SESSION, NOT_AUTHORIZED, NOT_LEADER, PARTITION, READ
 cdef int64_t READING, STORAGE_ERROR, TAKING, TOPIC, UNKNOWN, UNKNOWN_ID, UNSUPPORTED_COMPRESSION, UNSUPPORTED_VERSION, VERIFYING, WAITING
 cdef int64_t WATCHING, WRITING
@@ -29,7 +29,7 @@ cdef class Fetch:
     cdef SessionPartition _current
     cdef list _entries, _named, _unknown
     cdef bytes _topic
-    cdef dict _of_topic
+    cdef dict _converted, _of_topic
     cdef object _replicas
     cdef int64_t _at, _correlation_id, _grown, _max_bytes, _min_bytes, _refusal, _version, _waited_for
     cdef bint _answers_anyway, _creates_session, _failed, _finds_later, _has_unread, _is_diverted, _is_given_up, _reads_old_segment
