@@ -17,7 +17,7 @@ from broker.handlers.table import IMPLEMENTED
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.records.batch import LOG_OVERHEAD
+from protocol.records.batch import CURRENT_MAGIC, LOG_OVERHEAD
 from tests.support.golden_replay import (
     RECORDED_TOPIC_ID,
     Case,
@@ -210,15 +210,14 @@ def common(name: str, value: Any) -> Any:
 
 def whole_batches(records: bytes) -> bytes:
     """The records without the leader epochs of the batches, which are not the producer's, and without a batch that is cut at the end."""
-    if len(records) > 16 and records[16] != 2:
-        return records
     position = 0
     batches = []
     while position + LOG_OVERHEAD <= len(records):
         end = position + LOG_OVERHEAD + int.from_bytes(records[position + 8 : position + LOG_OVERHEAD], "big")
         if end > len(records):
             break
-        batches.append(records[position : LOG_OVERHEAD + position] + records[position + 16 : end])
+        has_epoch = records[position + 16] == CURRENT_MAGIC
+        batches.append(records[position : LOG_OVERHEAD + position] + records[position + (16 if has_epoch else LOG_OVERHEAD) : end])
         position = end
     return b"".join(batches)
 
