@@ -127,12 +127,17 @@ class UpConverter:
             self._at = at + LOG_OVERHEAD + size
             self.largest = max(self.largest, size + LOG_OVERHEAD)
             self._convert_one(fields.int64(data, at), at + LOG_OVERHEAD, self._at, magic)
+            if self.foreign and not self._is_wrapped:
+                return True  # Apache Kafka checks the messages before it first
         return False
 
     def _convert_one(self, offset: int, at: int, end: int, magic: int) -> None:
         """Convert the message that begins with its checksum at `at`."""
         data = self._data
         codec = fields.uint8(data, at + 5) & CODEC_MASK
+        if magic != self._magic and not self._is_wrapped:
+            self.foreign += 1  # a batch of format 2 has something else in place of the codec
+            return
         if codec:
             if codec > LAST_CODEC:
                 raise UnknownCompressionCodec(codec)

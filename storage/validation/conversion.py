@@ -79,11 +79,6 @@ def convert(run: BatchRun, rules: ValidationRules, now_ms: int, between: Callabl
 def _check(messages: MessageSet, rules: ValidationRules, now_ms: int) -> None:
     """Apply the rules for single records."""
     records = messages.converter
-    if records.foreign:
-        raise InvalidRecord(rules.topic_partition, f"{records.foreign} messages have another magic than the first one, {messages.magic}")
-    if rules.compact and records.null_keys:
-        message = f"{NO_KEY} in topic partition {rules.topic_partition}"
-        raise InvalidRecord(rules.topic_partition, message, [(records.first_null_key, message)] * records.null_keys)
     earliest = records.min_timestamp
     if earliest != NO_TIMESTAMP and rules.limits_timestamps:
         latest = records.max_timestamp
@@ -91,6 +86,11 @@ def _check(messages: MessageSet, rules: ValidationRules, now_ms: int) -> None:
             raise InvalidTimestamp(rules.topic_partition, f"timestamps from {earliest} to {latest} are out of range", [])
     if messages.takes_log_append_time and (rules.takes_log_append_time or records.untimed):
         raise InvalidTimestamp(rules.topic_partition, "Producer should not set timestamp type to LogAppendTime", [])
+    if rules.compact and records.null_keys:
+        message = f"{NO_KEY} in topic partition {rules.topic_partition}"
+        raise InvalidRecord(rules.topic_partition, message, [(records.first_null_key, message)] * records.null_keys)
+    if records.foreign:
+        raise InvalidRecord(rules.topic_partition, f"a message has another magic than the first one, {messages.magic}")
     if earliest < NO_TIMESTAMP:
         raise UnreadableRecords(rules.topic_partition, f"Invalid negative timestamp {earliest}")
 

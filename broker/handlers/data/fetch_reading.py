@@ -386,7 +386,12 @@ class Fetch:
             read_one(self._replicas, partition, asked, params)
         except (StorageError, ReplicationError) as error:
             count_failed_fetch(self._replicas, name, error)
-            self._fail(asked, partition_error(error, self.services.data))
+            code = partition_error(error, self.services.data)
+            if self._version < FIRST_WITH_ZSTD and partition is not None:
+                code = self._too_old_for(partition) or code  # as in Apache Kafka, the version comes before every other error
+            self._fail(asked, code)
+            if code in (UNSUPPORTED_VERSION, UNSUPPORTED_COMPRESSION):
+                asked.aborted = ()
             return
         if self._version < FIRST_WITH_ZSTD and (refused := self._too_old_for(partition)):
             params.left, params.size, params.min_one_batch = left, size, min_one_batch
