@@ -25,5 +25,7 @@ MESSAGE_HEADER_BYTES: Final = 6
 TIMESTAMP_BYTES: Final = 8
 MESSAGE_OVERHEAD_BYTES: Final = (26, 34)
 """Bytes of a message without key and value, with its offset and size; by magic."""
+TOGETHER_BYTES: Final = 16 * 1024
+"""Bytes of single messages that become one batch when a log is cleaned; the usual size of a producer's batch."""
 RECORDS_PER_SLICE: Final = 2000
 """Records that a thread converts before the event loop may run. Compiled, they take 0.5 ms."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from config.topic import TopicConfig
-from protocol.records.batch import CONTROL_MASK, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_MASK
 from protocol.records.errors import RecordFormatError
 from storage.disk.file_names import (
     DELETED_SUFFIX,
@@ -282,7 +282,7 @@ class PartitionLog:
                         self._write(run, segment, written, at, next_offset)
                         written = at
                         run.read(at)
-                    segment = self.roll(run.base_offset)
+                    segment = self.roll(run.base_offset if run.magic == CURRENT_MAGIC else 0)  # messages know their last offset only
                     segment.begin_write()
                 segment.stage(run.size, last_offset, run.max_timestamp, last_offset)
                 next_offset = last_offset + 1

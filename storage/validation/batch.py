@@ -20,6 +20,7 @@ from protocol.records.batch import (
     CONTROL_MASK,
     CURRENT_MAGIC,
     HEADER_SIZE,
+    MAGIC_OFFSET,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     Buffer,
@@ -27,7 +28,6 @@ from protocol.records.batch import (
 )
 from protocol.records.compression import CompressionCodec
 from protocol.records.errors import CorruptRecord as CorruptBatch
-from protocol.records.errors import LegacyMessageFormat
 from protocol.records.reader import RecordsSummary
 from storage.disk.topic_partition import TopicPartition
 from storage.disk.yielding import yield_to_loop
@@ -106,11 +106,11 @@ def find_only_batch(records: Buffer) -> None:
         size = next_batch_size(records, 0, end)
         if size is None:
             raise InvalidProduceRecords("Produce requests must have at least one record batch per partition")
+        magic = records[MAGIC_OFFSET]
+        if magic != CURRENT_MAGIC:
+            raise LegacyRecords(f"Produce requests are only allowed to contain record batches with magic version 2, not {magic}")
         if next_batch_size(records, size, end) is not None:
             raise InvalidProduceRecords("Produce requests are only allowed to contain exactly one record batch per partition")
-    except LegacyMessageFormat as error:
-        reason = f"Produce requests are only allowed to contain record batches with magic version 2, not {error.magic}"
-        raise LegacyRecords(reason) from None
     except CorruptBatch as error:
         if size is None:
             raise MalformedRecords(str(error)) from None

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 from protocol.cursors cimport fields
 from protocol.cursors.fields cimport View
 
-cdef int64_t ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, KNOWN_ATTRIBUTES, LOG_OVERHEAD, NO_PRODUCER_ID, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
+cdef int64_t ATTRIBUTES_OFFSET, CURRENT_MAGIC, HEADER_SIZE, KNOWN_ATTRIBUTES, LOG_OVERHEAD, MAGIC_OFFSET, MIN_BATCH_SIZE, NO_PRODUCER_ID, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 
 cdef class BatchRun:
     cdef readonly object frame
@@ -21,6 +21,7 @@ cdef class BatchRun:
     cpdef void read(self, Py_ssize_t at) except *
     cpdef void take_messages(self, int64_t magic) except *
     cpdef bint read_next(self, Py_ssize_t at) except -1
+    cdef void _read_message(self, Py_ssize_t at) except *
     cpdef bint crc_is_valid(self) except -1
     cpdef void has_epoch(self, int64_t leader_epoch) except *
     cpdef object header(self)

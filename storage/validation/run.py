@@ -14,12 +14,16 @@ from protocol.records.batch import (
     HEADER_SIZE,
     KNOWN_ATTRIBUTES,
     LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    MIN_BATCH_SIZE,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
     TimestampType,
+    message_crc_is_valid,
     next_batch_size,
+    parse_header,
     stamp_max_timestamp,
 )
 from protocol.records.checksum import crc32c
@@ -104,6 +108,9 @@ class BatchRun:
 
     def read(self, at: int) -> None:
         """Read the header of the batch at `at` of the frame. Raises FieldError when the frame ends in the header."""
+        if 0 <= fields.int8(self.data, at + MAGIC_OFFSET) < CURRENT_MAGIC:
+            self._read_message(at)
+            return
         (
             self.base_offset,
             self.batch_length,
@@ -137,7 +144,7 @@ class BatchRun:
         Raises protocol's RecordFormatError where no batch can begin.
         """
         remaining = self.end - at
-        if remaining < HEADER_SIZE:
+        if remaining < HEADER_SIZE and (remaining < MIN_BATCH_SIZE or fields.int8(self.data, at + MAGIC_OFFSET) == CURRENT_MAGIC):
             next_batch_size(self.frame, at, self.end)
             return False
         self.read(at)
@@ -145,9 +152,30 @@ class BatchRun:
             next_batch_size(self.frame, at, self.end)
         return self.size <= remaining
 
+    def _read_message(self, at: int) -> None:
+        (
+            self.base_offset,
+            self.batch_length,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = parse_header(self.frame, at)
+        self.size = self.batch_length + LOG_OVERHEAD
+        self.at = at
+
     def crc_is_valid(self) -> bool:
         """Whether the checksum of the batch that was read is right."""
         at = self.at
+        if self.magic < CURRENT_MAGIC:
+            return message_crc_is_valid(self.frame, at)
         return bool(crc32c(self.frame[at + ATTRIBUTES_OFFSET : at + self.size]) == self.crc)
 
     def has_epoch(self, leader_epoch: int) -> None:

@@ -386,7 +386,7 @@ class Fetch:
             read_one(self._replicas, partition, asked, params)
         except (StorageError, ReplicationError) as error:
             count_failed_fetch(self._replicas, name, error)
-            code = partition_error(error, self.services.data)
+            code: int = partition_error(error, self.services.data)
             if self._version < FIRST_WITH_ZSTD and partition is not None:
                 code = self._too_old_for(partition) or code  # as in Apache Kafka, the version comes before every other error
             self._fail(asked, code)

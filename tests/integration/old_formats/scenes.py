@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from protocol.api_keys import ApiKey
+from protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -112,14 +113,28 @@ class Scene:
         self._port = port
         self._ids: dict[str, bytes] = {}
 
-    def create_topics(self) -> None:
+    def create(self, wanted: dict[str, dict[str, str]]) -> None:
+        """Create topics of one partition, with these configurations."""
         topics = []
-        for name in topic_names():
-            configs = [CreatableTopicConfig(name=key, value=value) for key, value in TOPIC_CONFIGS.get(name, {}).items()]
+        for name, config in wanted.items():
+            configs = [CreatableTopicConfig(name=key, value=value) for key, value in config.items()]
             topics.append(CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs))
         created = exchange(self._port, CreateTopicsRequest(topics=topics, timeout_ms=20_000), ApiKey.CREATE_TOPICS, 7)
         self._ids = {topic.name: topic.topic_id for topic in created.topics}
         eventually(self._has_leaders, what="leaders of all partitions")
+
+    def learn_ids(self, topics: list[str]) -> None:
+        """Look up the ids of topics that exist."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics])
+        self._ids = {topic.name: topic.topic_id for topic in exchange(self._port, request, ApiKey.METADATA, 10).topics}
+        eventually(self._has_leaders, what="leaders of all partitions")
+
+    def alter(self, topic: str, config: dict[str, str]) -> None:
+        """Replace the configuration of a topic."""
+        configs = [AlterableConfig(name=key, value=value) for key, value in config.items()]
+        resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=configs)
+        answer = exchange(self._port, AlterConfigsRequest(resources=[resource]), ApiKey.ALTER_CONFIGS, 1)
+        assert answer.responses[0].error_code == 0, answer
 
     def _has_leaders(self) -> bool:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in self._ids])
@@ -152,7 +167,7 @@ class Scene:
 
     def play(self) -> dict[str, Answer]:
         """All requests. The answers by their names."""
-        self.create_topics()
+        self.create({name: TOPIC_CONFIGS.get(name, {}) for name in topic_names()})
         answers: dict[str, Answer] = {}
         for topic, sets in produced_sets().items():
             for turn, (version, records) in enumerate(sets):
