@@ -12,6 +12,8 @@ HOT: Final = (
     "protocol.cursors.fetch",
     "protocol.cursors.fetch_answer_reader",
     "protocol.cursors.offset_commit",
+    "protocol.conversion.up_converter",
+    "protocol.conversion.down_converter",
     "storage.segment.index_file",
     "storage.segment.offset_index",
     "storage.segment.time_index",

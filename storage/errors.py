@@ -31,17 +31,6 @@ class LogDirNotFound(StorageError):
         self.log_dir = log_dir
 
 
-class LogUnusable(StorageError):
-    """The contents of `directory` prevent opening the log. The disk works, and other logs are served."""
-
-    def __init__(self, topic_partition: TopicPartition, log_dir: str, directory: str, reason: str) -> None:
-        super().__init__(f"{topic_partition} is offline: the log in {directory} cannot be opened: {reason}")
-        self.topic_partition = topic_partition
-        self.log_dir = log_dir
-        self.directory = directory
-        self.reason = reason
-
-
 class LogClosed(StorageError):
     """The log was closed or deleted while a caller still held it."""
 
@@ -144,10 +133,6 @@ class RecordBatchTooLarge(StorageError):
         self.topic_partition = topic_partition
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
-
-
-class UnsupportedForMessageFormat(StorageError):
-    """The feature needs another message format than the batch or the log has."""
 
 
 class UnsupportedCompressionType(StorageError):

@@ -14,6 +14,7 @@ from broker.client.cluster import Cluster, TopicPartition
 from broker.client.connection import Connection, readable
 from broker.client.errors import ClientError, ConnectionLost, Refused
 from broker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, by_topic
+from protocol.conversion.old_logs import records_at
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.records.batch import BatchHeader, TimestampType, crc_is_valid, iter_batches
@@ -192,7 +193,7 @@ class Fetcher:
         records: list[Record] = []
         hidden = aborted is not None and aborted.hides(header, buffer, at)
         if not header.is_control and not hidden:
-            records = [record for record in iter_records(buffer, at, header) if record.offset >= position]
+            records = [record for record in records_at(buffer, at, header) if record.offset >= position]
         if partition in self.positions:
             self.positions[partition] = max(position, header.next_offset)
         return FetchedBatch(partition, header.timestamp_type, records, header.next_offset)

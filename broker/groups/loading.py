@@ -23,6 +23,7 @@ from broker.groups.group import Group, GroupState
 from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key
 from broker.groups.records import GroupKey, read_group_value, read_key
 from broker.groups.repeated_commits import FEWEST_RECORDS, RepeatedCommits
+from protocol.conversion.old_logs import readable
 from protocol.records.batch import (
     CODEC_MASK,
     CONTROL_MASK,
@@ -182,7 +183,8 @@ class GroupLoader:
                     self._end_transaction(header.producer_id, is_commit=control_record_type(record.key) is ControlRecordType.COMMIT)
                     break
                 return
-            yield from self._any_records(record_data(data, position, header), header)
+            batch, at, header = readable(data, position, header)
+            yield from self._any_records(record_data(batch, at, header), header)
         except RecordFormatError as error:
             self.skipped += 1
             logger.error("%s: the batch at offset %d cannot be read (%s); left out", self.name, header.base_offset, error)

@@ -93,7 +93,17 @@ REPLICA_FAMILIES: tuple[Family, ...] = (
     ),
     _by_topic("FailedProduceRequestsPerSec", "failed_produce_requests", "Appends that failed because of the broker or the records."),
     _by_topic("FailedFetchRequestsPerSec", "failed_fetch_requests", "Reads that failed because of the broker."),
-    _refused("InvalidMagicNumberRecordsPerSec", "invalid_magic_numbers", "Batches of magic 0 or 1, which are not served, that were sent."),
+    _by_topic(
+        "ProduceMessageConversionsPerSec",
+        "produce_message_conversions",
+        "Records in message format 0 or 1 that were converted to format 2.",
+    ),
+    _by_topic(
+        "FetchMessageConversionsPerSec", "fetch_message_conversions", "Records that were converted to message format 0 or 1 for consumers."
+    ),
+    _refused(
+        "InvalidMagicNumberRecordsPerSec", "invalid_magic_numbers", "Batches of magic 0 or 1 in Produce 3 and later, and of several magics."
+    ),
     _refused("InvalidMessageCrcRecordsPerSec", "invalid_checksums", "Batches whose CRC does not match their bytes."),
     _refused(
         "InvalidOffsetOrSequenceRecordsPerSec",

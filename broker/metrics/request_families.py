@@ -45,6 +45,15 @@ def _station(name: str) -> Family:
     return Family(f"kafka_network_requestmetrics_{mbean.lower()}", Kind.SUMMARY, ("request",), pattern, doc, read, scale)
 
 
+def _conversion(mbean: str, attribute: str, doc: str, scale: float) -> Family:
+    def read(view: View) -> Reading:
+        for request, conversions in view.requests.conversions.items():
+            yield labels_text(("request",), (request,)), getattr(conversions, attribute).look()
+
+    pattern = _REQUEST_METRICS.format(name=mbean)
+    return Family(f"kafka_network_requestmetrics_{mbean.lower()}", Kind.SUMMARY, ("request",), pattern, doc, read, scale)
+
+
 def _response_queues(view: View) -> Reading:
     sizes = [processor.response_queue_size for processor in view.socket_server.processors]
     yield "", sum(sizes)
@@ -80,6 +89,8 @@ REQUEST_FAMILIES: tuple[Family, ...] = (
         _errors,
     ),
     *(_station(name) for name in _STATIONS),
+    _conversion("MessageConversionsTimeMs", "time", "Time of conversions between message formats, by piece of a request.", 0.001),
+    _conversion("TemporaryMemoryBytes", "temporary_bytes", "Bytes that such a conversion takes in memory.", 1.0),
     gauge(
         "kafka_network_requestchannel_requestqueuesize",
         "kafka.network:name=RequestQueueSize,type=RequestChannel",

@@ -70,6 +70,16 @@ class Throttled(Protocol):
         """The throttle time of the last answer, ms."""
 
 
+class Conversions:
+    """The histograms of conversions between message formats; microseconds, and bytes in memory."""
+
+    __slots__ = ("temporary_bytes", "time")
+
+    def __init__(self) -> None:
+        self.time = Histogram()
+        self.temporary_bytes = Histogram()
+
+
 class Timing:
     """One sampled request. The network floor reports when its answer is completed, written and sent; times are
     monotonic ns."""
@@ -182,6 +192,9 @@ class RequestMetrics:
         self._topic_stats = topic_stats
         self._samplings: dict[int, _Sampling] = {}
         self._stations: dict[str, Stations] = {}
+        self.conversions = {name: Conversions() for name in ("Produce", "Fetch")}
+        """The cost of conversions between message formats, by request name."""
+        topic_stats.on_conversion = self._on_conversion
 
     def watch(self, route: Route) -> None:
         """The first request of its kind arrived: begin to sample its route."""
@@ -238,6 +251,9 @@ class RequestMetrics:
         for stations in self._stations.values():
             for histogram in stations.all():
                 histogram.turn()
+        for conversions in self.conversions.values():
+            conversions.time.turn()
+            conversions.temporary_bytes.turn()
 
     def requests(self) -> Iterator[tuple[str, int, int]]:
         """(request name, version, number of requests)."""
@@ -255,6 +271,11 @@ class RequestMetrics:
     def named(self) -> list[tuple[str, Stations]]:
         """The stages by request name."""
         return list(self._stations.items())
+
+    def _on_conversion(self, request: str, nanoseconds: int, temporary_bytes: int) -> None:
+        conversions = self.conversions[request]
+        conversions.time.add(nanoseconds // 1000)
+        conversions.temporary_bytes.add(temporary_bytes)
 
     def _stations_of(self, route: Route, follower_fetches: int) -> tuple[Stations, ...]:
         of_all = self._named(request_name(route.api_key))

@@ -13,7 +13,6 @@ NO_SASL_TO_ZOOKEEPER: Final = "credentials go to ZooKeeper as a digest, or as a 
 NO_SUCH_THING: Final = "it does not exist here"
 ONE_LOOP: Final = "everything runs on one event loop: see ottla_event_loop_lag_seconds"
 AS_TEXT: Final = "its value is text: see the log, or DescribeCluster and ApiVersions"
-NO_CONVERSION: Final = "message formats 0 and 1 are not served, so nothing is converted"
 
 UNCOVERED: Final = (
     ("kafka.controller:name=ControllerShutdownRateAndTimeMs,type=ControllerStats", NO_EVENT),
@@ -28,8 +27,6 @@ UNCOVERED: Final = (
         "kafka.network:name=MemoryPool*,type=SocketServer",
         "when queued.max.request.bytes are in use, only large requests wait, in the kernel",
     ),
-    ("kafka.network:name=MessageConversionsTimeMs,request=*,type=RequestMetrics", NO_CONVERSION),
-    ("kafka.network:name=TemporaryMemoryBytes,request=*,type=RequestMetrics", NO_CONVERSION),
     ("kafka.server:BrokerId=*,type=alter-partition-metrics", NO_CLIENT_METRICS),
     ("kafka.server:BrokerId=*,type=forwarding-metrics", "nothing is forwarded without KRaft"),
     ("kafka.server:broker-id=*,type=controller-channel-metrics", NO_CLIENT_METRICS),
@@ -39,7 +36,6 @@ UNCOVERED: Final = (
     ),
     ("kafka.server:id=*,type=app-info", AS_TEXT),
     ("kafka.server:name=ClusterId,type=KafkaServer", AS_TEXT),
-    ("kafka.server:name=*MessageConversionsPerSec,type=BrokerTopicMetrics", NO_CONVERSION),
     ("kafka.server:name=SessionState,type=SessionExpireListener", AS_TEXT),
     ("kafka.server:name=ZooKeeperReadOnlyConnectsPerSec,type=SessionExpireListener", "read-only servers of ZooKeeper are not connected to"),
     ("kafka.server:name=ZooKeeperSaslAuthenticationsPerSec,type=SessionExpireListener", NO_SASL_TO_ZOOKEEPER),

@@ -3,7 +3,7 @@
 A `RequestHandler` answers `handle(frame, connection)`. `frame` is one request without its 4-byte length, as a writable memoryview of a
 receive buffer. It is valid only until the handler returns; a handler that continues later copies it first. The answer is one of
 
-* `bytes`, or a list of parts (bytes, memoryview, FileRegion): the whole response without the 4-byte length, which the network prefixes;
+* `bytes`, or a list of parts (bytes, memoryview, FileRegion, ConvertedRegion): the whole response without its 4-byte length;
 * a `Pending`: a later event completes it (acks=all, long poll, join group, admin work);
 * `NO_RESPONSE`: Produce with acks=0;
 * `CLOSE`: the connection is closed after the earlier answers are sent (unsupported version, malformed request, failed acks=0);
@@ -24,6 +24,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from broker.network.frame_memory import FrameMemory
+from storage.segment.converted_region import ConvertedRegion
 from storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class LastAnswer:
         self.answer = answer
 
 
-Part: TypeAlias = bytes | bytearray | memoryview | FileRegion
+Part: TypeAlias = bytes | bytearray | memoryview | FileRegion | ConvertedRegion
 Parts: TypeAlias = list[Part]
 Completion: TypeAlias = bytes | Parts | LastAnswer | Literal[Control.NO_RESPONSE, Control.CLOSE]
 

@@ -6,7 +6,7 @@ connection writes nothing to the transport until the sender has called `on_sent`
 of the descriptor, because the loop refuses the descriptor of a transport.
 
 In a turn of the loop at most SENDER_TURN_BYTES of one connection are sent. A thread first reads bytes that are not in the page cache, so a
-consumer of old data does not delay the others.
+consumer of old data does not delay the others. Another thread converts records for old consumers, one piece after the other was sent.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from broker.network import gather
 from broker.network.request_channel import Part, Parts
 from broker.network.sizes import CHUNK_BYTES, PACED_BYTES, PACKET_BYTES, SENDER_TURN_BYTES
 from broker.security.client import Client
 from protocol.compiled import compiled
+from storage.segment.converted_region import ConvertedRegion
 from storage.segment.file_region import FileRegion
 
 logger = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class FileSender:
         self._parts: deque[Part] = deque()
         self._position = 0  # bytes of the first part that were sent
         self._warm = 0  # bytes of the first part that are in the page cache for certain
-        self._pulling: asyncio.Future[None] | None = None
+        self._pulling: asyncio.Future[Any] | None = None
         self._writer = -1
         self._closed = False
 
@@ -133,6 +134,9 @@ class FileSender:
         try:
             while parts and budget > 0:
                 part = parts[0]
+                if isinstance(part, ConvertedRegion):
+                    self._convert(part)
+                    return False
                 if isinstance(part, FileRegion):
                     length = part.length
                     asked = min(length - self._position, budget)
@@ -214,6 +218,35 @@ class FileSender:
         self._pulling = self._loop.run_in_executor(None, _pull_in, region, position, length)
         self._pulling.add_done_callback(self._on_pulled_in)
         return False
+
+    def _convert(self, region: ConvertedRegion) -> None:
+        """Have a thread convert the next piece of the first part, which then calls `pump`."""
+        self._stop_waiting()
+        self._pulling = self._loop.run_in_executor(region.executor, region.next_piece)
+        self._pulling.add_done_callback(self._on_converted)
+
+    def _on_converted(self, pulling: asyncio.Future[bytes]) -> None:
+        self._pulling = None
+        parts = self._parts
+        if self._closed or pulling.cancelled():
+            return
+        region = parts.popleft()
+        error = pulling.exception()
+        if isinstance(error, OSError):
+            logger.error("records for %s cannot be read: %s; closing the connection", self._connection.client.connection_id, error)
+            self._connection.abort()
+        elif error is not None:
+            logger.error(
+                "records for %s cannot be converted; closing the connection", self._connection.client.connection_id, exc_info=error
+            )
+            self._connection.abort()
+        else:
+            assert isinstance(region, ConvertedRegion)
+            region.report()
+            if len(region):
+                parts.appendleft(region)
+            parts.appendleft(pulling.result())
+            self.pump()
 
     def _on_pulled_in(self, pulling: asyncio.Future[None]) -> None:
         self._pulling = None

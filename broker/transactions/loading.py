@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.transactions.log_records import read_key, read_value
 from broker.transactions.metadata import TransactionMetadata
+from protocol.conversion.old_logs import readable
 from protocol.records.batch import iter_batches
 from protocol.records.errors import RecordFormatError
 from protocol.records.reader import iter_keys_and_values, record_data
@@ -36,10 +37,12 @@ class TransactionLoader:
     def feed(self, data: bytes) -> Iterator[None]:
         """Take in whole batches, the next in the log."""
         values = self._values
-        for position, header in iter_batches(data):
+        for at, found in iter_batches(data):
+            header = found
             try:
                 if not header.is_control:
-                    for number, (key, value) in enumerate(iter_keys_and_values(record_data(data, position, header), header), 1):
+                    batch, position, header = readable(data, at, found)
+                    for number, (key, value) in enumerate(iter_keys_and_values(record_data(batch, position, header), header), 1):
                         if number % RECORDS_PER_STEP == 0:
                             yield
                         if key is None:

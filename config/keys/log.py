@@ -140,6 +140,7 @@ LOG_MESSAGE_DOWNCONVERSION_ENABLE = key(
     topic="message.downconversion.enable",
     importance=LOW,
     dynamic=CLUSTER,
+    effective=True,
     doc="Rewrites batches into an older format for consumers that support no newer one.",
 )
 LOG_MESSAGE_FORMAT_VERSION = key(

@@ -1,5 +1,8 @@
 """Describes record batches (magic 2): the 61-byte header, its place in a buffer, and the few fields that a broker rewrites.
 
+Logs of before 2017 have messages of formats 0 and 1 instead of batches. A message, compressed or not, has a `BatchHeader`, too: without
+leader epoch and producer, and with the offset of the last record in it as the only offset. `is_message` tells both apart.
+
 Called by storage on every append, read and recovery, by the fetchers and by the internal topics. The body of a batch is opaque here;
 `record_reader` and `record_builder` look inside.
 
@@ -11,12 +14,13 @@ broker may write offset and epoch in place without touching anything else.
 """
 
 import struct
+import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from protocol.records.checksum import crc32c
-from protocol.records.errors import CorruptRecord, InvalidMagic, LegacyMessageFormat, UnknownCompressionCodec
+from protocol.records.errors import CorruptRecord, InvalidMagic, UnknownCompressionCodec
 
 Buffer = bytes | bytearray | memoryview
 
@@ -25,6 +29,11 @@ LOG_OVERHEAD: Final = 12  # base offset and batch length, which batch_length doe
 HEADER_SIZE_UP_TO_MAGIC: Final = 17
 MIN_LEGACY_RECORD_SIZE: Final = 14  # size of the smallest message of magic 0, and so the smallest size of any format
 CURRENT_MAGIC: Final = 2
+MAGIC_OFFSET: Final = 16
+MIN_BATCH_SIZE: Final = LOG_OVERHEAD + MIN_LEGACY_RECORD_SIZE
+"""Bytes of the smallest message with its offset and size."""
+UNKNOWN_COUNT: Final = -1
+"""Number of records in the header of a compressed message, which only its content shows."""
 
 CRC_OFFSET: Final = 17
 ATTRIBUTES_OFFSET: Final = 21  # the checksum covers everything from here
@@ -48,6 +57,7 @@ STAMP: Final = struct.Struct(">qii")
 """Writes base offset, batch length and leader epoch."""
 _LENGTH: Final = struct.Struct(">i")
 _UP_TO_MAGIC: Final = struct.Struct(">qiib")
+_MESSAGE: Final = struct.Struct(">qiIbB")  # offset, size, crc, magic, attributes
 _LENGTH_AND_CRC: Final = struct.Struct(">8xi5xI")
 _CRC_AND_ATTRIBUTES: Final = struct.Struct(">Ih")
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
@@ -78,6 +88,11 @@ class BatchHeader(NamedTuple):
     producer_epoch: int
     base_sequence: int
     record_count: int
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is that of a message of format 0 or 1."""
+        return 0 <= self.magic < CURRENT_MAGIC
 
     @property
     def size(self) -> int:
@@ -139,14 +154,44 @@ def known_codec(header: BatchHeader) -> int:
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. The caller guarantees that 61 bytes are present; nothing is checked (0.4 µs)."""
+    """The header at `position`. The caller guarantees that `header_bytes` are present; nothing is checked (0.4 µs)."""
+    if buffer[position + MAGIC_OFFSET] < CURRENT_MAGIC:
+        return _message_header(buffer, position)
     return BatchHeader._make(HEADER_STRUCT.unpack_from(buffer, position))
 
 
-def next_batch_size(buffer: Buffer, position: int, end: int) -> int | None:
-    """Size in bytes of the batch at `position`; None if it is incomplete before `end`.
+def header_bytes(buffer: Buffer, position: int) -> int:
+    """The bytes of the header at `position`, of which the bytes up to the magic are present."""
+    return MIN_BATCH_SIZE if buffer[position + MAGIC_OFFSET] < CURRENT_MAGIC else HEADER_SIZE
 
-    Raises CorruptRecord for a size that no format allows, InvalidMagic for an impossible magic, LegacyMessageFormat for magic 0 and 1.
+
+def _message_header(buffer: Buffer, position: int) -> BatchHeader:
+    offset, size, crc, magic, attributes = _MESSAGE.unpack_from(buffer, position)
+    timestamp = NO_TIMESTAMP
+    if magic:
+        timestamp = _MAX_TIMESTAMP.unpack_from(buffer, position + _MESSAGE.size)[0]
+    codec = attributes & CODEC_MASK
+    return BatchHeader(
+        offset,
+        size,
+        NO_PARTITION_LEADER_EPOCH,
+        magic,
+        crc,
+        codec | (attributes & TIMESTAMP_TYPE_MASK if magic else 0),
+        0,
+        timestamp,
+        timestamp,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        UNKNOWN_COUNT if codec else 1,
+    )
+
+
+def next_batch_size(buffer: Buffer, position: int, end: int) -> int | None:
+    """Size in bytes of the batch, or the message, at `position`; None if it is incomplete before `end`.
+
+    Raises CorruptRecord for a size that no format allows, InvalidMagic for an impossible magic.
     """
     remaining = end - position
     if remaining < LOG_OVERHEAD:
@@ -157,12 +202,10 @@ def next_batch_size(buffer: Buffer, position: int, end: int) -> int | None:
     if remaining < HEADER_SIZE_UP_TO_MAGIC:
         return None
     magic = _UP_TO_MAGIC.unpack_from(buffer, position)[3]
-    if magic != CURRENT_MAGIC:
-        if 0 <= magic < CURRENT_MAGIC:
-            raise LegacyMessageFormat(magic)
+    if not 0 <= magic <= CURRENT_MAGIC:
         raise InvalidMagic(magic)
     size: int = batch_length + LOG_OVERHEAD
-    if size < HEADER_SIZE:
+    if size < HEADER_SIZE and magic == CURRENT_MAGIC:
         raise CorruptRecord(f"Record batch is corrupt (the size {size} is smaller than the minimum allowed overhead {HEADER_SIZE})")
     return size if size <= remaining else None
 
@@ -176,15 +219,24 @@ def iter_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iter
     limit = len(buffer) if end is None else end
     position = start
     while (size := next_batch_size(buffer, position, limit)) is not None:
-        yield position, BatchHeader._make(HEADER_STRUCT.unpack_from(buffer, position))
+        yield position, parse_header(buffer, position)
         position += size
 
 
 def crc_is_valid(buffer: Buffer, position: int = 0) -> bool:
     """Whether the checksum of the complete batch at `position` is right (0.8 µs for 16 KiB, without a copy)."""
+    if buffer[position + MAGIC_OFFSET] < CURRENT_MAGIC:
+        return message_crc_is_valid(buffer, position)
     batch_length, crc = _LENGTH_AND_CRC.unpack_from(buffer, position)
     end = position + LOG_OVERHEAD + batch_length
     return bool(crc32c(memoryview(buffer)[position + ATTRIBUTES_OFFSET : end]) == crc)
+
+
+def message_crc_is_valid(buffer: Buffer, position: int) -> bool:
+    """Whether the checksum of the complete message of format 0 or 1 at `position` is right."""
+    _, size, crc, _, _ = _MESSAGE.unpack_from(buffer, position)
+    start = position + MAGIC_OFFSET
+    return zlib.crc32(memoryview(buffer)[start : position + LOG_OVERHEAD + size]) == int(crc)
 
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int, batch_length: int) -> None:

@@ -21,12 +21,8 @@ class InvalidMagic(CorruptRecord):
         self.magic = magic
 
 
-class LegacyMessageFormat(RecordFormatError):
-    """A message set of magic 0 or 1, which is neither read nor written."""
-
-    def __init__(self, magic: int) -> None:
-        super().__init__(f"Message format v{magic} is not supported: only record batches (magic 2) are")
-        self.magic = magic
+class MalformedMessage(RecordFormatError):
+    """The sizes inside a message of magic 0 or 1 contradict its own size, or its timestamp is negative."""
 
 
 class InvalidRecord(RecordFormatError):

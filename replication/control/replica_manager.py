@@ -37,7 +37,7 @@ from replication.ports.topic_stats import BrokerTopicStats
 from storage.disk.clock import Clock, elapsed_ms
 from storage.disk.topic_partition import TopicPartition
 from storage.disk.turns import in_turns
-from storage.errors import LogDirFailure, LogUnusable
+from storage.errors import LogDirFailure
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from storage.manager.new_logs import NewLog
@@ -252,10 +252,6 @@ class ReplicaManager:
             self.log_manager.moves.start(topic_partition)
         except LogDirFailure as failure:
             self.on_log_dir_failure(failure.log_dir, failure.what)
-            self.offline.add(topic_partition)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        except LogUnusable as error:
-            logger.error("%s", error)
             self.offline.add(topic_partition)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except InconsistentTopicId as error:

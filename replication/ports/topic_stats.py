@@ -6,6 +6,8 @@ deleted topics stay in the totals, so a total never falls.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 COUNTERS = (
     "messages_in",
     "bytes_in",
@@ -19,6 +21,8 @@ COUNTERS = (
     "replication_bytes_out",
     "reassignment_bytes_in",
     "reassignment_bytes_out",
+    "produce_message_conversions",
+    "fetch_message_conversions",
 )
 
 
@@ -40,6 +44,8 @@ class TopicStats:
         self.replication_bytes_out = 0
         self.reassignment_bytes_in = 0
         self.reassignment_bytes_out = 0
+        self.produce_message_conversions = 0
+        self.fetch_message_conversions = 0
 
 
 class BrokerTopicStats:
@@ -52,6 +58,7 @@ class BrokerTopicStats:
         "invalid_checksums",
         "invalid_magic_numbers",
         "invalid_offsets_or_sequences",
+        "on_conversion",
         "records_without_key",
         "topics",
     )
@@ -68,7 +75,19 @@ class BrokerTopicStats:
         """Refused batches of producers, by reason."""
         self.records_without_key = 0
         """Refused records of producers without a key for a compacted topic."""
+        self.on_conversion: Callable[[str, int, int], None] = _ignore
+        """Called with `Produce` or `Fetch`, nanoseconds and bytes, when records were converted between message formats."""
         self._gone = TopicStats()
+
+    def on_produce_conversion(self, topic: str, records: int, nanoseconds: int, temporary_bytes: int) -> None:
+        """Count records of an old producer that were converted."""
+        self.of_any(topic).produce_message_conversions += records
+        self.on_conversion("Produce", nanoseconds, temporary_bytes)
+
+    def on_fetch_conversion(self, topic: str, records: int, nanoseconds: int, temporary_bytes: int) -> None:
+        """Count records that were converted for an old consumer."""
+        self.of_any(topic).fetch_message_conversions += records
+        self.on_conversion("Fetch", nanoseconds, temporary_bytes)
 
     def of(self, topic: str) -> TopicStats:
         """The counters of a hosted topic, made on first use."""
@@ -94,3 +113,7 @@ class BrokerTopicStats:
         for stats in self.topics.values():
             total += getattr(stats, counter)
         return total
+
+
+def _ignore(api: str, nanoseconds: int, temporary_bytes: int) -> None:
+    """Replaces a reader of the costs where metrics are not exposed."""

@@ -12,6 +12,7 @@ one.
 from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
+from protocol.conversion.old_logs import as_batches
 from protocol.records.batch import CONTROL_MASK, NO_TIMESTAMP, BatchHeader, Buffer, iter_batches, next_batch_size, parse_header
 from protocol.records.errors import CorruptRecord
 from protocol.records.reader import record_data
@@ -165,7 +166,7 @@ class _Cleaning:
         return segment
 
     def _chunks(self, file: File, position: int, end: int) -> Iterator[tuple[bytes, list[tuple[int, BatchHeader]]]]:
-        """Buffers of complete batches from `position` on, with the position of each batch in them."""
+        """Buffers of complete batches from `position` on, with the position of each batch in them. Messages are converted to batches."""
         length = self._buffer_bytes
         while position < end:
             self._ports.check()
@@ -176,7 +177,7 @@ class _Cleaning:
                 at, header = batches[-1]
                 consumed = at + header.size
                 self._ports.throttle(consumed)
-                yield chunk, batches
+                yield as_batches(chunk, batches) if any(header.is_message for _, header in batches) else (chunk, batches)
                 position += consumed
                 continue
             size = next_batch_size(chunk, 0, end - position)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from config.topic import TopicConfig
-from protocol.records.batch import CONTROL_MASK, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_MASK
 from protocol.records.errors import RecordFormatError
 from storage.disk.file_names import (
     DELETED_SUFFIX,
@@ -282,7 +282,7 @@ class PartitionLog:
                         self._write(run, segment, written, at, next_offset)
                         written = at
                         run.read(at)
-                    segment = self.roll(run.base_offset)
+                    segment = self.roll(run.base_offset if run.magic == CURRENT_MAGIC else 0)  # messages know their last offset only
                     segment.begin_write()
                 segment.stage(run.size, last_offset, run.max_timestamp, last_offset)
                 next_offset = last_offset + 1
@@ -308,8 +308,8 @@ class PartitionLog:
         """Judge and stamp the batch of a producer or a coordinator. Returns the end of the bytes to be written."""
         if not run.is_accepted:
             judge(run, self.rules, now_ms, origin == CLIENT)
-            if run.needs_worker:
-                return run.start
+            if not run.is_accepted:
+                return run.start  # it needs a worker, or holds nothing
         first_offset = self.log_end_offset
         run.has_producers = run.producer_id >= 0
         if run.has_producers and self._is_duplicate(run, first_offset, origin):

@@ -8,12 +8,10 @@ Invariant: the log returned by `open_log` accepts appends. Every batch that reco
 """
 
 import logging
-import struct
-import zlib
 
 from config.topic import TopicConfig
 from protocol.records.batch import CONTROL_MASK, BatchHeader, crc_is_valid
-from protocol.records.errors import LegacyMessageFormat, RecordFormatError
+from protocol.records.errors import RecordFormatError
 from storage.disk.checkpoint import MAX_OFFSET
 from storage.disk.file_names import (
     INDEX_SUFFIXES,
@@ -24,11 +22,10 @@ from storage.disk.file_names import (
     file_name,
     offset_of_file_name,
 )
-from storage.disk.filesystem import File
 from storage.disk.leader_epochs import LeaderEpochCache
 from storage.disk.partition_metadata import ZERO_UUID, read_topic_id, write_topic_id
 from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow, UnsupportedForMessageFormat
+from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from storage.log.producer_replay import read_marker, rebuild_producer_state, replay_producer
@@ -43,7 +40,6 @@ from storage.segment.split import find_overflowed_segment, has_its_parts, split_
 
 log = logging.getLogger(__name__)
 
-_LEGACY_HEADER = struct.Struct(">8xiI")  # offset, size, CRC-32 of the rest
 _WORTH_A_LINE_BYTES = 16 * 1024 * 1024
 """Size of a segment from which checking it is logged; it takes some milliseconds. A broker may have thousands of smaller ones."""
 _NEEDED_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
@@ -66,8 +62,7 @@ def open_log(
     """The log in `directory` (default: the partition's directory in `log_dir`), created if necessary.
 
     `log_start_offset` and `recovery_point` come from the checkpoints. `is_new` promises an empty or missing directory. Otherwise a given
-    `directory` must exist. Raises LogDirFailure, InconsistentTopicId, UnsupportedForMessageFormat (batches of magic 0 or 1),
-    CorruptCheckpoint. Blocks.
+    `directory` must exist. Raises LogDirFailure, InconsistentTopicId, CorruptCheckpoint. Blocks.
     """
     where = directory or f"{log_dir}/{topic_partition}"
     try:
@@ -322,7 +317,7 @@ class _Loader:
         try:
             for position, header, chunk, at in whole_batches(segment.file, segment.size):
                 reason = _fault(header, next_offset) or ("" if crc_is_valid(chunk, at) else "its CRC is wrong")
-                if header.base_offset > next_offset and not reason:
+                if header.base_offset > next_offset and not reason and not header.is_message:
                     reason = self._gap_fault(segment, position, header, next_offset)
                 if reason:
                     break
@@ -344,8 +339,6 @@ class _Loader:
                 next_offset = header.next_offset
                 reason = "incomplete"
         except RecordFormatError as error:
-            if isinstance(error, LegacyMessageFormat) and _is_legacy_message(segment.file, valid_bytes):
-                raise UnsupportedForMessageFormat(f"{segment.path} at byte {valid_bytes}: {error}") from None
             reason = str(error)
         torn = segment.size - valid_bytes
         if torn:
@@ -390,12 +383,6 @@ def _fault(header: BatchHeader, next_offset: int) -> str:
     if header.last_offset_delta < 0:
         return f"its last offset {header.last_offset} cannot be"
     return ""
-
-
-def _is_legacy_message(file: File, position: int) -> bool:
-    """Whether an intact message of magic 0 or 1 begins at `position`. Such a log is refused, while damage that looks like one is cut."""
-    size, crc = _LEGACY_HEADER.unpack(file.pread(_LEGACY_HEADER.size, position))
-    return bool(zlib.crc32(file.pread(size - 4, position + _LEGACY_HEADER.size)) == crc)
 
 
 def _written_later(_: LeaderEpochCache) -> None:

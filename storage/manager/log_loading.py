@@ -4,8 +4,8 @@ Called by `LogManager.load`, in a thread or before the event loop runs. `num.rec
 the logs of each directory. After a clean stop that reads next to nothing; after a crash it checks the unflushed part,
 and logs the progress every ten seconds.
 
-An unreadable directory goes offline and the others continue, as does a single log in an old message format. A directory
-with foreign content, or a partition that exists twice, stops the broker, because data might be lost otherwise.
+An unreadable directory goes offline and the others continue. A directory with foreign content, or a partition that
+exists twice, stops the broker, because data might be lost otherwise.
 """
 
 import logging
@@ -26,7 +26,7 @@ from storage.disk.file_names import TEMPORARY_SUFFIX
 from storage.disk.meta_properties import META_PROPERTIES
 from storage.disk.start_errors import DuplicateLog, ForeignDirectory
 from storage.disk.topic_partition import TopicPartition
-from storage.errors import CorruptCheckpoint, LogDirFailure, LogUnusable, UnsupportedForMessageFormat
+from storage.errors import CorruptCheckpoint, LogDirFailure
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log
@@ -55,7 +55,7 @@ class Progress:
 class LoadedLogs:
     """The logs found in the log directories."""
 
-    __slots__ = ("current", "deleted", "future", "stray", "unusable")
+    __slots__ = ("current", "deleted", "future", "stray")
 
     def __init__(self) -> None:
         self.current: dict[TopicPartition, PartitionLog] = {}
@@ -63,7 +63,6 @@ class LoadedLogs:
         self.deleted: list[tuple[str, str]] = []
         """(log directory, path) of directories left by a deletion."""
         self.stray: list[str] = []
-        self.unusable: dict[TopicPartition, LogUnusable] = {}
 
 
 class _Task(NamedTuple):
@@ -228,8 +227,6 @@ class LogLoading:
                     opened.append((task, found))
                 elif isinstance(found, LogDirFailure | CorruptCheckpoint):
                     self._directories.fail(task.directory.path, str(found))
-                elif isinstance(found, UnsupportedForMessageFormat):
-                    self._leave_out(task, str(found))
                 else:
                     problems.append(found)
             if clock.monotonic() - said >= _PROGRESS_SECONDS:
@@ -246,10 +243,3 @@ class LogLoading:
             if previous is not partition_log:
                 raise DuplicateLog(str(task.topic_partition), previous.directory, partition_log.directory)
             task.directory.log_count += 1
-
-    def _leave_out(self, task: _Task, reason: str) -> None:
-        directory = f"{task.directory.path}/{task.name}"
-        unusable = LogUnusable(task.topic_partition, task.directory.path, directory, reason)
-        log.error("%s. Copy its records to another topic with Apache Kafka 3.x, or stop the broker and delete the directory", unusable)
-        if task.kind is DirectoryKind.CURRENT:
-            self._loaded.unusable[task.topic_partition] = unusable

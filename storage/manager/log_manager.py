@@ -42,7 +42,7 @@ from storage.disk.partition_metadata import ZERO_UUID
 from storage.disk.start_errors import NoUsableLogDirectory
 from storage.disk.topic_partition import TopicPartition
 from storage.disk.turns import in_turns
-from storage.errors import LogDirFailure, LogUnusable
+from storage.errors import LogDirFailure
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log
@@ -96,8 +96,6 @@ class LogManager:
         """Called when the last directory has failed: the broker has to stop."""
         self.preferred_log_dirs: dict[TopicPartition, str] = {}
         """Directories in which partitions are to be created that do not exist yet."""
-        self.unusable: dict[TopicPartition, LogUnusable] = {}
-        """Existing logs that cannot be opened."""
         self.topic_config_of = topic_config_of
         """The effective configuration of a topic, by its name."""
         self.background = background
@@ -183,7 +181,7 @@ class LogManager:
         except BaseException:
             self.directories.unlock()
             raise
-        self._current, self._future, self.unusable = loaded.current, loaded.future, loaded.unusable
+        self._current, self._future = loaded.current, loaded.future
         self._left_by_deletions = loaded.deleted
         for each in self.all_logs():
             self._checkpoints.watch(each)
@@ -293,8 +291,6 @@ class LogManager:
 
     def _create(self, topic_partition: TopicPartition, *, is_new: bool, log_dir: str | None) -> PartitionLog:
         offline = self.directories.offline
-        if topic_partition in self.unusable:
-            raise self.unusable[topic_partition]
         if offline and not is_new:
             raise LogDirFailure(offline[0], offline[0], f"the log of {topic_partition} may be in this offline directory")
         log_dir = log_dir or self.preferred_log_dirs.get(topic_partition)

@@ -143,7 +143,7 @@ class NewLogs:
             return None
         if wanted.future_in is not None:
             return self._future_place(wanted, wanted.future_in)
-        if topic_partition in manager.unusable or manager.get(topic_partition) is not None:
+        if manager.get(topic_partition) is not None:
             return None
         if not directories.live or (directories.offline and not wanted.is_new):
             return None

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from protocol.cursors cimport fields
 from storage.segment.offset_index cimport OffsetIndex
 
-cdef int64_t BOUNDS_SIZE, CHUNK_BYTES, CURRENT_MAGIC, GAP_BYTES, HEADER_SIZE, INLINE_BYTES, LOG_OVERHEAD, PACKET_BYTES, PAGE_BYTES
+cdef int64_t BOUNDS_SIZE, CHUNK_BYTES, CURRENT_MAGIC, GAP_BYTES, HEADER_SIZE, INLINE_BYTES, LOG_OVERHEAD, MIN_BATCH_SIZE, PACKET_BYTES, PAGE_BYTES
 
 @cython.final
 @cython.freelist(16)
@@ -16,6 +16,8 @@ cdef class BatchFinder:
     cdef readonly int64_t base_offset, end, last_offset, next_offset, position
 
     cpdef bint stand_at(self, int64_t position, int64_t length) except -1
+    @cython.locals(size=object)
+    cdef bint _stand_at_message(self, int64_t position, int64_t at) except -1
     cpdef bint locate(self, int64_t offset, int64_t ahead) except -1
     cpdef int64_t indexed_position(self, int64_t offset) except -1
     cdef bint _locate_anew(self, int64_t offset, int64_t ahead) except -1

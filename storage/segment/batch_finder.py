@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from protocol.cursors import fields
-from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, next_batch_size
+from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, MIN_BATCH_SIZE, next_batch_size, parse_header
 from protocol.records.errors import RecordFormatError
 from storage.segment.limits import BOUNDS_SIZE, CHUNK_BYTES, GAP_BYTES, INLINE_BYTES, PACKET_BYTES, PAGE_BYTES
 
@@ -74,17 +74,16 @@ class BatchFinder:
         at = position - self._data_at
         if at < 0 or at + BOUNDS_SIZE > len(self._data):
             left = self._size - position
-            if left < HEADER_SIZE:
+            if left < MIN_BATCH_SIZE:
                 return False
             self._data = self._file.pread(length if length < left else left, position)
             self._data_at = position
             at = 0
             if len(self._data) < BOUNDS_SIZE:
-                return False
+                return self._stand_at_message(position, 0)
         base_offset, batch_length, magic, last_offset_delta = fields.read_batch_bounds(self._data, at)
         if magic != CURRENT_MAGIC or batch_length < HEADER_SIZE - LOG_OVERHEAD:
-            next_batch_size(self._data, at, at + self._size - position)  # raises the error that describes the fault
-            return False
+            return self._stand_at_message(position, at)
         end = position + batch_length + LOG_OVERHEAD
         if end > self._size:
             return False
@@ -92,6 +91,16 @@ class BatchFinder:
         self.end = end
         self.base_offset = base_offset
         self.last_offset = base_offset + last_offset_delta
+        return True
+
+    def _stand_at_message(self, position: int, at: int) -> bool:
+        """Move to the message of format 0 or 1 at `position`, byte `at` of what was read. Raises the error that describes a fault."""
+        size = next_batch_size(self._data, at, at + self._size - position) if len(self._data) - at >= MIN_BATCH_SIZE else None
+        if size is None:
+            return False
+        self.position = position
+        self.end = position + size
+        self.base_offset = self.last_offset = parse_header(self._data, at).base_offset
         return True
 
     def locate(self, offset: int, ahead: int) -> bool:

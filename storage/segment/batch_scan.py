@@ -6,7 +6,7 @@ one large one.
 
 from collections.abc import Iterator
 
-from protocol.records.batch import HEADER_SIZE, BatchHeader, next_batch_size, parse_header
+from protocol.records.batch import HEADER_SIZE, MIN_BATCH_SIZE, BatchHeader, header_bytes, next_batch_size, parse_header
 from storage.disk.filesystem import File
 from storage.segment.cold_lookups import UnwaitingFile
 
@@ -20,13 +20,15 @@ def batches_from(file: File | UnwaitingFile, position: int, end: int) -> Iterato
     Raises protocol's RecordFormatError where no batch can begin.
     """
     length = _CHUNK_BYTES
-    while end - position >= HEADER_SIZE:
+    while end - position >= MIN_BATCH_SIZE:
         chunk = file.pread(min(length, end - position), position)
         at = 0
-        while len(chunk) - at >= HEADER_SIZE:
+        while len(chunk) - at >= MIN_BATCH_SIZE:
             size = next_batch_size(chunk, at, at + end - position)
             if size is None:
                 return
+            if len(chunk) - at < header_bytes(chunk, at):
+                break
             yield position, parse_header(chunk, at)
             at += size
             position += size
@@ -42,7 +44,7 @@ def header_at(file: File | UnwaitingFile, position: int, end: int) -> BatchHeade
     Raises protocol's RecordFormatError if no batch can begin there.
     """
     data = file.pread(HEADER_SIZE, position)
-    if len(data) < HEADER_SIZE or next_batch_size(data, 0, end - position) is None:
+    if len(data) < MIN_BATCH_SIZE or next_batch_size(data, 0, end - position) is None or len(data) < header_bytes(data, 0):
         return None
     return parse_header(data)
 
@@ -51,11 +53,11 @@ def whole_batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memo
     """(position, header, buffer, position in buffer) of each complete batch, read a megabyte at a time."""
     position = 0
     length = _READ_BYTES
-    while end - position >= HEADER_SIZE:
+    while end - position >= MIN_BATCH_SIZE:
         chunk = memoryview(file.pread(min(length, end - position), position))
         length = _READ_BYTES
         at = 0
-        while len(chunk) - at >= HEADER_SIZE:
+        while len(chunk) - at >= MIN_BATCH_SIZE:
             size = next_batch_size(chunk, at, at + end - position)
             if size is None:
                 return

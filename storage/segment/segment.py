@@ -11,8 +11,8 @@ import logging
 from contextlib import suppress
 from typing import NamedTuple
 
+from protocol.conversion.old_logs import records_at
 from protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
-from protocol.records.reader import iter_records
 from storage.disk.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -401,7 +401,7 @@ class Segment:
         position = self.index_position(max(entry.offset, starting_offset), file)
         for found, header in batches_from(file, position, self.size):
             if header.max_timestamp >= timestamp_ms:
-                for record in iter_records(file.pread(header.size, found), 0, header):
+                for record in records_at(file.pread(header.size, found), 0, header):
                     if record.timestamp >= timestamp_ms and record.offset >= starting_offset:
                         return RecordPosition(record.timestamp, record.offset, header.partition_leader_epoch)
         return None
@@ -413,7 +413,9 @@ class Segment:
         timestamp, offset = self.max_timestamp
         for found, header in batches_from(file, self.index_position(offset, file), self.size):
             if header.max_timestamp == timestamp:
-                for record in iter_records(file.pread(header.size, found), 0, header):
+                if not header.magic:
+                    return None  # its messages have no timestamps
+                for record in records_at(file.pread(header.size, found), 0, header):
                     if record.timestamp == timestamp:
                         return RecordPosition(timestamp, record.offset, header.partition_leader_epoch)
                 return None

@@ -1,7 +1,8 @@
 """Judges produced batches before a leader appends them.
 
-`read_only_batch` is the part of Produce that needs no log: exactly one batch, of magic 2, and zstd only from version 7 on. `judge` applies
-the rules of one log. `PartitionLog.append` calls it for every batch of a producer or a coordinator.
+`read_only_batch` is the part of Produce that needs no log: exactly one batch, of magic 2, and zstd only from version 7 on. Before version 3
+it may be a message set of magic 0 or 1 instead, which a worker converts (`storage.validation.conversion`). `judge` applies the rules of one
+log. `PartitionLog.append` calls it for every batch of a producer or a coordinator.
 
 The results are Apache Kafka's (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator). But records are read
 only if the header cannot decide a rule. The header has their number, size and timestamps, and the checksum covers all of it.
@@ -11,6 +12,7 @@ docs/differences.md, section "Record validation", lists the rules that are not c
 Invariant: the bytes are not changed here. `BatchRun.stamp` changes them once the log knows the offset.
 """
 
+from protocol.conversion.message_sets import message_at
 from protocol.cursors import fields
 from protocol.cursors.fields import FieldError
 from protocol.records.batch import (
@@ -18,6 +20,7 @@ from protocol.records.batch import (
     CONTROL_MASK,
     CURRENT_MAGIC,
     HEADER_SIZE,
+    MAGIC_OFFSET,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     Buffer,
@@ -25,18 +28,21 @@ from protocol.records.batch import (
 )
 from protocol.records.compression import CompressionCodec
 from protocol.records.errors import CorruptRecord as CorruptBatch
-from protocol.records.errors import LegacyMessageFormat
 from protocol.records.reader import RecordsSummary
 from storage.disk.topic_partition import TopicPartition
+from storage.disk.yielding import yield_to_loop
 from storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, UnsupportedCompressionType
+from storage.validation.conversion import convert
 from storage.validation.limits import (
     FIRST_VERSION_WITH_ZSTD,
+    FIRST_VERSION_WITHOUT_MESSAGE_SETS,
     GZIP,
     INLINE_CHECK_MAX_BYTES,
     INLINE_CHECK_MAX_RECORDS,
     LAST_CODEC,
     LZ4,
     MIN_RECORD_BYTES,
+    NO_MAGIC,
     PREMATURE_END,
     SMALLEST_TIMESTAMP,
     WALK_MAX_RECORDS,
@@ -56,7 +62,7 @@ from storage.validation.run import BatchRun
 
 
 def read_only_batch(run: BatchRun, api_version: int) -> None:
-    """Read the header of the one batch that a Produce request has for a partition.
+    """Read the header of the one batch that a Produce request has for a partition. An old request may have a message set.
 
     Raises MalformedRecords, InvalidProduceRecords, and UnsupportedCompressionType for zstd below version 7.
     """
@@ -65,11 +71,28 @@ def read_only_batch(run: BatchRun, api_version: int) -> None:
     if size >= HEADER_SIZE:
         run.read(start)
         if run.size != size or run.magic != CURRENT_MAGIC:
-            find_only_batch(run.frame[start : run.end])
+            read_other_records(run, api_version)
     else:
-        find_only_batch(run.frame[start : run.end])
+        read_other_records(run, api_version)
     if api_version < FIRST_VERSION_WITH_ZSTD and run.attributes & CODEC_MASK == ZSTD:
         raise UnsupportedCompressionType(None, CompressionCodec.ZSTD.label)
+
+
+def read_other_records(run: BatchRun, api_version: int) -> None:
+    """Take the records of an old request for a message set; decide about all others that are not exactly one batch.
+
+    Raises the errors of `find_only_batch`.
+    """
+    records = run.frame[run.start : run.end]
+    if api_version < FIRST_VERSION_WITHOUT_MESSAGE_SETS:
+        try:
+            first = message_at(records, 0, len(records))
+        except CorruptBatch as error:
+            raise MalformedRecords(str(error)) from None
+        if first is None or first.magic != CURRENT_MAGIC:
+            run.take_messages(NO_MAGIC if first is None else first.magic)
+            return
+    find_only_batch(records)
 
 
 def find_only_batch(records: Buffer) -> None:
@@ -83,11 +106,11 @@ def find_only_batch(records: Buffer) -> None:
         size = next_batch_size(records, 0, end)
         if size is None:
             raise InvalidProduceRecords("Produce requests must have at least one record batch per partition")
+        magic = records[MAGIC_OFFSET]
+        if magic != CURRENT_MAGIC:
+            raise LegacyRecords(f"Produce requests are only allowed to contain record batches with magic version 2, not {magic}")
         if next_batch_size(records, size, end) is not None:
             raise InvalidProduceRecords("Produce requests are only allowed to contain exactly one record batch per partition")
-    except LegacyMessageFormat as error:
-        reason = f"Produce requests are only allowed to contain record batches with magic version 2, not {error.magic}"
-        raise LegacyRecords(reason) from None
     except CorruptBatch as error:
         if size is None:
             raise MalformedRecords(str(error)) from None
@@ -102,6 +125,11 @@ def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool)
 
     Raises CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, UnreadableRecords.
     """
+    if run.is_message_set:
+        # Apache Kafka accepts an old request without a complete message, and appends nothing.
+        run.needs_worker = run.magic != NO_MAGIC
+        run.last_offset = run.first_offset - 1
+        return
     size = run.size
     if run.base_offset and from_client:
         raise InvalidRecord(
@@ -190,10 +218,12 @@ def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int, max_time
 
 
 def complete_validation(run: BatchRun, rules: ValidationRules, now_ms: int) -> BatchRun:
-    """Do the work that `judge` left for a worker thread: check every record, and recompress if the topic has another codec. Blocks; pure.
+    """Do the work that `judge` left for a worker thread: check every record, recompress for the topic's codec, convert. Blocks; pure.
 
     `run` is a detached run; the returned one is accepted. Raises InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge.
     """
+    if run.is_message_set:
+        return convert(run, rules, now_ms, yield_to_loop)
     if not run.needs_recompression:
         _accept(run, check_records(run.batch(), run.header(), rules, now_ms))
         return run

@@ -21,6 +21,10 @@ INLINE_CHECK_MAX_BYTES: Final = 64 * 1024
 
 FIRST_VERSION_WITH_ZSTD: Final = 7
 """Produce version from which on zstd is allowed."""
+FIRST_VERSION_WITHOUT_MESSAGE_SETS: Final = 3
+"""Produce version from which on records must have format 2 (KIP-98)."""
+NO_MAGIC: Final = -1
+"""Stands for the magic of a message set without a complete message."""
 MIN_RECORD_BYTES: Final = 7
 """Length, attributes, timestamp delta, offset delta, key length, value length, header count."""
 PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"

@@ -14,20 +14,27 @@ from protocol.records.batch import (
     HEADER_SIZE,
     KNOWN_ATTRIBUTES,
     LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    MIN_BATCH_SIZE,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
     TimestampType,
+    message_crc_is_valid,
     next_batch_size,
+    parse_header,
     stamp_max_timestamp,
 )
 from protocol.records.checksum import crc32c
+from storage.validation.conversion_cost import Conversion
 
 
 class BatchRun:
     """Consecutive batches. After an append it has their offsets.
 
     `epochs` are the leader epochs that began in the run, with their first offsets. `records_checked` is the number of examined records.
+    `is_message_set` tells that the run holds messages of format 0 or 1, which `complete_validation` converts.
     """
 
     __slots__ = (
@@ -37,6 +44,7 @@ class BatchRun:
         "base_sequence",
         "base_timestamp",
         "batch_length",
+        "conversion",
         "count",
         "crc",
         "data",
@@ -48,6 +56,7 @@ class BatchRun:
         "has_producers",
         "is_accepted",
         "is_duplicate",
+        "is_message_set",
         "last_offset",
         "last_offset_delta",
         "leader_epoch",
@@ -88,6 +97,9 @@ class BatchRun:
         self.guard: object = None
         """The guard from `PartitionLog.begin_verification`, for a batch that opens a transaction."""
         self.records_checked = 0
+        self.is_message_set = False
+        self.conversion: Conversion | None = None
+        """The cost of converting messages of format 0 or 1 to the batch."""
         self.has_producers = False
         self.epochs: list[tuple[int, int]] | None = None
         self.first_offset = self.last_offset = -1
@@ -96,6 +108,9 @@ class BatchRun:
 
     def read(self, at: int) -> None:
         """Read the header of the batch at `at` of the frame. Raises FieldError when the frame ends in the header."""
+        if 0 <= fields.int8(self.data, at + MAGIC_OFFSET) < CURRENT_MAGIC:
+            self._read_message(at)
+            return
         (
             self.base_offset,
             self.batch_length,
@@ -114,13 +129,22 @@ class BatchRun:
         self.size = self.batch_length + LOG_OVERHEAD
         self.at = at
 
+    def take_messages(self, magic: int) -> None:
+        """Turn to the whole run as one message set. Its header has no fields of a batch."""
+        self.at = self.start
+        self.size = self.end - self.start
+        self.magic = magic
+        self.attributes = 0
+        self.producer_id = NO_PRODUCER_ID
+        self.is_message_set = True
+
     def read_next(self, at: int) -> bool:
         """Read the header of the batch at `at` of the run. Returns False when the run ends before the end of the batch.
 
         Raises protocol's RecordFormatError where no batch can begin.
         """
         remaining = self.end - at
-        if remaining < HEADER_SIZE:
+        if remaining < HEADER_SIZE and (remaining < MIN_BATCH_SIZE or fields.int8(self.data, at + MAGIC_OFFSET) == CURRENT_MAGIC):
             next_batch_size(self.frame, at, self.end)
             return False
         self.read(at)
@@ -128,9 +152,30 @@ class BatchRun:
             next_batch_size(self.frame, at, self.end)
         return self.size <= remaining
 
+    def _read_message(self, at: int) -> None:
+        (
+            self.base_offset,
+            self.batch_length,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = parse_header(self.frame, at)
+        self.size = self.batch_length + LOG_OVERHEAD
+        self.at = at
+
     def crc_is_valid(self) -> bool:
         """Whether the checksum of the batch that was read is right."""
         at = self.at
+        if self.magic < CURRENT_MAGIC:
+            return message_crc_is_valid(self.frame, at)
         return bool(crc32c(self.frame[at + ATTRIBUTES_OFFSET : at + self.size]) == self.crc)
 
     def has_epoch(self, leader_epoch: int) -> None:
@@ -182,7 +227,10 @@ class BatchRun:
     def detached(self) -> "BatchRun":
         """A run with a copy of the batch, for a batch that has to wait while its buffer is used again."""
         found = BatchRun(memoryview(bytearray(self.batch())))
-        found.read(0)
+        if self.is_message_set:
+            found.take_messages(self.magic)
+        else:
+            found.read(0)
         found.needs_worker = self.needs_worker
         found.needs_recompression = self.needs_recompression
         found.takes_log_append_time = self.takes_log_append_time

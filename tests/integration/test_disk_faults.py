@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import struct
 import subprocess
-import zlib
 from pathlib import Path
 
 import confluent_kafka as confluent
@@ -42,25 +40,6 @@ def log_of(broker: BrokerProcess) -> str:
 
 def count(broker: BrokerProcess, partition: int) -> int:
     return len(read_all(broker.bootstrap, [(TOPIC, partition)])[TOPIC, partition])
-
-
-def test_a_log_in_an_old_message_format_is_offline_and_everything_else_serves(tmp_path: Path) -> None:
-    with a_broker(tmp_path, broker_id=0) as broker:
-        with a_wire_client(broker.port) as client:
-            create(client, a_topic(TOPIC, 2))
-            assert [write(client, partition) for partition in (0, 1)] == ["NONE", "NONE"]
-        broker.kill()
-        message = struct.pack(">bbqii", 1, 0, 1000, -1, -1)
-        old = struct.pack(">qiI", 0, len(message) + 4, zlib.crc32(message)) + message
-        (broker.data / f"{TOPIC}-0" / f"{0:020d}.log").write_bytes(old + bytes(60))
-        broker.start()
-        with a_wire_client(broker.port) as client:
-            assert [write(client, partition) for partition in (0, 1)] == ["KAFKA_STORAGE_ERROR", "NONE"]
-            lines = [line for line in log_of(broker).splitlines() if "cannot be opened" in line and "ERROR" in line]
-            assert f"{TOPIC}-0 is offline: the log in {broker.data}/{TOPIC}-0 cannot be opened" in lines[0]
-            assert "Message format v1" in lines[0]
-            assert count(broker, 1) == 6
-        assert broker.stop() == 0
 
 
 def test_garbage_in_a_checkpoint_takes_that_directory_out_and_the_other_serves(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Pending
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Part, Pending
 from broker.request.first_metadata import FirstMetadata
 from broker.request.services import Services
 from broker.request.turns import Turns
@@ -23,6 +23,7 @@ from protocol.messages.produce import PartitionProduceData, PartitionProduceResp
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.schema.message import Message
 from storage.disk.filesystem import FileSystem
+from storage.segment.converted_region import ConvertedRegion
 from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.connections import ClientConnection
@@ -123,6 +124,7 @@ class Asking:
         self._answer = answer
         self._key = key
         self._version = version
+        self._bytes: bytes | None = None  # parts that are converted can be read once
 
     @property
     def waits(self) -> bool:
@@ -148,7 +150,9 @@ class Asking:
         answer = self._answer.answer if isinstance(self._answer, Pending) else self._answer
         assert not isinstance(answer, Control), answer
         parts = answer if isinstance(answer, list) else [answer]
-        return decode(b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts), self._key, self._version)
+        if self._bytes is None:
+            self._bytes = b"".join(content(part) for part in parts)
+        return decode(self._bytes, self._key, self._version)
 
     @property
     def produced(self) -> list[PartitionProduceResponse]:
@@ -159,6 +163,19 @@ class Asking:
     def fetched(self) -> list[PartitionData]:
         """The partitions of a Fetch response."""
         return [partition for topic in self.response.responses for partition in topic.partitions]
+
+
+def content(part: Part) -> bytes:
+    """The bytes that are sent of a part."""
+    if isinstance(part, FileRegion):
+        return part.read()
+    if not isinstance(part, ConvertedRegion):
+        return bytes(part)
+    pieces = []
+    while len(part):
+        pieces.append(part.next_piece())
+        part.report()
+    return b"".join(pieces)
 
 
 def on_a_loop(scenario: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:

@@ -17,11 +17,11 @@ from protocol.records.batch import (
     stamp,
     stamp_max_timestamp,
 )
-from protocol.records.errors import CorruptRecord, InvalidMagic, LegacyMessageFormat, RecordFormatError, UnknownCompressionCodec
+from protocol.records.errors import CorruptRecord, InvalidMagic, RecordFormatError, UnknownCompressionCodec
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 
 MAGIC_1 = bytes.fromhex("00000000000000000000001839268c3301000000018bcfe56800000000016b0000000176")
-MAGIC_0 = bytes.fromhex("00000000000000000000001c1fecd70a000000000000000000016b0000000176")
+MAGIC_0 = bytes.fromhex("0000000000000000000000101fecd70a000000000000000000016b0000000176")
 
 
 def test_the_properties_of_a_header_follow_from_its_fields() -> None:
@@ -55,11 +55,14 @@ def test_less_than_a_header_up_to_the_magic_is_no_batch(length: int) -> None:
     assert next_batch_size(a_batch()[:length], 0, length) is None
 
 
-def test_old_message_formats_are_told_by_their_magic() -> None:
-    for magic, message_set in ((0, MAGIC_0), (1, MAGIC_1)):
-        with pytest.raises(LegacyMessageFormat) as caught:
-            list(iter_batches(message_set))
-        assert caught.value.magic == magic
+@pytest.mark.parametrize(("message", "timestamp"), [(MAGIC_0, -1), (MAGIC_1, 1700000000000)])
+def test_a_message_of_an_old_format_has_a_header(message: bytes, timestamp: int) -> None:
+    ((position, header),) = iter_batches(message)
+    assert (position, header.magic, header.size) == (0, message[16], len(message))
+    assert (header.base_offset, header.last_offset, header.record_count, header.max_timestamp) == (0, 0, 1, timestamp)
+    assert (header.partition_leader_epoch, header.producer_id, header.base_sequence) == (-1, -1, -1)
+    assert crc_is_valid(message)
+    assert not crc_is_valid(message[:-1] + b"x")
 
 
 @pytest.mark.parametrize("magic", [3, 127, -1, -128])

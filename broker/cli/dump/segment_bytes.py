@@ -13,7 +13,7 @@ from protocol.records.batch import (
     BatchHeader,
     parse_header,
 )
-from protocol.records.errors import CorruptRecord, InvalidMagic, LegacyMessageFormat
+from protocol.records.errors import CorruptRecord, InvalidMagic
 
 READ_BYTES = 8 * 1024 * 1024
 
@@ -36,7 +36,7 @@ def whole_batches(file: BinaryIO, position: int, end: int) -> Iterator[WholeBatc
     Like the original it first checks the length, and the magic only of complete batches, so that a torn tail of any
     bytes is recognized by its length. An unknown magic is read as the newest known one.
 
-    Raises CorruptRecord where no batch can begin, LegacyMessageFormat at a message of format 0 or 1.
+    Messages of format 0 and 1 are batches here. Raises CorruptRecord where no batch can begin.
     """
     length = READ_BYTES
     while end - position > HEADER_SIZE_UP_TO_MAGIC:
@@ -53,9 +53,9 @@ def whole_batches(file: BinaryIO, position: int, end: int) -> Iterator[WholeBatc
             size = batch_length + LOG_OVERHEAD
             if size > end - position:
                 return
-            if magic < CURRENT_MAGIC:
-                raise LegacyMessageFormat(magic) if magic >= 0 else InvalidMagic(magic)
-            if size < HEADER_SIZE:
+            if magic < 0:
+                raise InvalidMagic(magic)
+            if size < HEADER_SIZE and magic >= CURRENT_MAGIC:
                 raise CorruptRecord(f"Record batch is corrupt (the size {size} is smaller than the minimum allowed overhead {HEADER_SIZE})")
             if size > len(buffer) - at:
                 length = max(size, READ_BYTES)

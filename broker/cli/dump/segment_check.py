@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from broker.cli.dump.index_bytes import IndexEntry, TimeEntry, used_offset_entries, used_time_entries
 from broker.cli.dump.segment_bytes import WholeBatch, whole_batches
-from protocol.records.batch import CURRENT_MAGIC, crc_is_valid
+from protocol.conversion.old_logs import readable
+from protocol.records.batch import CURRENT_MAGIC, UNKNOWN_COUNT, crc_is_valid
 from protocol.records.errors import RecordFormatError
 from protocol.records.reader import record_data, walk_records
 from storage.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
@@ -102,7 +103,7 @@ class _Segment:
                     if indexes.times:
                         extents.append((header.base_offset, header.last_offset, header.max_timestamp))
                     batches += 1
-                    records += header.record_count
+                    records += self._count(batch)
                     next_offset = max(next_offset, header.next_offset)
                     epoch = max(epoch, header.partition_leader_epoch)
                     end_of_batches = batch.position + header.size
@@ -143,7 +144,7 @@ class _Segment:
     def _check_batch(self, batch: WholeBatch, next_offset: int, epoch: int) -> None:
         header = batch.header
         where = f"batch at byte {batch.position}, offset {header.base_offset}"
-        if header.magic != CURRENT_MAGIC:
+        if header.magic > CURRENT_MAGIC:
             self._problem(self.path, f"{where}: its magic is {header.magic}")
             return
         if not crc_is_valid(batch.buffer, batch.at):
@@ -153,15 +154,25 @@ class _Segment:
             self._problem(self.path, f"{where}: its offset must be {next_offset} or later")
         if header.last_offset_delta < 0 or header.last_offset - self.task.base_offset > MAX_RELATIVE_OFFSET:
             self._problem(self.path, f"{where}: its last offset {header.last_offset} is not possible")
-        if header.record_count > header.last_offset_delta + 1 or header.record_count < 0:
+        if not header.is_message and not 0 <= header.record_count <= header.last_offset_delta + 1:
             self._problem(self.path, f"{where}: {header.record_count} records in {header.last_offset_delta + 1} offsets")
         if 0 <= header.partition_leader_epoch < epoch:
             self._problem(self.path, f"{where}: leader epoch {header.partition_leader_epoch} after {epoch}")
         if self.task.deep:
             try:
-                walk_records(record_data(batch.buffer, batch.at, header), header)
+                buffer, at, header = readable(batch.buffer, batch.at, header)
+                walk_records(record_data(buffer, at, header), header)
             except RecordFormatError as error:
                 self._problem(self.path, f"{where}: {error}")
+
+    def _count(self, batch: WholeBatch) -> int:
+        """The number of records. Only the content of a compressed message shows it."""
+        if batch.header.record_count != UNKNOWN_COUNT:
+            return batch.header.record_count
+        try:
+            return readable(batch.buffer, batch.at, batch.header)[2].record_count
+        except RecordFormatError:
+            return 0  # the deep check reports it
 
     def _check_tail(self, size: int, end_of_batches: int, next_offset: int) -> None:
         torn = size - end_of_batches

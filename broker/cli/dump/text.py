@@ -6,6 +6,7 @@ original it prints them at the end, to standard error.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,11 +22,12 @@ from broker.cli.dump.index_bytes import (
     used_offset_entries,
 )
 from broker.cli.dump.segment_bytes import WholeBatch, whole_batches
+from protocol.conversion.old_logs import checksums_of, records_at
 from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, TimestampType, crc_is_valid, increment_sequence
 from protocol.records.builder import ControlRecordType, control_record_type, parse_end_transaction_marker
 from protocol.records.compression import CompressionCodec
 from protocol.records.errors import RecordFormatError
-from protocol.records.reader import Record, iter_records
+from protocol.records.reader import Record
 from storage.errors import StorageError
 from storage.producers.snapshot import decode_snapshot
 from storage.segment.transaction_index import CURRENT_VERSION
@@ -125,16 +127,17 @@ class Dump:
             for batch in whole_batches(file, 0, end):
                 self._write(batch_line(batch))
                 if options.deep_iteration:
-                    for record in iter_records(batch.buffer, batch.at, batch.header):
+                    checksums = checksums_of(batch.buffer, batch.at, batch.header) if batch.header.is_message else repeat(None)
+                    for record, checksum in zip(records_at(batch.buffer, batch.at, batch.header), checksums, strict=False):
                         if last_offset not in (-1, record.offset - 1):
                             self.disagreements.gaps.setdefault(path, []).append((last_offset, record.offset))
                         last_offset = record.offset
-                        self._write(self._record_line(batch.header, record))
+                        self._write(self._record_line(batch.header, record, checksum))
                 valid_bytes = batch.position + batch.header.size
         if valid_bytes < end and options.max_bytes == MAX_INT32:
             self._write(f"Found {end - valid_bytes} invalid bytes at the end of {path.name}")
 
-    def _record_line(self, header: BatchHeader, record: Record) -> str:
+    def _record_line(self, header: BatchHeader, record: Record, checksum: tuple[int, bool] | None) -> str:
         parts = []
         if not self.options.skip_record_metadata:
             sequence = NO_SEQUENCE
@@ -142,8 +145,13 @@ class Dump:
                 sequence = increment_sequence(header.base_sequence, record.offset - header.base_offset)
             keys = ",".join(key.decode("utf-8", "replace") for key, _ in record.headers)
             parts.append(
-                f"offset: {record.offset} {_TIMESTAMP_TYPES[header.timestamp_type]}: {record.timestamp} keySize: {_size(record.key)} "
-                f"valueSize: {_size(record.value)} sequence: {sequence} headerKeys: [{keys}]"
+                f"offset: {record.offset} {_timestamp_type(header)}: {record.timestamp} keySize: {_size(record.key)} "
+                f"valueSize: {_size(record.value)} "
+                + (
+                    f"sequence: {sequence} headerKeys: [{keys}]"
+                    if checksum is None
+                    else f"isValid: {_bool(checksum[1])} crc: {checksum[0]}}}"  # the brace is the original's
+                )
             )
             if header.is_control:
                 parts.append(_control_text(record))
@@ -209,7 +217,7 @@ class Dump:
                 if batch is None or batch.header.last_offset != entry.offset:
                     self.disagreements.offsets_not_found.append((entry.offset, -1 if batch is None else batch.header.last_offset))
                 else:
-                    records = iter_records(batch.buffer, batch.at, batch.header)
+                    records = records_at(batch.buffer, batch.at, batch.header)
                     latest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
                     if latest != entry.timestamp:
                         self.disagreements.time_mismatches.setdefault(path, []).append((entry.timestamp, latest))
@@ -252,15 +260,23 @@ def batch_line(batch: WholeBatch) -> str:
     header = batch.header
     codec = header.compression_codec
     horizon = "OptionalLong.empty" if header.delete_horizon_ms is None else f"OptionalLong[{header.delete_horizon_ms}]"
-    return (
+    start = (
         f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
         f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} producerId: {header.producer_id} "
         f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.partition_leader_epoch} "
-        f"isTransactional: {_bool(header.is_transactional)} isControl: {_bool(header.is_control)} deleteHorizonMs: {horizon} "
-        f"position: {batch.position} {_TIMESTAMP_TYPES[header.timestamp_type]}: {header.max_timestamp} size: {header.size} "
+        f"isTransactional: {_bool(header.is_transactional)} isControl: {_bool(header.is_control)} deleteHorizonMs: {horizon}"
+    )
+    if header.is_message:
+        start = f"offset: {header.last_offset}"
+    return (
+        f"{start} position: {batch.position} {_timestamp_type(header)}: {header.max_timestamp} size: {header.size} "
         f"magic: {header.magic} compresscodec: {CompressionCodec(codec).label if codec <= CompressionCodec.ZSTD else codec} "
         f"crc: {header.crc} isvalid: {_bool(crc_is_valid(batch.buffer, batch.at))}"
     )
+
+
+def _timestamp_type(header: BatchHeader) -> str:
+    return _TIMESTAMP_TYPES[header.timestamp_type] if header.magic else "NoTimestampType"
 
 
 def _control_text(record: Record) -> str:

@@ -1,4 +1,4 @@
-"""Completes a Fetch that is not answered at once: it waits, gathers, runs in turns, or waits for threads that read from the disk.
+"""Completes a Fetch that is not answered at once: it waits, gathers, runs in turns, or waits for threads that read or convert.
 
 A fetch that found less than its client wants waits in the purgatory: until there is enough, a partition changes its leader, or the time is
 up. A follower's fetch is not answered within the call that appends records. It is answered at the end of the turn of the loop, or of the
@@ -13,8 +13,9 @@ import asyncio
 import logging
 
 from broker.handlers.data.cold_reads import until_cached
+from broker.handlers.data.fetch_conversion import convert_first_batches
 from broker.handlers.data.fetch_reading import Fetch
-from broker.handlers.data.fetch_stages import ANSWERED, GATHERING, WAITING
+from broker.handlers.data.fetch_stages import ANSWERED, CONVERTING, GATHERING, WAITING
 from broker.loop.purgatory import DelayedOperation
 from broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from broker.request.malformed import refuse
@@ -117,6 +118,17 @@ class DelayedFetch(DelayedOperation):
         self._fetch.read_again(answers_anyway=True, may_wait=may_wait)
         yield from self._run()
 
+    async def _convert(self) -> None:
+        """Have threads convert the first batch of each partition for an old client, then answer."""
+        try:
+            await convert_first_batches(self._fetch)
+        except Exception:
+            self._fail()
+            return
+        self._is_running = False
+        if not self._has_left:
+            self.go_on()
+
     def _follow_up(self) -> None:
         fetch = self._fetch
         self._pending.in_turns = False
@@ -124,6 +136,9 @@ class DelayedFetch(DelayedOperation):
             return
         if fetch.stage == ANSWERED:
             self._complete(fetch.parts)
+        elif fetch.stage == CONVERTING:
+            self._is_running = True
+            self._task = asyncio.get_running_loop().create_task(self._convert())
         elif self.completed:
             self._look(answers_anyway=True)  # it expired meanwhile
         elif fetch.stage == GATHERING:

@@ -4,8 +4,8 @@ Sessions from 7 (KIP-227), leader epochs from 9, zstd topics only from 10, reads
 diverging epochs from 12, topic ids from 13 (KIP-516), the current leader in errors from 16 (KIP-951). A fetch that finds less than
 `min_bytes` waits in the purgatory up to `max_wait_ms`.
 
-Deviation: versions 0-3 would need records in message format 0 or 1. Ottla stores and serves only format 2, and answers
-UNSUPPORTED_VERSION, as Apache Kafka does with `log.message.downconversion.enable=false`.
+Versions 0 and 1 get messages of format 0, versions 2 and 3 messages of format 1, to which threads convert the batches (KIP-283). They get
+UNSUPPORTED_VERSION where `message.downconversion.enable` is false.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from replication.reading.fetch_read cimport FetchParams, note_end, read_one
 from storage.log.partition_log cimport PartitionLog
 from storage.segment.segment cimport Segment
 
-cdef int64_t ANSWERED, CLUSTER, CLUSTER_ACTION, CONSUMER, DEBUGGING_CONSUMER, END, FETCH, FINAL_EPOCH, FIRST_THAT_KNOWS_STORAGE_ERRORS
-cdef int64_t FIRST_THAT_MAY_READ_FROM_FOLLOWERS, FIRST_WITH_ONE_BATCH, FIRST_WITH_TOPIC_IDS, FIRST_WITH_ZSTD, FIRST_WITHOUT_OLD_FORMATS
+cdef int64_t ANSWERED, CLUSTER, CLUSTER_ACTION, CONSUMER, CONVERTING, DEBUGGING_CONSUMER, END, FETCH, FINAL_EPOCH
+cdef int64_t FIRST_THAT_KNOWS_STORAGE_ERRORS, FIRST_THAT_MAY_READ_FROM_FOLLOWERS, FIRST_WITH_ONE_BATCH, FIRST_WITH_TIMESTAMPS
+cdef int64_t FIRST_WITH_TOPIC_IDS, FIRST_WITH_ZSTD, FIRST_WITHOUT_OLD_FORMATS
 cdef int64_t FORGOTTEN, GATHERING, INITIAL_EPOCH, NO_EPOCH, NO_ERROR, NO_PREFERENCE, NO_SESSION, NOT_AUTHORIZED, NOT_LEADER, PARTITION, READ
 cdef int64_t READING, STORAGE_ERROR, TAKING, TOPIC, UNKNOWN, UNKNOWN_ID, UNSUPPORTED_COMPRESSION, UNSUPPORTED_VERSION, VERIFYING, WAITING
 cdef int64_t WATCHING, WRITING
@@ -31,7 +32,7 @@ cdef class Fetch:
     cdef SessionPartition _current
     cdef list _entries, _named, _unknown
     cdef bytes _topic
-    cdef dict _of_topic
+    cdef dict _converted, _of_topic
     cdef object _replicas
     cdef int64_t _at, _correlation_id, _grown, _max_bytes, _min_bytes, _refusal, _waited_for
     cdef readonly int64_t version

@@ -19,9 +19,11 @@ from broker.handlers.data.fetch_stages import (
     ANSWERED,
     CLUSTER,
     CLUSTER_ACTION,
+    CONVERTING,
     FIRST_THAT_KNOWS_STORAGE_ERRORS,
     FIRST_THAT_MAY_READ_FROM_FOLLOWERS,
     FIRST_WITH_ONE_BATCH,
+    FIRST_WITH_TIMESTAMPS,
     FIRST_WITH_TOPIC_IDS,
     FIRST_WITH_ZSTD,
     FIRST_WITHOUT_OLD_FORMATS,
@@ -49,7 +51,7 @@ from broker.handlers.data.topic_counters import count_failed_fetch
 from broker.network.request_channel import Parts
 from broker.quotas.quota_type import FETCH
 from broker.request.services import Services
-from config.topic import COMPRESSION_TYPE
+from config.topic import COMPRESSION_TYPE, MESSAGE_DOWNCONVERSION_ENABLE
 from protocol.cursors.fetch import FetchReader
 from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
 from protocol.errors import ErrorCode
@@ -59,6 +61,7 @@ from replication.reading.fetch_read import FetchParams, note_end, read_one
 from replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER, NO_EPOCH, NO_PREFERENCE
 from storage.disk.clock import elapsed_ms
 from storage.errors import StorageError
+from storage.segment.converted_region import ConvertedRegion
 
 if TYPE_CHECKING:
     from broker.handlers.data.delayed_fetch import DelayedFetch
@@ -79,6 +82,7 @@ class Fetch:
     __slots__ = (
         "_answers_anyway",
         "_at",
+        "_converted",
         "_correlation_id",
         "_creates_session",
         "_current",
@@ -141,6 +145,8 @@ class Fetch:
         self._unknown: list[SessionPartition] = []
         """Partitions that the cluster does not know, or that the client may not know; answered last."""
         self._at = 0
+        self._converted: dict[SessionPartition, ConvertedRegion] | None = None
+        """The regions for a client that knows older formats only."""
         self._topic: bytes | None = None
         self._of_topic: dict[int, Partition] | None = None
         self._refusal = NO_ERROR
@@ -394,7 +400,12 @@ class Fetch:
             read_one(self._replicas, partition, asked, params)
         except (StorageError, ReplicationError) as error:
             count_failed_fetch(self._replicas, name, error)
-            self._fail(asked, partition_error(error, self.services.data))
+            code: int = partition_error(error, self.services.data)
+            if self.version < FIRST_WITH_ZSTD and partition is not None:
+                code = self._too_old_for(partition) or code  # as in Apache Kafka, the version comes before every other error
+            self._fail(asked, code)
+            if code in (UNSUPPORTED_VERSION, UNSUPPORTED_COMPRESSION):
+                asked.aborted = ()
             return
         if self.version < FIRST_WITH_ZSTD and (refused := self._too_old_for(partition)):
             params.left, params.size, params.min_one_batch = left, size, min_one_batch
@@ -450,10 +461,11 @@ class Fetch:
         asked.error_code = code
 
     def _too_old_for(self, partition: Partition) -> int:
-        """The error code if a reader of this version cannot understand the records of the log, otherwise NO_ERROR."""
-        if partition.log.config[COMPRESSION_TYPE] == "zstd":
+        """The error code if a reader of this version may not have the records of the log, otherwise NO_ERROR."""
+        config = partition.log.config
+        if config[COMPRESSION_TYPE] == "zstd":
             return UNSUPPORTED_COMPRESSION
-        if self.version < FIRST_WITHOUT_OLD_FORMATS:
+        if self.version < FIRST_WITHOUT_OLD_FORMATS and self.params.replica_id < 0 and not config[MESSAGE_DOWNCONVERSION_ENABLE]:
             return UNSUPPORTED_VERSION
         return NO_ERROR
 
@@ -472,7 +484,7 @@ class Fetch:
             else:
                 self.stage = WATCHING
         elif self._must_answer():
-            self.stage = WRITING
+            self.stage = WRITING if self.version >= FIRST_WITHOUT_OLD_FORMATS or not self.params.size else CONVERTING
         else:
             self.stage = WATCHING
         if self.stage == WATCHING:
@@ -544,6 +556,22 @@ class Fetch:
 
     # -- answering -------------------------------------------------------------------------------------------------------
 
+    def unconverted(self) -> list[SessionPartition]:
+        """The partitions with records, which must be converted for this old client."""
+        return [asked for asked in self._entries if asked.region is not None and not asked.is_unknown]
+
+    def old_magic(self) -> int:
+        """The message format that this old client knows."""
+        return 1 if self.version >= FIRST_WITH_TIMESTAMPS else 0
+
+    def on_converted(self, converted: dict[SessionPartition, ConvertedRegion], failed: dict[SessionPartition, int]) -> None:
+        """Continue with the converted regions, and the error codes of those that cannot be converted."""
+        self._converted = converted
+        for asked, code in failed.items():
+            self._fail(asked, code)
+            asked.aborted = ()
+        self.stage = WRITING
+
     def _write(self, limit: int) -> bool:
         """Write the next partitions into the answer; returns whether these were all."""
         writer = self._writer
@@ -572,6 +600,7 @@ class Fetch:
         services = self.services
         writer = self._writer = FetchWriter(self.version, self._correlation_id, self.session, params, services)
         writer.is_incremental = self.is_incremental
+        writer.converted = self._converted
         if params.throttled_bytes:
             quota = self._replicas.leader_quota
             assert quota is not None  # only a quota throttles bytes

@@ -23,6 +23,8 @@ WAITING: Final = 5
 GATHERING: Final = 6
 """The fetch is read and answered after a turn of the loop without new records."""
 ANSWERED: Final = 7
+CONVERTING: Final = 8
+"""Threads convert the first batch of each partition for an old consumer."""
 
 NO_ERROR: Final = int(ErrorCode.NONE)
 STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -41,7 +43,10 @@ CLUSTER: Final = int(ResourceType.CLUSTER)
 
 FIRST_WITH_ONE_BATCH: Final = 3
 """First version in which the first batch is returned whatever its size."""
+FIRST_WITH_TIMESTAMPS: Final = 2
+"""First version whose readers know message format 1."""
 FIRST_WITHOUT_OLD_FORMATS: Final = 4
+"""First version whose readers know message format 2."""
 FIRST_THAT_KNOWS_STORAGE_ERRORS: Final = 6
 FIRST_WITH_ZSTD: Final = 10
 FIRST_THAT_MAY_READ_FROM_FOLLOWERS: Final = 11

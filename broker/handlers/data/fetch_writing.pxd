@@ -12,6 +12,7 @@ cdef int64_t FENCED, FETCH_ERRORS, FIRST_WITH_DIVERGING_EPOCHS, FIRST_WITH_LEADE
 cdef class FetchWriter:
     cdef public int64_t error_code, throttle_time_ms
     cdef public bint is_incremental
+    cdef public dict converted
     cdef FetchAnswer _answer
     cdef FetchSession _session
     cdef FetchParams _params

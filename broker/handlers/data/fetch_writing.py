@@ -21,11 +21,13 @@ from broker.handlers.data.fetch_stages import (
 from broker.handlers.data.leader_hints import current_leader, leader_nodes
 from broker.request.services import Services
 from protocol.cursors.fetch import FetchAnswer
+from protocol.cursors.response_writer import Sized
 from replication.reading.fetch_read import FetchParams
 from replication.reading.readers import NO_EPOCH
 
 if TYPE_CHECKING:
     from broker.network.request_channel import Parts
+    from storage.segment.converted_region import ConvertedRegion
 
 
 class FetchWriter:
@@ -42,6 +44,7 @@ class FetchWriter:
         "_session",
         "_sound",
         "_version",
+        "converted",
         "error_code",
         "is_incremental",
         "throttle_time_ms",
@@ -51,6 +54,8 @@ class FetchWriter:
         self.error_code = NO_ERROR
         self.throttle_time_ms = 0
         self.is_incremental = False
+        self.converted: dict[SessionPartition, ConvertedRegion] | None = None
+        """Regions that replace those of the partitions, for a client that knows older formats only."""
         self._version = version
         self._correlation_id = correlation_id
         self._session = session
@@ -66,15 +71,17 @@ class FetchWriter:
         """Write one partition, if it has news for the client."""
         region = asked.region
         # Records that are already in memory go into the answer directly.
-        records = region.begun if region is not None and region.holds_all() else region
+        records: Sized | None = region.begun if region is not None and region.holds_all() else region
+        if self.converted is not None:
+            records = self.converted.get(asked)
         if asked.has_news() or not self.is_incremental:
             answer = self._answer
             answer.begin_topic(asked.topic)
             if asked.error_code:
                 self._write_failure(asked)
             elif asked.diverging_epoch == NO_EPOCH:
-                if region is not None:
-                    self._count(asked, region.length)
+                if records is not None:
+                    self._count(asked, len(records))
                 self._sound += 1
                 answer.put(
                     asked.index,

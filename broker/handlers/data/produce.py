@@ -10,9 +10,10 @@ and writes the answer meanwhile. It can pause after any partition: a request tha
 turns. A batch that needs a worker thread first (recompression, long checks) is copied, too, and is appended when the thread is done. A
 batch that opens a transaction is copied until its coordinator has verified it (KIP-890, `produce_verification`).
 
-Deviations: records in message format 0 or 1 are refused with INVALID_RECORD, as Apache Kafka 4 does; null records are refused with
-INVALID_RECORD where Apache Kafka leaves the client without an answer. Transactional batches without a transactional id are refused one by
-one, Apache Kafka refuses the request that has one.
+Versions 0 to 2 may have messages of format 0 or 1, which a worker thread converts to a batch.
+
+Deviations: null records are refused with INVALID_RECORD where Apache Kafka leaves the client without an answer. Transactional batches
+without a transactional id are refused one by one, Apache Kafka refuses the request that has one.
 """
 
 from __future__ import annotations
@@ -399,6 +400,8 @@ class Produce:
             run = await loop.run_in_executor(services.workers, complete_validation, left.run, partition.log.rules, now_ms)
             # Checks leadership again, which may have moved meanwhile.
             partition.append(run, self._acks, now_ms, CLIENT)
+            if run.conversion is not None:
+                services.data.replica_manager.topic_stats.on_produce_conversion(left.topic, *run.conversion)
         except (StorageError, ReplicationError) as error:
             refusal = self._refusal(left.topic, left.index, partition, error, left.run.size)
         except Exception:

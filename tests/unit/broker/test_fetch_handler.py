@@ -320,15 +320,6 @@ async def test_a_disk_that_fails_under_a_fetch_goes_offline() -> None:
 # -- old versions --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_versions_of_the_old_message_formats_are_refused(version: int) -> None:
-    @on_a_loop
-    async def scenario() -> None:
-        assert alone(1).fetch(0, version=version).fetched[0].error_code == ErrorCode.UNSUPPORTED_VERSION
-
-    scenario()
-
-
 @on_a_loop
 async def test_a_zstd_topic_is_for_readers_of_version_10_and_later() -> None:
     bench = alone(0, compression_type="zstd")

@@ -3,7 +3,6 @@
 import logging
 import re
 import struct
-import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +12,7 @@ from protocol.records.batch import HEADER_SIZE, iter_batches
 from storage.disk.checkpoint import replace_file
 from storage.disk.file_names import file_name
 from storage.disk.leader_epochs import encode_leader_epochs
-from storage.errors import CorruptCheckpoint, InconsistentTopicId, LogDirFailure, UnsupportedForMessageFormat
+from storage.errors import CorruptCheckpoint, InconsistentTopicId, LogDirFailure
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
 from storage.log.recovery import open_log
@@ -226,16 +225,6 @@ def test_a_tail_that_a_clean_shutdown_cannot_have_left_is_checked() -> None:
     _check_whole(log)
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_an_old_format_are_not_cut_but_refused(magic: int) -> None:
-    filesystem = MemoryFileSystem()
-    _on(filesystem)
-    message = struct.pack(">bbqii", magic, 0, 1000, -1, -1) if magic else struct.pack(">bbii", magic, 0, -1, -1)
-    filesystem.open(_path(0)).write(struct.pack(">qiI", 0, len(message) + 4, zlib.crc32(message)) + message + bytes(60))
-    with pytest.raises(UnsupportedForMessageFormat, match="at byte 0"):
-        _on(filesystem, clean=False)
-
-
 def test_producers_are_known_again_after_a_crash() -> None:
     filesystem = MemoryFileSystem()
     log = _on(filesystem)
@@ -370,10 +359,7 @@ def test_any_damage_to_any_file_leaves_a_log_that_opens_and_appends(data: st.Dat
             else:
                 junk = data.draw(st.binary(min_size=1, max_size=HEADER_SIZE))
                 filesystem.open(path).pwrite(junk, data.draw(st.integers(0, size)))
-        try:
-            log = _on(filesystem, clean=False, segment_bytes=250, index_interval_bytes=1)
-        except UnsupportedForMessageFormat:
-            return
+        log = _on(filesystem, clean=False, segment_bytes=250, index_interval_bytes=1)
         _check_whole(log)
         end = log.log_end_offset
         assert append(log).first_offset == end

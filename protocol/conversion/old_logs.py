@@ -1,0 +1,79 @@
+"""Reads logs that have messages of formats 0 and 1, or both these and batches.
+
+The readers of records call it: look-ups by time, the cleaner, the loading of internal topics, the dump of a log. They see a message as a
+batch of format 2 with the same records. Bytes that are sent or replicated are not converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.conversion.limits import CODEC_MASK, TIMESTAMP_TYPE_MASK, TOGETHER_BYTES
+from protocol.conversion.message_sets import as_batch, message_at, unwrap
+from protocol.records.batch import BatchHeader, Buffer, message_crc_is_valid, parse_header
+from protocol.records.reader import Record, iter_records
+
+
+def records_at(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[Record]:
+    """The records of the batch, or of the message, at `position`. Raises the errors of `iter_records` and of `up_convert`."""
+    return iter_records(*readable(buffer, position, header))
+
+
+def readable(buffer: Buffer, position: int, header: BatchHeader) -> tuple[Buffer, int, BatchHeader]:
+    """The batch at `position` unchanged, or the message there as a batch: buffer, position and header.
+
+    Raises the errors of `up_convert`.
+    """
+    if not header.is_message:
+        return buffer, position, header
+    batch = as_batch(memoryview(bytearray(buffer[position : position + header.size])), no_yield)
+    return batch, 0, parse_header(batch)
+
+
+def checksums_of(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[tuple[int, bool]]:
+    """The checksum of each message in the one at `position`, or its own, and whether it is right. Raises the errors of `up_convert`."""
+    wrapper = message_at(buffer, position, position + header.size)
+    if wrapper is None or not wrapper.attributes & CODEC_MASK:
+        yield header.crc, message_crc_is_valid(buffer, position)
+        return
+    messages, _ = unwrap(buffer, position, wrapper)
+    at = 0
+    while (found := message_at(messages, at, len(messages))) is not None:
+        yield found.crc, message_crc_is_valid(messages, at)
+        at += found.size
+
+
+def as_batches(chunk: bytes, found: list[tuple[int, BatchHeader]]) -> tuple[bytes, list[tuple[int, BatchHeader]]]:
+    """The batches and messages in `chunk`, each message as a batch; both with their positions.
+
+    Messages that are not compressed become one batch together, up to `TOGETHER_BYTES`. Raises the errors of `up_convert`.
+    """
+    parts: list[Buffer] = []
+    headers: list[tuple[int, BatchHeader]] = []
+    at = done = 0
+    while done < len(found):
+        start, header = found[done]
+        end = start + header.size
+        done += 1
+        part: Buffer = chunk[start:end]
+        if header.is_message:
+            while done < len(found) and _belong_together(header, found[done][1]) and found[done][0] - start < TOGETHER_BYTES:
+                end += found[done][1].size
+                done += 1
+            part = as_batch(memoryview(bytearray(chunk[start:end])), no_yield)
+            header = parse_header(part)
+        parts.append(part)
+        headers.append((at, header))
+        at += header.size
+    return b"".join(parts), headers
+
+
+def _belong_together(first: BatchHeader, following: BatchHeader) -> bool:
+    """Whether two messages can be in one batch."""
+    if first.record_count != 1 or following.record_count != 1 or (first.magic, first.attributes) != (following.magic, following.attributes):
+        return False
+    return not first.attributes & TIMESTAMP_TYPE_MASK or first.max_timestamp == following.max_timestamp
+
+
+def no_yield() -> None:
+    """Replaces `between` where no event loop waits."""

@@ -1,0 +1,105 @@
+"""Converts the message sets of old producers (formats 0 and 1) to batches of format 2, for the broker.
+
+`storage.validation.batch` calls it in a worker thread. The rules are those of Apache Kafka's LogValidator for a log of format 2. Produce
+requests that may have such messages have no field for single records, so only the kind of the error counts.
+"""
+
+from collections.abc import Callable
+from time import perf_counter_ns
+
+from protocol.conversion.message_sets import MessageSet, up_convert
+from protocol.records.batch import (
+    HEADER_SIZE,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+)
+from protocol.records.builder import frame_batch
+from protocol.records.compression import compress
+from protocol.records.errors import (
+    CorruptCompressedData,
+    CorruptRecord,
+    DecompressionTooLarge,
+    MalformedMessage,
+    RecordFormatError,
+    UnknownCompressionCodec,
+)
+from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
+from storage.validation.conversion_cost import Conversion
+from storage.validation.record_errors import NO_KEY, UnreadableRecords, WrongChecksum
+from storage.validation.rules import ValidationRules
+from storage.validation.run import BatchRun
+
+
+def convert(run: BatchRun, rules: ValidationRules, now_ms: int, between: Callable[[], None]) -> BatchRun:
+    """The run with its message set as one batch, which is accepted. Blocks. `between` is called between slices of the work.
+
+    Raises WrongChecksum, InvalidRecord, InvalidTimestamp, UnreadableRecords, and RecordTooLarge for a message, or a batch, that is larger
+    than the topic allows.
+    """
+    began_ns = perf_counter_ns()
+    try:
+        messages = up_convert(run.frame, run.start, run.end, between)
+        messages.check_offsets()
+    except RecordFormatError as error:
+        raise _refusal(error, rules) from None
+    records = messages.converter
+    size = run.size if messages.codec else records.largest
+    if size > rules.max_message_bytes:
+        raise RecordTooLarge(rules.topic_partition, size, rules.max_message_bytes)
+    _check(messages, rules, now_ms)
+    codec = messages.codec if rules.compression_codec is None else rules.compression_codec
+    body = memoryview(records.room)[: records.size]
+    batch = frame_batch(
+        compress(codec, body, rules.compression_level) if codec else bytes(body),
+        attributes=codec | (TIMESTAMP_TYPE_MASK if rules.takes_log_append_time else 0),
+        base_offset=0,
+        last_offset=records.count - 1,
+        partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+        base_timestamp=records.base_timestamp,
+        max_timestamp=now_ms if rules.takes_log_append_time else records.max_timestamp,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=records.count,
+    )
+    if len(batch) > rules.max_message_bytes:
+        raise RecordTooLarge(rules.topic_partition, len(batch), rules.max_message_bytes)
+    done = BatchRun(memoryview(batch))
+    done.read(0)
+    done.takes_log_append_time = rules.takes_log_append_time
+    done.accept(done.max_timestamp)
+    done.conversion = Conversion(records.count, perf_counter_ns() - began_ns, len(records.room) + HEADER_SIZE + records.size)
+    return done
+
+
+def _check(messages: MessageSet, rules: ValidationRules, now_ms: int) -> None:
+    """Apply the rules for single records."""
+    records = messages.converter
+    earliest = records.min_timestamp
+    if earliest != NO_TIMESTAMP and rules.limits_timestamps:
+        latest = records.max_timestamp
+        if now_ms - earliest > rules.timestamp_before_max_ms or latest - now_ms > rules.timestamp_after_max_ms:
+            raise InvalidTimestamp(rules.topic_partition, f"timestamps from {earliest} to {latest} are out of range", [])
+    if messages.takes_log_append_time and (rules.takes_log_append_time or records.untimed):
+        raise InvalidTimestamp(rules.topic_partition, "Producer should not set timestamp type to LogAppendTime", [])
+    if rules.compact and records.null_keys:
+        message = f"{NO_KEY} in topic partition {rules.topic_partition}"
+        raise InvalidRecord(rules.topic_partition, message, [(records.first_null_key, message)] * records.null_keys)
+    if records.foreign:
+        raise InvalidRecord(rules.topic_partition, f"a message has another magic than the first one, {messages.magic}")
+    if earliest < NO_TIMESTAMP:
+        raise UnreadableRecords(rules.topic_partition, f"Invalid negative timestamp {earliest}")
+
+
+def _refusal(error: RecordFormatError, rules: ValidationRules) -> StorageError:
+    if isinstance(error, (CorruptCompressedData, UnknownCompressionCodec, MalformedMessage)):
+        return UnreadableRecords(rules.topic_partition, str(error))
+    if isinstance(error, DecompressionTooLarge):
+        return RecordTooLarge(rules.topic_partition, error.max_bytes, rules.max_message_bytes)
+    if isinstance(error, CorruptRecord):
+        return WrongChecksum(rules.topic_partition, str(error))
+    return InvalidRecord(rules.topic_partition, str(error))

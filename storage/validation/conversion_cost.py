@@ -1,0 +1,12 @@
+"""Counts what the conversion of a message set cost: Apache Kafka's RecordValidationStats."""
+
+from typing import NamedTuple
+
+
+class Conversion(NamedTuple):
+    """The cost of converting records between message formats."""
+
+    records: int
+    nanoseconds: int
+    temporary_bytes: int
+    """Bytes of the records before and after, both decompressed."""

@@ -1,0 +1,1 @@
+"""Old message formats against recorded answers of Apache Kafka."""

@@ -1,0 +1,224 @@
+"""Clients of before 2017: Produce 0 to 2 with messages of formats 0 and 1, Fetch 0 to 3."""
+
+import pytest
+
+from broker.network.request_channel import CLOSE, NO_RESPONSE
+from protocol.errors import ErrorCode
+from protocol.records.compression import CompressionCodec
+from protocol.records.reader import iter_records
+from tests.support.batches import a_batch, a_record
+from tests.support.controlled_cluster import until
+from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
+from tests.support.old_messages import LOG_APPEND_TIME, Old, message, messages, read, wrapped
+from tests.support.replicas import TOPIC, state
+
+SENT = [Old(0, 1000, b"k", b"v"), Old(1, 1001, b"k", None), Old(2, -1, None, b"w")]
+GZIP = CompressionCodec.GZIP
+
+
+def alone(**topic_config: str) -> HandlerBench:
+    """Broker 0 leads partition 0, which has no other replica."""
+    bench = HandlerBench(**topic_config)
+    bench.replicas.say(state(isr=[0], replicas=[0]))
+    bench.know(p0=0)
+    return bench
+
+
+async def answered(asked: Asking) -> Asking:
+    await until(lambda: not asked.waits)
+    return asked
+
+
+async def produced(bench: HandlerBench, records: bytes, version: int = 2) -> tuple[int, int]:
+    """Error code and base offset."""
+    (partition,) = (await answered(bench.produce(records, version=version))).produced
+    return partition.error_code, partition.base_offset
+
+
+async def fetched(bench: HandlerBench, offset: int, version: int) -> bytes:
+    (partition,) = (await answered(bench.fetch(offset, version=version))).fetched
+    assert partition.error_code == 0
+    return partition.records or b""
+
+
+def stored(records: bytes) -> list[Old]:
+    return [Old(record.offset, record.timestamp, record.key, record.value) for record in iter_records(records)]
+
+
+# -- producing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_messages_are_stored_as_one_batch_with_the_same_records(version: int, codec: int) -> None:
+    magic = 1 if version == 2 else 0
+    sent = [old if magic else old._replace(timestamp=-1) for old in SENT]
+
+    @on_a_loop
+    async def scenario() -> None:
+        bench = alone()
+        records = wrapped(magic, codec, sent) if codec else messages(magic, sent)
+        assert await produced(bench, records, version) == (0, 0)
+        assert await produced(bench, records, version) == (0, 3)
+        batches = await fetched(bench, 3, 4)
+        assert stored(batches) == [old._replace(offset=3 + old.offset) for old in sent]
+        assert bench.replicas.manager.topic_stats.total("produce_message_conversions") == 6
+
+    scenario()
+
+
+@on_a_loop
+async def test_acks_0_gets_no_answer_and_an_error_closes_the_connection() -> None:
+    bench = alone()
+    assert (await answered(bench.produce(messages(0, SENT), version=0, acks=0))).control is NO_RESPONSE
+    assert bench.replicas.partition.log.log_end_offset == 3
+    assert (await answered(bench.produce(message(0, SENT[0], crc=1), version=0, acks=0))).control is CLOSE
+
+
+@on_a_loop
+async def test_no_complete_message_is_no_error_and_is_not_appended() -> None:
+    bench = alone()
+    for records in (b"", message(0, SENT[0])[:-1]):
+        assert await produced(bench, records) == (0, -1)
+    assert bench.replicas.partition.log.log_end_offset == 0
+    assert bench.replicas.manager.topic_stats.total("messages_in") == 0
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (message(1, SENT[0], crc=1), ErrorCode.CORRUPT_MESSAGE),
+        (message(3, SENT[0]), ErrorCode.CORRUPT_MESSAGE),
+        (message(0, SENT[0]) + message(1, SENT[1]), ErrorCode.INVALID_RECORD),
+        (bytes(a_batch()) + message(1, SENT[1]), ErrorCode.INVALID_RECORD),
+        (2 * wrapped(1, GZIP, SENT), ErrorCode.INVALID_RECORD),
+        (message(1, Old(0, 1, None, b"no gzip"), GZIP), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (message(1, Old(0, 1, None, b""), 5), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (message(1, SENT[0]._replace(timestamp=-2)), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (wrapped(1, GZIP, SENT[2:], attributes=LOG_APPEND_TIME), ErrorCode.INVALID_TIMESTAMP),
+        (message(0, Old(0, -1, None, bytes(1_100_000))), ErrorCode.MESSAGE_TOO_LARGE),
+        (wrapped(0, GZIP, [Old(0, -1, None, bytes(140 << 20))]), ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+    ids=["crc", "magic 3", "two magics", "behind a batch", "two wrappers", "codec", "codec 5", "time", "append time", "large", "bomb"],
+)
+def test_bad_messages_get_the_error_code_of_apache_kafka(records: bytes, code: ErrorCode) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = alone()
+        assert await produced(bench, records) == (code, -1)
+        assert bench.replicas.partition.log.log_end_offset == 0
+
+    scenario()
+
+
+@on_a_loop
+async def test_a_compacted_topic_needs_keys() -> None:
+    bench = alone(cleanup_policy="compact")
+    assert await produced(bench, messages(1, SENT)) == (ErrorCode.INVALID_RECORD, -1)
+    assert bench.replicas.manager.topic_stats.records_without_key == 1
+    assert await produced(bench, messages(1, SENT[:2])) == (0, 0)
+
+
+@on_a_loop
+async def test_a_topic_limits_timestamps_and_sets_them() -> None:
+    bench = alone(message_timestamp_before_max_ms="1000")
+    assert await produced(bench, messages(1, SENT[:1])) == (ErrorCode.INVALID_TIMESTAMP, -1)
+    bench = alone(message_timestamp_type="LogAppendTime", compression_type="lz4")
+    (partition,) = (await answered(bench.produce(messages(0, SENT), version=2))).produced
+    now_ms = bench.replicas.clock.now_ms()
+    assert partition.log_append_time_ms == now_ms
+    assert {old.timestamp for old in stored(await fetched(bench, 0, 4))} == {now_ms}
+
+
+# -- consuming -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_batches_are_read_as_messages(version: int, codec: str) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = alone()
+        records = [a_record(offset, headers=((b"h", b"x"),)) for offset in range(3)]
+        for _ in range(2):
+            assert (await answered(bench.produce(a_batch(records, codec)))).produced[0].error_code == 0
+        found: list[Old] = []
+        while len(found) < 6:
+            next_offset = len(found)
+            found += [old for old in read(await fetched(bench, next_offset, version)) if old.offset >= next_offset]
+        wanted = stored(await fetched(bench, 0, 4)) + [
+            Old(3 + record.offset, record.timestamp, record.key, record.value) for record in records
+        ]
+        assert [old.offset for old in found] == [0, 1, 2, 3, 4, 5]
+        assert found == [old if version > 1 else old._replace(timestamp=-1) for old in wanted]
+        assert bench.replicas.manager.topic_stats.total("fetch_message_conversions") >= 6
+
+    scenario()
+
+
+@on_a_loop
+async def test_single_messages_begin_at_the_offset_and_compressed_ones_with_their_batch() -> None:
+    bench = alone()
+    for codec in ("none", "gzip"):
+        await answered(bench.produce(a_batch(3, codec=codec)))
+    assert [old.offset for old in read(await fetched(bench, 1, 2))][:2] == [1, 2]
+    assert [old.offset for old in read(await fetched(bench, 4, 2))] == [3, 4, 5]
+
+
+@on_a_loop
+async def test_the_size_is_that_of_the_batches_and_an_incomplete_message_fills_it() -> None:
+    bench = alone()
+    await answered(bench.produce(a_batch(1, value_bytes=1)))
+    size = len(await fetched(bench, 0, 4))
+    records = await fetched(bench, 0, 0)
+    assert len(records) == size
+    assert len(read(records)) == 1
+
+
+@on_a_loop
+async def test_the_first_batch_is_sent_even_if_its_messages_take_more_bytes() -> None:
+    bench = alone()
+    await answered(bench.produce(a_batch(200, value_bytes=1)))
+    assert len(await fetched(bench, 0, 3)) > len(await fetched(bench, 0, 4))
+    assert len(read(await fetched(bench, 0, 3))) == 200
+
+
+@on_a_loop
+async def test_zstd_is_refused_in_front_and_left_out_behind() -> None:
+    bench = alone()
+    await answered(bench.produce(a_batch(2)))
+    await answered(bench.produce(a_batch(2, codec="zstd")))
+    assert [old.offset for old in read(await fetched(bench, 0, 2))] == [0, 1]
+    (partition,) = (await answered(bench.fetch(2, version=2))).fetched
+    assert (partition.error_code, partition.high_watermark) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_a_topic_without_down_conversion_refuses_old_consumers(version: int) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = alone(message_downconversion_enable="false")
+        await answered(bench.produce(a_batch()))
+        (partition,) = bench.fetch(0, version=version).fetched
+        assert (partition.error_code, partition.high_watermark, partition.records) == (ErrorCode.UNSUPPORTED_VERSION, -1, b"")
+        assert len(await fetched(bench, 0, 4)) > 0
+
+    scenario()
+
+
+@on_a_loop
+async def test_an_old_consumer_waits_for_records() -> None:
+    bench = alone()
+    asked = bench.fetch(0, version=0)
+    assert asked.waits
+    bench.produce(a_batch())
+    (partition,) = (await answered(asked)).fetched
+    assert [old.offset for old in read(partition.records or b"")] == [0]
+
+
+@on_a_loop
+async def test_nothing_is_read_at_the_end_of_the_log() -> None:
+    bench = alone()
+    (partition,) = (await answered(bench.fetch(0, version=0, max_wait_ms=0))).fetched
+    assert (partition.error_code, partition.records) == (0, b"")
+    assert TOPIC in bench.replicas.manager.partitions

@@ -1,0 +1,164 @@
+"""Logs with messages of formats 0 and 1: opened after a crash, read, replicated, looked up by time and cleaned."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from protocol.conversion.old_logs import records_at
+from protocol.records.batch import CURRENT_MAGIC, iter_batches
+from protocol.records.compression import CompressionCodec
+from storage.errors import CorruptRecord, OffsetsOutOfOrder
+from storage.log.partition_log import PartitionLog
+from tests.support.batches import a_batch
+from tests.support.cleaners import clean_log
+from tests.support.logs import a_context, a_log, append, follow, read_all
+from tests.support.old_messages import LOG_APPEND_TIME, Old, message, messages, wrapped
+
+CODECS = [CompressionCodec.NONE, CompressionCodec.GZIP, CompressionCodec.SNAPPY, CompressionCodec.LZ4]
+SETS = list(itertools.product([0, 1], CODECS))
+
+
+def some_olds(offset: int, count: int, magic: int) -> list[Old]:
+    return [
+        Old(offset + number, 1000 + offset + number if magic else -1, b"k%d" % ((offset + number) % 3), b"value %d" % (offset + number))
+        for number in range(count)
+    ]
+
+
+def a_set(offset: int, magic: int, codec: int, count: int = 3) -> bytes:
+    olds = some_olds(offset, count, magic)
+    return wrapped(magic, codec, olds) if codec else messages(magic, olds)
+
+
+def everything(log: PartitionLog) -> list[Old]:
+    data = read_all(log, log.segments.first.base_offset)
+    return [
+        Old(record.offset, record.timestamp, record.key, record.value)
+        for position, header in iter_batches(data)
+        for record in records_at(data, position, header)
+    ]
+
+
+def filled(**config: str | int) -> tuple[PartitionLog, list[Old]]:
+    """A log that a follower filled with all kinds of messages, and a batch of today at the end; and its records."""
+    log = a_log(a_context(), **config)
+    records: list[Old] = []
+    for magic, codec in SETS * 2:
+        follow(log, a_set(log.log_end_offset, magic, codec), 0)
+        records += some_olds(log.log_end_offset - 3, 3, magic)
+    append(log, a_batch(1))
+    log.update_high_watermark(log.log_end_offset)
+    return log, records
+
+
+def test_messages_are_replicated_byte_by_byte_and_read_from_every_offset() -> None:
+    log, records = filled()
+    assert everything(log)[:-1] == records
+    copy = a_log(a_context())
+    follow(copy, read_all(log), 0)
+    assert read_all(copy) == read_all(log)
+    for offset in range(log.log_end_offset):
+        region = log.read(offset, 1, log.log_end_offset, True).region
+        assert region is not None
+        data = region.read()
+        ((position, header),) = iter_batches(data)
+        offsets = [record.offset for record in records_at(data, position, header)]
+        assert offsets[0] <= offset <= offsets[-1]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 11, 13, 17, 25, 26, 30])
+def test_a_torn_message_at_the_end_is_cut_and_indexes_are_rebuilt(cut: int) -> None:
+    log, records = filled(index_interval_bytes=1)
+    filesystem = log.context.filesystem
+    whole = log.size_bytes
+    torn = message(1, Old(log.log_end_offset, 1, None, b"torn"))
+    log.segments.active.file.pwrite(torn[:cut], whole)
+    again = a_log(a_context(filesystem), clean=False, index_interval_bytes=1)
+    assert (again.size_bytes, again.log_end_offset) == (whole, log.log_end_offset)
+    assert everything(again)[:-1] == records
+    assert again.active_segment.offset_index.entries > 0
+
+
+def test_damage_in_a_message_is_cut_with_everything_behind_it() -> None:
+    log, records = filled()
+    data = read_all(log)
+    position = next(position for position, header in iter_batches(data) if header.last_offset >= 10)
+    log.segments.active.file.pwrite(b"\xff", position + 30)
+    again = a_log(a_context(log.context.filesystem), clean=False)
+    assert everything(again) == records[: again.log_end_offset]
+    assert again.size_bytes == position
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_smallest_messages_are_found_at_the_end_of_a_log(magic: int) -> None:
+    log = a_log(a_context())
+    for offset in range(3):
+        follow(log, message(magic, Old(offset, -1, None, None)), 0)
+    assert [old.offset for old in everything(log)] == [0, 1, 2]
+    found = log.read(2, 100, 3, True)
+    assert (found.region and found.region.length, found.next_offset) == (26 + 8 * magic, 3)
+    again = a_log(a_context(log.context.filesystem), clean=False)
+    assert again.log_end_offset == 3
+    log.close()
+    assert a_log(a_context(log.context.filesystem)).log_end_offset == 3
+
+
+def test_a_compressed_message_begins_no_segment_behind_its_first_record() -> None:
+    log, records = filled(segment_bytes=300)
+    assert len(log.segments) > 5
+    assert everything(log)[:-1] == records
+    for segment in log.segments:
+        found = log.read(segment.base_offset, 1 << 20, log.log_end_offset, True)
+        assert found.region is not None
+        assert found.region.position == 0
+
+
+def test_records_of_format_1_are_found_by_time() -> None:
+    log, records = filled()
+    for old in records:
+        if old.timestamp >= 0:
+            found = log.offset_for_timestamp(old.timestamp)
+            assert found is not None
+            assert (found.offset, found.timestamp) == (old.offset, old.timestamp)
+
+
+def test_a_log_of_format_0_has_no_times() -> None:
+    log = a_log(a_context())
+    follow(log, a_set(0, 0, CompressionCodec.GZIP), 0)
+    assert log.offset_for_timestamp(0) is None
+    assert log.offset_of_max_timestamp() is None
+
+
+def test_cleaning_converts_messages_to_batches_and_keeps_the_latest_of_each_key() -> None:
+    log, records = filled(cleanup_policy="compact")
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+    clean_log(log)
+    data = read_all(log, 0)
+    headers = [header for _, header in iter_batches(data)]
+    assert {header.magic for header in headers} == {CURRENT_MAGIC}
+    latest = {old.key: old for old in records}
+    assert everything(log)[:-1] == sorted(latest.values())
+    assert log.log_end_offset == records[-1].offset + 2
+
+
+def test_single_messages_with_the_time_of_their_append_keep_it_when_they_are_cleaned() -> None:
+    log = a_log(a_context(), cleanup_policy="compact")
+    olds = [Old(offset, 1000 + offset // 2, b"k%d" % offset, b"v") for offset in range(6)]
+    follow(log, messages(1, olds, LOG_APPEND_TIME), 0)
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+    clean_log(log)
+    assert everything(log) == olds
+    assert len(list(iter_batches(read_all(log, 0)))) == 3
+
+
+def test_a_follower_refuses_damaged_messages() -> None:
+    log = a_log(a_context())
+    with pytest.raises(CorruptRecord):
+        follow(log, message(1, Old(0, 1, None, b"v"), crc=1), 0)
+    with pytest.raises(OffsetsOutOfOrder):
+        follow(log, 2 * message(1, Old(0, 1, None, b"v")), 0)
+    assert log.size_bytes == 0
