@@ -39,16 +39,21 @@ from broker.loop.background import LoopBackground, in_thread
 from broker.loop.collector import collector_paused, collector_resting
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
-from broker.metadata_store import open_metadata_store
+from broker.metadata_store import open_acl_store, open_metadata_store
 from broker.network.acceptor import BindFailed
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
+from broker.network.offenders import Offenders
 from broker.quotas.client_quotas import ClientQuotas, Windows
 from broker.request.services import Services
 from broker.request.turns import Turns
 from broker.security.acl_admin import AclAdmin
 from broker.security.acl_authorizer import AclAuthorizer, parse_super_users
+from broker.security.acl_session import AclSession
+from broker.security.audit_log import AuditLog
+from broker.security.audit_log import logger as audit_logger
 from broker.security.authorizer import AllowAll
+from broker.security.client_security import InterBrokerSecurity
 from broker.security.principals import Principal
 from broker.security.sasl.offers import Credentials, offer_of
 from broker.serving.authentication import ListenerAuthentication
@@ -83,7 +88,7 @@ from config.keys.replication import (
     REPLICA_SELECTOR_CLASS,
 )
 from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, AUTHORIZER_CLASS_NAME, SUPER_USERS
-from config.listeners import EndPoint, SecurityProtocol
+from config.listeners import EndPoint
 from config.passwords import encoder_of, old_encoder_of
 from config.sasl import sasl_listener
 from config.topic import TopicConfig
@@ -145,6 +150,7 @@ class Broker:
         self._random = self._surroundings.random
         self.on_fatal: Callable[[], None] = lambda: None
         """Called when the broker cannot go on because its last log directory failed. The owner of the broker replaces this."""
+        self._acl_session: AclSession | None = None
         self._held = AsyncExitStack()
         """Releases what the start has acquired so far."""
 
@@ -178,6 +184,9 @@ class Broker:
         services.administration.acls = None
         services.cluster.broker_epoch = -1
         _refuse_unsupported(config)
+        for security in self._between_brokers():
+            if security.protocol.uses_sasl:
+                security.begin()
         if self._surroundings.is_process:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(50_000, 20, 100)
@@ -258,18 +267,35 @@ class Broker:
         for endpoint in self.config.listeners.listeners:
             if endpoint.security_protocol.uses_tls:
                 self._tls_of(endpoint)
+        for security in self._between_brokers():
+            if security.protocol.uses_tls:
+                security.context()
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 
     async def _load_acls(self) -> None:
         """Replace the authorizer by the configured one, and read its ACLs."""
         if self.config[AUTHORIZER_CLASS_NAME]:
-            authorizer = AclAuthorizer(_super_users(self.config), allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND])
-            acls = AclAdmin(self.store, self._clock, authorizer, self._random.random)
+            authorizer = AclAuthorizer(
+                _super_users(self.config),
+                allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND],
+                audit_log=self._audit_log(),
+            )
+            own_store = open_acl_store(self.config)
+            store = own_store or self.store
+            acls = AclAdmin(store, self._clock, authorizer, self._random.random)
+            if own_store is not None:
+                self._acl_session = AclSession(own_store, acls.on_new_session)
+                self._held.push_async_callback(self._acl_session.close)
             self._held.push_async_callback(acls.close)
-            await in_session(self.store, acls.load)
+            await in_session(store, acls.load)
             self.services.authorizer = authorizer
             self.services.administration.acls = acls
+
+    def _audit_log(self) -> AuditLog:
+        refusing = Offenders(audit_logger.info, "requests were refused")
+        self._held.callback(refusing.summarize)
+        return AuditLog(lambda host, line: refusing.report(host, line, self._clock.monotonic()))
 
     async def _close_logs(self) -> None:
         self._background.close()
@@ -292,7 +318,7 @@ class Broker:
         self._held.push_async_callback(failures.close)
         waits = administration.metadata_waits = MetadataWaits()
         services.cluster.control_requests = ControlRequests(data.replica_manager, administration.dynamic_config, waits, paused)
-        self._cluster = ClusterWiring(services, self._surroundings.connect)
+        self._cluster = ClusterWiring(services, self._surroundings.connect, self._security_at)
         self._held.push_async_callback(self._cluster.close)
         services.cluster.controller = self.controller = Controller(
             store,
@@ -308,7 +334,7 @@ class Broker:
             paused,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
-        if administration.acls is not None:
+        if administration.acls is not None and self._acl_session is None:
             self.controller.on_new_session(administration.acls.on_new_session)
         administration.topic_admin = TopicAdmin(
             store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
@@ -408,6 +434,16 @@ class Broker:
             self._surroundings.clock_ns,
             self._clock.now_ms,
         )
+
+    def _security_at(self, listener_name: str) -> InterBrokerSecurity:
+        """The security of connections to a listener of other brokers."""
+        return InterBrokerSecurity(self.config, listener_name, self._surroundings.random_bytes, self._clock.now_ms)
+
+    def _between_brokers(self) -> list[InterBrokerSecurity]:
+        """The security of all connections to other brokers."""
+        listeners = self.config.listeners
+        names = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
+        return [self._security_at(name) for name in names if name is not None]
 
     def _tls_of(self, endpoint: EndPoint) -> ListenerTls:
         # Only brokers with such a listener load OpenSSL's part of Python's library.
@@ -521,17 +557,9 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
             "remove it, and set quotas of users and client ids"
         )
     _super_users(config)
-    listeners = config.listeners
-    for endpoint in listeners.listeners:
+    for endpoint in config.listeners.listeners:
         if endpoint.security_protocol.uses_sasl:
             sasl_listener(config.current, endpoint.listener_name)
-    between_brokers = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
-    for name in filter(None, between_brokers):
-        if listeners.security_protocols[name] is not SecurityProtocol.PLAINTEXT:
-            raise CannotStart(
-                f"listener {name} is used between brokers, which support only PLAINTEXT yet; "
-                "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
-            )
 
 
 def _super_users(config: BrokerConfig) -> frozenset[Principal]:

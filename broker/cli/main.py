@@ -16,6 +16,8 @@ COMMANDS = {
     "groups": "List, describe and delete groups, and change their offsets.",
     "configs": "Describe and change configurations.",
     "quotas": "Describe, set and remove quotas of clients.",
+    "acls": "List, add and remove ACLs.",
+    "users": "List, add and remove users who authenticate by SCRAM.",
     "transactions": "List transactions, find those that hang, abort them.",
     "produce": "Write records to a topic.",
     "consume": "Print records of topics.",

@@ -140,6 +140,9 @@ class RequestContext:
         mutations = self._mutations = self.connection.mutation_quota(is_strict=self.api_version >= strict_since)
         return mutations
 
-    def is_authorized(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client may do `operation` on the named resource. `name` is optional for the cluster, which has only one name."""
-        return self.access.may(operation, resource, name)
+    def is_authorized(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME, *, log_if_denied: bool = True) -> bool:
+        """Whether the client may do `operation` on the named resource. `name` is optional for the cluster, which has only one name.
+
+        `log_if_denied`: see `Access.may`.
+        """
+        return self.access.may(operation, resource, name, log_if_denied)

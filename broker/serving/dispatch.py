@@ -57,15 +57,16 @@ class Dispatcher(RequestHandler):
                 if route is None:
                     return self._unsupported(frame, kind >> 16, correlation_id, connection)
             offset = 10
+            client = connection.client
+            client.api_key = kind >> 16
             if client_id_length < 0 or not route.has_client_id:
-                connection.client.identify(None)
+                client.identify(None)
                 if not route.has_client_id:
                     offset = 8
             else:
                 offset += client_id_length
                 if offset > len(frame):
                     raise ProtocolError(f"client id of {client_id_length} bytes in a frame of {len(frame)}")
-                client = connection.client
                 if client.client_id_bytes is None or not fields.holds(data, 10, offset, client.client_id_bytes):
                     client.identify(fields.take(data, 10, offset))
             if route.flexible_request_header:

@@ -34,7 +34,7 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
             result.error_code = ErrorCode.NOT_CONTROLLER
         return CreateTopicsResponse(topics=results)
     times_named = await spread(how_often(topic.name for topic in request.topics))
-    may_create_any = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER)
+    may_create_any = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, log_if_denied=False)
     wanted: list[tuple[CreatableTopic, CreatableTopicResult]] = []
     for topic, result in zip(request.topics, results, strict=True):
         await context.broker.turns.pause()
@@ -86,7 +86,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 def _may_describe(topic: str, context: RequestContext) -> bool:
     """Whether the answer may show the configuration of the topic."""
-    return context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic)
+    return context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic, log_if_denied=False)
 
 
 def _describe(created: CreatedTopic, result: CreatableTopicResult, context: RequestContext) -> None:

@@ -46,10 +46,13 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
         if name is None:
             # Apache Kafka treats a topic without name and id as one that the client may not delete.
             result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif is_by_id and not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            continue
+        may_describe = context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        may_delete = context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name)
+        if is_by_id and not may_describe:
             result.name = None
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif not context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name):
+        elif not may_delete:
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif name not in broker.metadata.topics:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
