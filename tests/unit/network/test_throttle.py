@@ -240,6 +240,21 @@ def test_a_changed_quota_counts_from_the_next_request_on() -> None:
     assert client.answers[2] == b"0 ms"
 
 
+def test_a_clock_that_goes_on_meanwhile_does_not_lengthen_the_window() -> None:
+    limited = Limited()
+
+    def moving() -> int:
+        limited.bench.now_ns += 5_000_000
+        return limited.bench.now_ns
+
+    limited.bench.processor.clock_ns = moving
+    limited.quotas._clock_ns = moving
+    client = limited.bench.connect()
+    client.send(framed(produce(b"10500")))
+    limited.bench.turns.run()
+    assert client.answers == [b"500 ms"]
+
+
 # Request time
 
 
