@@ -102,6 +102,8 @@ class SimulatedServer:
         handler: RequestHandler,
         protected_listener: str | None = None,
         authorizer: Authorizer | None = None,
+        client_quotas: object = None,
+        authentication: object = None,
         *,
         accepting: bool = True,
         tls_of: object = None,
