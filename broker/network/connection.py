@@ -414,7 +414,8 @@ class Connection:
     @property
     def most_fetch_bytes(self) -> float:
         """The most bytes that a fetch may return without a throttle time for sure; infinite without a quota."""
-        return self._throttle.most_fetch_bytes() if self._processor.quotas.is_limited else INFINITE
+        processor = self._processor
+        return self._throttle.most_fetch_bytes(processor.clock_ns()) if processor.quotas.is_limited else INFINITE
 
     @property
     def last_throttle_time_ms(self) -> int:
@@ -423,7 +424,8 @@ class Connection:
 
     def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
         """The quota for partitions that the request creates and deletes (KIP-599). `throttle_mutations` follows with the answer."""
-        bucket = self._throttle.mutations() if self._processor.quotas.is_limited else None
+        processor = self._processor
+        bucket = self._throttle.mutations(processor.clock_ns()) if processor.quotas.is_limited else None
         return MutationQuota(bucket, self._now_ms, is_strict=is_strict)
 
     def _now_ms(self) -> int:

@@ -41,12 +41,12 @@ class Windows(NamedTuple):
 class _Resource(Generic[_S]):
     """The quotas and sensors of one resource."""
 
-    def __init__(self, make: Callable[[Tags], _S]) -> None:
+    def __init__(self, make: Callable[[Tags, int], _S]) -> None:
         self.bounds = QuotaBounds()
         self.sensors: dict[Tags, _S] = {}
-        self._make: Callable[[Tags], _S] = make
+        self._make: Callable[[Tags, int], _S] = make
 
-    def find(self, user: str, client_id: str) -> _S | None:
+    def find(self, user: str, client_id: str, now_ms: int) -> _S | None:
         """The sensor of a client, if there is a quota and the sensor exists; a missing one is made."""
         found = self.bounds.find(user, client_id)
         if found is None:
@@ -54,7 +54,7 @@ class _Resource(Generic[_S]):
         tags, bound = found
         sensor = self.sensors.get(tags)
         if sensor is None:
-            sensor = self.sensors[tags] = self._make(tags)
+            sensor = self.sensors[tags] = self._make(tags, now_ms)
         sensor.bound = bound
         return sensor
 
@@ -81,13 +81,11 @@ class ClientQuotas(Quotas):
         """`client` has the windows of the quotas of bytes and time, `controller` those of mutations, `metrics` those of all averages."""
         Quotas.__init__(self)
         self._clock_ns = clock_ns
-        self._metrics = metrics
 
-        def sensor(max_throttle_ms: int) -> Callable[[Tags], Sensor]:
-            return lambda tags: Sensor(tags, *client, max_throttle_ms, Average(*metrics, self.now_ms()), self.now_ms())
+        def sensor(max_throttle_ms: int) -> Callable[[Tags, int], Sensor]:
+            return lambda tags, now_ms: Sensor(tags, *client, max_throttle_ms, Average(*metrics, now_ms), now_ms)
 
-        def bucket(tags: Tags) -> TokenBucket:
-            now_ms = self.now_ms()
+        def bucket(tags: Tags, now_ms: int) -> TokenBucket:
             seconds = controller.samples * controller.window_ms // 1000
             return TokenBucket(tags, seconds, Rate(*metrics, now_ms), Average(*metrics, now_ms), now_ms)
 
@@ -109,16 +107,16 @@ class ClientQuotas(Quotas):
         self.is_limited = any(len(resource.bounds) for _, resource in self._resources())
         self.counts_time = len(self.request.bounds) > 0
 
-    def sensors_of(self, user: str, client_id: str) -> tuple[Sensor | None, Sensor | None, Sensor | None, TokenBucket | None]:
+    def sensors_of(self, user: str, client_id: str, now_ms: int) -> tuple[Sensor | None, Sensor | None, Sensor | None, TokenBucket | None]:
         """See `Quotas`."""
         dropped = [resource.make_room() for _, resource in self._resources()]
         if any(dropped):
             self.generation += 1
         return (
-            self.produce.find(user, client_id),
-            self.fetch.find(user, client_id),
-            self.request.find(user, client_id),
-            self.mutations.find(user, client_id),
+            self.produce.find(user, client_id, now_ms),
+            self.fetch.find(user, client_id, now_ms),
+            self.request.find(user, client_id, now_ms),
+            self.mutations.find(user, client_id, now_ms),
         )
 
     def count_exempt(self, work_ns: int, now_ms: int) -> None:

@@ -16,6 +16,10 @@ Entity: TypeAlias = tuple[str | None, str | None]
 """User and client id for which a quota is set: a name, None for the default, ABSENT if the quota does not depend on it."""
 
 
+MAX_TAG_LENGTH: Final = 1024
+"""Longest name in the tags of a sensor, characters. Longer ones count by their beginning, because sensors keep them."""
+
+
 class Tags(NamedTuple):
     """The clients that share one quota: those of a user, of a client id, or of both. `ABSENT` stands for any."""
 
@@ -49,9 +53,9 @@ class QuotaBounds:
 
         A client with an empty client id has the quotas of its user only.
         """
-        both = Tags(user, client_id)
-        of_user = Tags(user, ABSENT)
-        of_client_id = Tags(ABSENT, client_id)
+        both = Tags(user[:MAX_TAG_LENGTH], client_id[:MAX_TAG_LENGTH])
+        of_user = Tags(both.user, ABSENT)
+        of_client_id = Tags(ABSENT, both.client_id)
         candidates: tuple[tuple[Entity, Tags], ...] = (
             ((user, client_id), both),
             ((user, None), both),

@@ -33,11 +33,11 @@ cdef class Throttle:
     @cython.locals(work_ns=int64_t)
     cpdef void exempt(self, int64_t now_ns) except *
     @cython.locals(sensor=Sensor)
-    cpdef double most_fetch_bytes(self) except? -1
-    cpdef object mutations(self)
+    cpdef double most_fetch_bytes(self, int64_t now_ns) except? -1
+    cpdef object mutations(self, int64_t now_ns)
     @cython.locals(sensor=Sensor)
     cdef void _note(self, int64_t cause, int64_t time_ms, int64_t now_ms) except *
     @cython.locals(client=Client, quotas=Quotas)
-    cdef void _look_up(self) except *
+    cdef void _look_up(self, int64_t now_ms) except *
     cpdef void begin_delay(self) except *
     cpdef void end_delay(self) except *

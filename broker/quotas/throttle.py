@@ -35,8 +35,8 @@ class Quotas:
         self.delayed = [0, 0, 0, 0]
         """Connections that wait now, by the QuotaType that makes them wait."""
 
-    def sensors_of(self, user: str, client_id: str) -> tuple[Sensor | None, Sensor | None, Sensor | None, TokenBucket | None]:
-        """The sensors of a client by QuotaType; None where the client has no quota."""
+    def sensors_of(self, user: str, client_id: str, now_ms: int) -> tuple[Sensor | None, Sensor | None, Sensor | None, TokenBucket | None]:
+        """The sensors of a client by QuotaType; None where the client has no quota. New ones measure from `now_ms` on."""
         return None, None, None, None
 
     def count_exempt(self, work_ns: int, now_ms: int) -> None:
@@ -103,8 +103,8 @@ class Throttle:
 
         A fetch that has to wait is not counted, because its answer is empty. The amount of CONTROLLER_MUTATION is the waiting time itself.
         """
-        self._look_up()
         now_ms = now_ns // NS_PER_MS
+        self._look_up(now_ms)
         time_ms = 0
         work_ns = self._take_work(now_ns)
         sensor = self._request
@@ -144,15 +144,15 @@ class Throttle:
         if work_ns > 0 and self._quotas.counts_time:
             self._quotas.count_exempt(work_ns, now_ns // NS_PER_MS)
 
-    def most_fetch_bytes(self) -> float:
+    def most_fetch_bytes(self, now_ns: int) -> float:
         """The most bytes that a fetch may return without having to wait for sure; infinite without a quota."""
-        self._look_up()
+        self._look_up(now_ns // NS_PER_MS)
         sensor = self._fetch
         return float("inf") if sensor is None else sensor.most_at_once()
 
-    def mutations(self) -> TokenBucket | None:
+    def mutations(self, now_ns: int) -> TokenBucket | None:
         """The bucket of the client; None if it has no quota for partitions."""
-        self._look_up()
+        self._look_up(now_ns // NS_PER_MS)
         return self._mutations
 
     def _note(self, cause: int, time_ms: int, now_ms: int) -> None:
@@ -165,7 +165,7 @@ class Throttle:
         if sensor is not None:
             sensor.throttle_time.add(time_ms, now_ms)
 
-    def _look_up(self) -> None:
+    def _look_up(self, now_ms: int) -> None:
         client = self._client
         quotas = self._quotas
         if self._generation == quotas.generation and client.principal is self._principal and client.client_id_bytes is self._client_id:
@@ -176,7 +176,8 @@ class Throttle:
             # It has no name yet. Other limits bound the cost of authentication.
             self._produce = self._fetch = self._request = self._mutations = None
         else:
-            self._produce, self._fetch, self._request, self._mutations = quotas.sensors_of(client.principal.name, client.client_id or "")
+            found = quotas.sensors_of(client.principal.name, client.client_id or "", now_ms)
+            self._produce, self._fetch, self._request, self._mutations = found
         self._generation = quotas.generation
 
     # Waiting ----------------------------------------------------------------------------------------------------------------------------

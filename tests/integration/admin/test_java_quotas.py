@@ -1,5 +1,6 @@
 """Apache Kafka's ConfigCommand sets quotas, credentials and passwords of a broker of ours, and shows what it set."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from tests.support.apache_kafka import run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import BrokerProcess, a_broker
-from tests.support.java_pair import CONFIGS
+from tests.support.java_pair import CONFIGS, PERFORMANCE, TOPICS
 
 pytestmark = needs_apache_kafka
 
@@ -40,6 +41,29 @@ def test_a_quota_is_set_shown_and_removed(broker: BrokerProcess, entity: tuple[s
     assert f"{said}{key}={float(value)}" in configs(broker, *entity, "--describe")
     configs(broker, *entity, "--alter", "--delete-config", key)
     assert key not in configs(broker, *entity, "--describe")
+
+
+def test_a_producer_and_an_administrator_above_their_quotas_are_throttled(broker: BrokerProcess) -> None:
+    ended = run_tool(TOPICS, "--bootstrap-server", broker.bootstrap, "--create", "--topic", "slow", "--partitions", "1")
+    assert ended.returncode == 0, ended.stderr
+    perf = ("--entity-type", "clients", "--entity-name", "perf")
+    configs(broker, *perf, "--alter", "--add-config", "producer_byte_rate=200000")
+    records = ("--topic", "slow", "--num-records", "3000", "--record-size", "1000", "--throughput", "-1", "--print-metrics")
+    properties = ("--producer-props", f"bootstrap.servers={broker.bootstrap}", "client.id=perf")
+    ended = run_tool(PERFORMANCE, *records, *properties)
+    assert ended.returncode == 0, ended.stderr
+    (average,) = re.findall(r"produce-throttle-time-avg:\{client-id=perf\} *: (\S+)", ended.stdout)
+    assert float(average) > 0
+    configs(broker, *perf, "--alter", "--delete-config", "producer_byte_rate")
+
+    users = ("--entity-type", "users", "--entity-default")
+    configs(broker, *users, "--alter", "--add-config", "controller_mutation_rate=0.05")
+    create = ("--bootstrap-server", broker.bootstrap, "--create", "--partitions", "6", "--topic")
+    assert run_tool(TOPICS, *create, "first").returncode == 0
+    refused = run_tool(TOPICS, *create, "second")
+    configs(broker, *users, "--alter", "--delete-config", "controller_mutation_rate")
+    assert refused.returncode == 1
+    assert "The throttling quota has been exceeded." in refused.stdout + refused.stderr
 
 
 def test_a_credential_is_set_shown_and_removed(broker: BrokerProcess) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from types import SimpleNamespace
+
 import pytest
 
 from broker.network.connection import Connection
@@ -9,6 +12,7 @@ from broker.network.request_channel import Answer, Pending
 from broker.quotas.client_quotas import ClientQuotas, Windows
 from broker.quotas.quota_bounds import ABSENT
 from broker.quotas.quota_type import QuotaType
+from broker.security.principals import Principal
 from tests.support.network import Bench, FunctionHandler, Handle, framed, other, produce
 
 WINDOWS = Windows(11, 1000)
@@ -137,6 +141,36 @@ def test_a_connection_that_waits_for_its_time_is_not_idle() -> None:
     assert client.transport.aborted
 
 
+def test_a_connection_that_waits_for_its_time_is_closed_when_it_is_idle_and_its_client_has_left() -> None:
+    limited = Limited()
+    client = limited.bench.connect()
+    ours, theirs = socket.socketpair()
+    client.transport._extra["socket"] = ours
+    with ours:
+        client.send(framed(produce(b"10500")))
+        limited.bench.now_ns += 400_000_000
+        limited.bench.processor.expire_idle(200)
+        assert not client.transport.aborted
+        theirs.close()
+        limited.bench.processor.expire_idle(1000)
+        assert not client.transport.aborted
+        limited.bench.processor.expire_idle(200)
+        assert client.transport.aborted
+
+
+def test_a_client_is_limited_once_it_is_authenticated() -> None:
+    limited = Limited()
+    client = limited.bench.connect()
+    session = SimpleNamespace(is_authenticated=False)
+    client.connection.client.sasl = session
+    client.send(framed(produce(b"10500")))
+    session.is_authenticated = True
+    client.connection.client.principal = Principal("User", "ANONYMOUS")
+    client.send(framed(produce(b"10500")))
+    limited.bench.turns.run()
+    assert client.answers == [b"0 ms", b"500 ms"]
+
+
 def test_a_client_that_leaves_while_it_waits_leaves_no_timer() -> None:
     limited = Limited()
     client = limited.bench.connect()
@@ -204,6 +238,21 @@ def test_a_changed_quota_counts_from_the_next_request_on() -> None:
     client.send(framed(produce(b"1000000")))
     limited.bench.turns.run()
     assert client.answers[2] == b"0 ms"
+
+
+def test_a_clock_that_goes_on_meanwhile_does_not_lengthen_the_window() -> None:
+    limited = Limited()
+
+    def moving() -> int:
+        limited.bench.now_ns += 5_000_000
+        return limited.bench.now_ns
+
+    limited.bench.processor.clock_ns = moving
+    limited.quotas._clock_ns = moving
+    client = limited.bench.connect()
+    client.send(framed(produce(b"10500")))
+    limited.bench.turns.run()
+    assert client.answers == [b"500 ms"]
 
 
 # Request time

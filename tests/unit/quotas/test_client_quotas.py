@@ -21,7 +21,7 @@ def test_without_a_quota_nothing_is_counted() -> None:
     assert not quotas.is_limited
     quotas.set(("alice", ABSENT), {})
     assert (quotas.is_limited, quotas.generation) == (False, 0)
-    assert quotas.sensors_of("alice", "app") == (None, None, None, None)
+    assert quotas.sensors_of("alice", "app", 0) == (None, None, None, None)
 
 
 def test_only_a_request_quota_needs_the_clock_in_every_request() -> None:
@@ -40,25 +40,25 @@ def test_clients_with_the_same_tags_share_a_sensor() -> None:
     quotas = Clocked().quotas
     quotas.set(("alice", ABSENT), {QuotaType.PRODUCE: 1000, QuotaType.CONTROLLER_MUTATION: 2})
     quotas.set((None, None), {QuotaType.FETCH: 500})
-    produce, fetch, request, mutations = quotas.sensors_of("alice", "app")
+    produce, fetch, request, mutations = quotas.sensors_of("alice", "app", 0)
     assert request is None
     assert produce is not None
     assert fetch is not None
     assert mutations is not None
     assert (produce.tags, fetch.tags, mutations.tags) == (Tags("alice", ABSENT), Tags("alice", "app"), Tags("alice", ABSENT))
     assert (produce.bound, fetch.bound, mutations.bound) == (1000, 500, 2)
-    other = quotas.sensors_of("alice", "other")
+    other = quotas.sensors_of("alice", "other", 0)
     assert other[0] is produce
     assert other[1] is not fetch
-    assert quotas.sensors_of("bob", "app")[0] is None
+    assert quotas.sensors_of("bob", "app", 0)[0] is None
 
 
 def test_idle_sensors_expire() -> None:
     clocked = Clocked()
     quotas = clocked.quotas
     quotas.set((ABSENT, None), {QuotaType.PRODUCE: 1000})
-    idle, _, _, _ = quotas.sensors_of("alice", "idle")
-    busy, _, _, _ = quotas.sensors_of("alice", "busy")
+    idle, _, _, _ = quotas.sensors_of("alice", "idle", 0)
+    busy, _, _, _ = quotas.sensors_of("alice", "busy", 0)
     assert idle is not None
     assert busy is not None
     clocked.now_ms = SENSOR_EXPIRATION_MS
@@ -79,7 +79,7 @@ def test_the_number_of_sensors_is_limited(monkeypatch: pytest.MonkeyPatch) -> No
     quotas.set((ABSENT, None), {QuotaType.PRODUCE: 1000})
     for number in range(1000):
         clocked.now_ms += 1
-        quotas.sensors_of("alice", f"client-{number}")
+        quotas.sensors_of("alice", f"client-{number}", clocked.now_ms)
         assert len(quotas.produce.sensors) <= 100
     assert Tags(ABSENT, "client-999") in quotas.produce.sensors
     assert Tags(ABSENT, "client-0") not in quotas.produce.sensors
@@ -90,11 +90,11 @@ def test_a_client_at_the_limit_keeps_its_count() -> None:
     clocked = Clocked()
     quotas = clocked.quotas
     quotas.set(("alice", ABSENT), {QuotaType.PRODUCE: 1000})
-    first, _, _, _ = quotas.sensors_of("alice", "app")
+    first, _, _, _ = quotas.sensors_of("alice", "app", 0)
     assert first is not None
     assert first.record(20_000, 0) == 10_000
     quotas.set(("alice", ABSENT), {QuotaType.PRODUCE: 2000})
-    again, _, _, _ = quotas.sensors_of("alice", "app")
+    again, _, _, _ = quotas.sensors_of("alice", "app", 0)
     assert again is first
     assert again.record(1000, 0) == 500
 
@@ -104,6 +104,6 @@ def test_absurd_windows_are_shortened(samples: int) -> None:
     windows = Windows.of(samples, (2**31 - 1) * 1000)
     quotas = ClientQuotas(windows, windows, windows, lambda: NS_PER_MS)
     quotas.set(("alice", ABSENT), {QuotaType.PRODUCE: 1})
-    sensor, _, _, _ = quotas.sensors_of("alice", "app")
+    sensor, _, _, _ = quotas.sensors_of("alice", "app", 0)
     assert sensor is not None
     assert sensor.record(1, 1) >= 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.quotas.quota_bounds import ABSENT, Entity, QuotaBounds, Tags
+from broker.quotas.quota_bounds import ABSENT, MAX_TAG_LENGTH, Entity, QuotaBounds, Tags
 
 BOTH = Tags("alice", "app")
 OF_USER = Tags("alice", ABSENT)
@@ -73,3 +73,10 @@ def test_a_removed_quota_counts_no_more() -> None:
     assert not bounds.set(("alice", ABSENT), None)
     assert not bounds.set((None, ABSENT), 5)
     assert len(bounds) == 1
+
+
+def test_a_very_long_name_is_not_kept() -> None:
+    bounds = a_table(("alice", ABSENT), (ABSENT, None))
+    bounds.set((ABSENT, "c" * 30_000), 9)
+    assert bounds.find("bob", "c" * 30_000) == (Tags(ABSENT, "c" * MAX_TAG_LENGTH), 9)
+    assert bounds.find("bob", "c" * 30_001) == (Tags(ABSENT, "c" * MAX_TAG_LENGTH), 7)
