@@ -28,6 +28,7 @@ from broker.cluster.control_requests import ControlRequests
 from broker.cluster.log_dir_failures import LogDirFailures
 from broker.cluster.producer_ids import ProducerIds
 from broker.configuration.certificate_renewal import CertificateRenewal
+from broker.configuration.client_quotas import StoredQuotas
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.configuration.ip_quotas import IpQuotas
 from broker.configuration.reconfiguration import Reconfiguration
@@ -43,6 +44,7 @@ from broker.network.acceptor import BindFailed
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
 from broker.network.offenders import Offenders
+from broker.quotas.client_quotas import ClientQuotas, Windows
 from broker.request.services import Services
 from broker.request.turns import Turns
 from broker.security.acl_admin import AclAdmin
@@ -51,6 +53,7 @@ from broker.security.acl_session import AclSession
 from broker.security.audit_log import AuditLog
 from broker.security.audit_log import logger as audit_logger
 from broker.security.authorizer import AllowAll
+from broker.security.client_security import InterBrokerSecurity
 from broker.security.principals import Principal
 from broker.security.sasl.offers import Credentials, offer_of
 from broker.serving.authentication import ListenerAuthentication
@@ -61,6 +64,15 @@ from broker.transactions.coordinator import TransactionCoordinator
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
+from config.keys.metrics import (
+    CLIENT_QUOTA_CALLBACK_CLASS,
+    CONTROLLER_QUOTA_WINDOW_NUM,
+    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
+    METRICS_NUM_SAMPLES,
+    METRICS_SAMPLE_WINDOW_MS,
+    QUOTA_WINDOW_NUM,
+    QUOTA_WINDOW_SIZE_SECONDS,
+)
 from config.keys.network import (
     DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS,
     FETCH_MAX_BYTES,
@@ -76,7 +88,7 @@ from config.keys.replication import (
     REPLICA_SELECTOR_CLASS,
 )
 from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, AUTHORIZER_CLASS_NAME, SUPER_USERS
-from config.listeners import EndPoint, SecurityProtocol
+from config.listeners import EndPoint
 from config.passwords import encoder_of, old_encoder_of
 from config.sasl import sasl_listener
 from config.topic import TopicConfig
@@ -106,6 +118,9 @@ DRAIN_SECONDS = 30.0
 DRAIN_AMONG_OTHERS_SECONDS = 2.0
 """The same for a broker among others, seconds. Requests that remain wait for followers, whose fetches this broker no longer serves; the
 next leader decides their outcome."""
+
+SENSOR_CHECK_MS = 60_000
+"""Interval of looking for idle sensors of quotas, ms; looking at 40,000 takes some milliseconds."""
 
 COLLECTOR_THRESHOLDS = (2_000, 5, 10_000)
 """Thresholds of the garbage collector's generations while the broker runs. A pass stops the loop for a time that grows with the number of
@@ -169,6 +184,9 @@ class Broker:
         services.administration.acls = None
         services.cluster.broker_epoch = -1
         _refuse_unsupported(config)
+        for security in self._between_brokers():
+            if security.protocol.uses_sasl:
+                security.begin()
         if self._surroundings.is_process:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(50_000, 20, 100)
@@ -249,6 +267,9 @@ class Broker:
         for endpoint in self.config.listeners.listeners:
             if endpoint.security_protocol.uses_tls:
                 self._tls_of(endpoint)
+        for security in self._between_brokers():
+            if security.protocol.uses_tls:
+                security.context()
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 
@@ -297,7 +318,7 @@ class Broker:
         self._held.push_async_callback(failures.close)
         waits = administration.metadata_waits = MetadataWaits()
         services.cluster.control_requests = ControlRequests(data.replica_manager, administration.dynamic_config, waits, paused)
-        self._cluster = ClusterWiring(services, self._surroundings.connect)
+        self._cluster = ClusterWiring(services, self._surroundings.connect, self._security_at)
         self._held.push_async_callback(self._cluster.close)
         services.cluster.controller = self.controller = Controller(
             store,
@@ -326,6 +347,7 @@ class Broker:
         data.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
         data.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.error_counts = {}
+        services.quotas = self._client_quotas()
         data.fetch_max_bytes = config[FETCH_MAX_BYTES]
         self._make_coordinators(paused)
         data.producer_ids = ProducerIds(self._cluster.producer_id_block)
@@ -374,9 +396,11 @@ class Broker:
         credentials = ScramCredentials(administration.config_admin, administration.dynamic_config)
         await in_session(self.store, credentials.load)
         authentication = partial(self._authentication, credentials)
-        authorizer = self.services.authorizer
+        authorizer, quotas = self.services.authorizer, self.services.quotas
+        await in_session(self.store, StoredQuotas(administration.config_admin, administration.dynamic_config, quotas).load)
+        self._background.schedule("quota-sensors", SENSOR_CHECK_MS, SENSOR_CHECK_MS, quotas.expire)
         await server.start(
-            endpoints, dispatcher, protected, authorizer, authentication=authentication, accepting=False, tls_of=self._tls_of
+            endpoints, dispatcher, protected, authorizer, quotas, authentication=authentication, accepting=False, tls_of=self._tls_of
         )
         self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
@@ -387,6 +411,15 @@ class Broker:
         reconfiguration.start()
         CertificateRenewal(self.config, server).start()
         self._held.push_async_callback(reconfiguration.close)
+
+    def _client_quotas(self) -> ClientQuotas:
+        config = self.config
+        return ClientQuotas(
+            Windows.of(config[QUOTA_WINDOW_NUM], config[QUOTA_WINDOW_SIZE_SECONDS] * 1000),
+            Windows.of(config[CONTROLLER_QUOTA_WINDOW_NUM], config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * 1000),
+            Windows.of(config[METRICS_NUM_SAMPLES], config[METRICS_SAMPLE_WINDOW_MS]),
+            self._surroundings.clock_ns,
+        )
 
     def _authentication(self, scram: ScramCredentials, endpoint: EndPoint) -> ListenerAuthentication:
         """How clients of a SASL listener authenticate. Raises ConfigError."""
@@ -401,6 +434,16 @@ class Broker:
             self._surroundings.clock_ns,
             self._clock.now_ms,
         )
+
+    def _security_at(self, listener_name: str) -> InterBrokerSecurity:
+        """The security of connections to a listener of other brokers."""
+        return InterBrokerSecurity(self.config, listener_name, self._surroundings.random_bytes, self._clock.now_ms)
+
+    def _between_brokers(self) -> list[InterBrokerSecurity]:
+        """The security of all connections to other brokers."""
+        listeners = self.config.listeners
+        names = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
+        return [self._security_at(name) for name in names if name is not None]
 
     def _tls_of(self, endpoint: EndPoint) -> ListenerTls:
         # Only brokers with such a listener load OpenSSL's part of Python's library.
@@ -508,18 +551,15 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
     """Raises CannotStart for security settings that are not implemented. Ignoring them would leave the broker open to everyone."""
     if config[AUTHORIZER_CLASS_NAME] not in ("", ACL_AUTHORIZER):
         raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: the only authorizer of this server is {ACL_AUTHORIZER}")
+    if config[CLIENT_QUOTA_CALLBACK_CLASS]:
+        raise CannotStart(
+            f"client.quota.callback.class={config[CLIENT_QUOTA_CALLBACK_CLASS]}: classes of Java cannot be loaded here; "
+            "remove it, and set quotas of users and client ids"
+        )
     _super_users(config)
-    listeners = config.listeners
-    for endpoint in listeners.listeners:
+    for endpoint in config.listeners.listeners:
         if endpoint.security_protocol.uses_sasl:
             sasl_listener(config.current, endpoint.listener_name)
-    between_brokers = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
-    for name in filter(None, between_brokers):
-        if listeners.security_protocols[name] is not SecurityProtocol.PLAINTEXT:
-            raise CannotStart(
-                f"listener {name} is used between brokers, which support only PLAINTEXT yet; "
-                "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
-            )
 
 
 def _super_users(config: BrokerConfig) -> frozenset[Principal]:

@@ -15,6 +15,7 @@ COMMANDS = {
     "topics": "List, describe, create, alter and delete topics.",
     "groups": "List, describe and delete groups, and change their offsets.",
     "configs": "Describe and change configurations.",
+    "quotas": "Describe, set and remove quotas of clients.",
     "acls": "List, add and remove ACLs.",
     "users": "List, add and remove users who authenticate by SCRAM.",
     "transactions": "List transactions, find those that hang, abort them.",

@@ -47,7 +47,7 @@ from broker.handlers.data.fetch_writing import FetchWriter
 from broker.handlers.data.partition_errors import partition_error
 from broker.handlers.data.topic_counters import count_failed_fetch
 from broker.network.request_channel import Parts
-from broker.network.throttle import QuotaType
+from broker.quotas.quota_type import FETCH
 from broker.request.services import Services
 from config.topic import COMPRESSION_TYPE
 from protocol.cursors.fetch import FetchReader
@@ -63,6 +63,8 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from broker.handlers.data.delayed_fetch import DelayedFetch
     from broker.network.connection import Connection
+
+INFINITE = float("inf")
 
 SESSION_ERRORS: dict[type[FetchSessionError], ErrorCode] = {
     FetchSessionIdNotFound: ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -87,6 +89,7 @@ class Fetch:
         "_has_unread",
         "_is_diverted",
         "_is_given_up",
+        "_is_limited",
         "_max_bytes",
         "_min_bytes",
         "_named",
@@ -149,6 +152,7 @@ class Fetch:
         self._failed = False
         self._is_diverted = False
         self._is_given_up = False
+        self._is_limited = False  # whether the client has a quota of bytes
         self._answers_anyway = False
         self._waited_for = 0
         self._grown = 0
@@ -285,6 +289,8 @@ class Fetch:
         replica_id = reader.replica_id
         may_read_from_followers = replica_id < 0 and version >= FIRST_THAT_MAY_READ_FROM_FOLLOWERS
         params = self.params
+        if replica_id < 0:
+            self._limit_bytes()
         params.replica_id = max(replica_id, CONSUMER)  # a debugging consumer reads like others, and may also read from followers
         params.or_follower = replica_id < DEBUGGING_CONSUMER or may_read_from_followers
         client = self.connection.client
@@ -307,6 +313,14 @@ class Fetch:
             self.session.belong_to(client, reader_is)
             self.session.on_fetch(elapsed_ms(services.clock))
         self._begin_reading()
+
+    def _limit_bytes(self) -> None:
+        """Read no more than the quota of the client lets through at once. A larger answer would be withheld again and again."""
+        most = self.connection.most_fetch_bytes
+        self._is_limited = most < INFINITE
+        if most < self._max_bytes:
+            self._max_bytes = int(most)
+            self._min_bytes = min(self._min_bytes, self._max_bytes)
 
     def _end_session(self) -> None:
         """End a session that has no partitions left; the partitions that the request itself names are read once more."""
@@ -540,7 +554,11 @@ class Fetch:
         last = known + len(self._unknown)
         end = min(self._at + limit, last)
         while self._at < end:
-            if self._at < known:
+            if writer.throttle_time_ms > 0:
+                # As in Apache Kafka, the answer contains only the throttle time.
+                if self._at < known:
+                    entries[self._at].forget_found()
+            elif self._at < known:
                 asked = entries[self._at]
                 if not asked.is_unknown:
                     writer.write_one(asked)
@@ -558,20 +576,29 @@ class Fetch:
             quota = self._replicas.leader_quota
             assert quota is not None  # only a quota throttles bytes
             params.count(quota)
-        if params.replica_id < 0:
-            writer.throttle_time_ms = self.connection.throttle(QuotaType.FETCH, params.size)
+        if params.replica_id >= 0:
+            self.connection.exempt()
+        else:
+            writer.throttle_time_ms = self.connection.throttle(FETCH, params.size)
             if writer.throttle_time_ms > 0:
-                # As in Apache Kafka, the answer contains only the throttle time.
                 self._creates_session = False
-                self._entries = []
-                self._unknown = []
         if self._creates_session:
             self._creates_session = False
             services.data.fetch_sessions.maybe_keep(self.session, is_follower=params.replica_id >= 0, now_ms=elapsed_ms(services.clock))
         return writer
 
     def _finish(self) -> None:
-        assert self._writer is not None  # at least the beginning was written
-        self.parts = self._writer.finish(self._named)
+        writer = self._writer
+        assert writer is not None  # at least the beginning was written
+        self.parts = writer.finish(self._named)
+        if self._is_limited and not writer.throttle_time_ms:
+            self._count_overhead()
         self.stage = ANSWERED
         self.abandon()
+
+    def _count_overhead(self) -> None:
+        """Count the bytes of the answer beside the records."""
+        size = 0
+        for part in self.parts:
+            size += len(part)
+        self.connection.count_more(FETCH, size - self.params.size)

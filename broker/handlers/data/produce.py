@@ -49,7 +49,7 @@ from broker.handlers.data.produce_codes import (
 from broker.handlers.data.produce_verification import unverified
 from broker.handlers.data.topic_counters import count_refused_produce
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
-from broker.network.throttle import QuotaType
+from broker.quotas.quota_type import PRODUCE
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.malformed import name_of, refused_if_malformed
 from broker.request.turns import Steps, Unfinished
@@ -548,7 +548,10 @@ class Produce:
         return self._answer_or_wait(None)
 
     def _take_throttle_time(self) -> None:
-        self._throttle_time_ms = self._connection.throttle(QuotaType.PRODUCE, self._size)
+        connection = self._connection
+        if self._acks == 0:
+            connection.exempt()  # only its bytes are limited, since the producer does not learn of a throttle time
+        self._throttle_time_ms = connection.throttle(PRODUCE, self._size)
 
     def _answer_or_wait(self, pending: Pending | None) -> Answer:
         """The answer; or `pending`, or a new Pending, if partitions have to wait."""

@@ -23,7 +23,7 @@ from broker.groups.offset_records import NO_EXPIRY, encode_value
 from broker.handlers.groups.group_topics import partitions_of
 from broker.handlers.groups.offsets_in_store import commit_to_store
 from broker.network.request_channel import CLOSE, Answer, Pending
-from broker.network.throttle import QuotaType
+from broker.quotas.quota_type import REQUEST
 from broker.request.malformed import answer_in_turn
 from broker.request.turns import LARGE_BYTES, Steps
 from broker.security.authorizer import Operation, ResourceType
@@ -293,7 +293,7 @@ class OffsetCommit:
             if topic not in self._decided:
                 answer.begin_topic(topic)
                 yield from self._write_committed(topic)
-        return answer.finish(self._connection.throttle(QuotaType.REQUEST, 0))
+        return answer.finish(self._connection.throttle(REQUEST, 0))
 
     def _write_committed(self, topic: bytes) -> Steps[None]:
         commit = self._commits.get(topic)

@@ -1,5 +1,5 @@
 """Handles CreateTopics (api 19), versions 0-7: KIP-4; from 5 defaults for -1 (KIP-464) and configuration in the answer (KIP-525), topic ids
-from 7.
+from 7. From 6 a client that has exhausted its quota for partitions is refused (KIP-599); earlier versions are throttled afterwards.
 
 Only the active controller's broker creates topics; any other broker answers NOT_CONTROLLER. The answer comes when this broker knows a
 leader of every partition of the new topics, or after the timeout.
@@ -21,11 +21,13 @@ from protocol.messages.create_topics import (
 )
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+FIRST_WITH_STRICT_QUOTA = 6
 
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create each topic if possible, and report its result."""
     spread = context.broker.turns.spread
+    quota = context.mutation_quota(strict_since=FIRST_WITH_STRICT_QUOTA)
     results = await spread(each(request.topics, _unknown))
     if not context.broker.cluster.controller.is_active:
         for result in results:
@@ -51,7 +53,10 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         if topic.name != CLUSTER_METADATA_TOPIC and not _may_describe(topic.name, context):
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     outcomes = await context.broker.administration.topic_admin.create_topics(
-        await spread(each(wanted, lambda pair: _new_topic(pair[0]))), validate_only=request.validate_only, timeout_ms=request.timeout_ms
+        await spread(each(wanted, lambda pair: _new_topic(pair[0]))),
+        validate_only=request.validate_only,
+        timeout_ms=request.timeout_ms,
+        take_mutations=quota.take,
     )
     for topic, result in wanted:
         await context.broker.turns.pause()

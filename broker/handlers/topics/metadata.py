@@ -166,7 +166,9 @@ async def _create(
     request: MetadataRequest,
     context: RequestContext,
 ) -> MetadataResponse:
-    codes = await context.broker.administration.auto_topics.create(missing)
+    # As in Apache Kafka, the partitions count, and the throttle time does not include them.
+    quota = context.connection.mutation_quota(is_strict=False)
+    codes = await context.broker.administration.auto_topics.create(missing, quota.take)
     for name in missing:
         found.append(_absent(codes[name], name, operations=_operations(name, request, context)))
         await context.broker.turns.pause()

@@ -32,8 +32,10 @@ READ_WITHIN_CONFIG = {
     "password.encoder.keyfactory.algorithm",
     "password.encoder.old.secret",
     "password.encoder.secret",
+    "sasl.client.callback.handler.class",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
+    "sasl.mechanism.inter.broker.protocol",
     "sasl.server.max.receive.size",
     "security.inter.broker.protocol",
 }
