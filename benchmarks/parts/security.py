@@ -24,9 +24,19 @@ from protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     OpData,
 )
+from protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 
 UNREACHED_QUOTAS = {"producer_byte_rate": 1e15, "consumer_byte_rate": 1e15, "request_percentage": 1e9}
 """Quotas of the default user that no client reaches."""
+MANY_ACLS = 10_000
+ACLS_OF_A_TOPIC = 4
+_ACLS_AT_ONCE = 1000
+_TOPIC, _LITERAL, _PREFIXED, _ALL, _READ, _ALLOW = 2, 3, 4, 2, 3, 3
+AUTHORIZER = {
+    **COMMON_CONFIG,
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",  # the cluster has no ACL: the client may create those of topics
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +60,42 @@ def _set_quotas(admin: Admin) -> None:
         raise BrokerRefusedError(f"AlterClientQuotas: error code {answer.entries[0].error_code}")
 
 
+def _create_acls(admin: Admin) -> None:
+    """Create MANY_ACLS, of which one allows the load what it does."""
+    creations = [
+        AclCreation(
+            resource_type=_TOPIC,
+            resource_name=f"other-{number}",
+            resource_pattern_type=_LITERAL if number % 2 else _PREFIXED,
+            principal=f"User:user-{user}",
+            host="*",
+            operation=_READ,
+            permission_type=_ALLOW,
+        )
+        for number in range(MANY_ACLS // ACLS_OF_A_TOPIC)
+        for user in range(ACLS_OF_A_TOPIC)
+    ]
+    creations[-1] = AclCreation(
+        resource_type=_TOPIC,
+        resource_name="*",
+        resource_pattern_type=_LITERAL,
+        principal="User:ANONYMOUS",
+        host="*",
+        operation=_ALL,
+        permission_type=_ALLOW,
+    )
+    for some in range(0, MANY_ACLS, _ACLS_AT_ONCE):
+        request = CreateAclsRequest(creations=creations[some : some + _ACLS_AT_ONCE])
+        for result in admin.ask(ApiKey.CREATE_ACLS, request, CreateAclsResponse).results:
+            if result.error_code:
+                raise BrokerRefusedError(f"CreateAcls: error code {result.error_code}")
+
+
 WITHOUT = Guard("open", "without security")
 GUARDS: Sequence[Guard] = (
     WITHOUT,
     Guard("quotas", "quotas that no client reaches", prepare=_set_quotas, most_cost=1 / 0.97),
+    Guard("acls", f"{MANY_ACLS:,} ACLs", AUTHORIZER, _create_acls, most_cost=1 / 0.95),
 )
 PRODUCE = next(load for load in workloads.PRODUCE if load.key == "produce-16k")
 FETCH = next(load for load in workloads.FETCH if load.key == "fetch-64k")

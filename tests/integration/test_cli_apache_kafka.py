@@ -7,13 +7,20 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from tests.support.acl_requests import ANONYMOUS, AUTHORIZER
 from tests.support.apache_kafka import ApacheKafka, run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.command_line import CommandLine
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
 
-CONFIG = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1", "transaction.state.log.num.partitions": "1"}
+CONFIG = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "authorizer.class.name": AUTHORIZER,
+    "super.users": ANONYMOUS,
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +51,21 @@ def test_topics_and_configurations(kafka: ApacheKafka, ottla: CommandLine) -> No
     assert ["kafka.request.logger", "INFO", "DYNAMIC_BROKER_LOGGER_CONFIG"] in ottla("configs", "describe", "broker-logger", "0").rows
     assert ottla("configs", "describe", "broker", "0", "--all", "--synonyms").rows
     assert ottla("topics", "delete", "made").out == "made: deleted\n"
+
+
+def test_acls_and_users(kafka: ApacheKafka, ottla: CommandLine) -> None:
+    ottla("acls", "add", "User:alice", "--operation", "read", "--topic", "orders-", "--prefixed")
+    listed = run_tool("kafka.admin.AclCommand", "--bootstrap-server", kafka.bootstrap, "--list").stdout
+    assert "resource `ResourcePattern(resourceType=TOPIC, name=orders-, patternType=PREFIXED)`" in listed
+    assert "(principal=User:alice, host=*, operation=READ, permissionType=ALLOW)" in listed
+    assert ottla("acls", "list", "--topic", "orders-1", "--pattern-type", "match").rows == [
+        ["topic", "orders-", "prefixed", "User:alice", "*", "read", "allow"]
+    ]
+    assert ottla("acls", "remove", "--principal", "User:alice").out == "allow User:alice from * to read topic orders-*: removed\n"
+    ottla("users", "add", "alice", "--mechanism", "scram-sha-256", "--iterations", "8192", input="secret\n")
+    users = ("--bootstrap-server", kafka.bootstrap, "--describe", "--entity-type", "users", "--entity-name", "alice")
+    assert "SCRAM-SHA-256=iterations=8192" in run_tool("kafka.admin.ConfigCommand", *users).stdout
+    assert ottla("users", "remove", "alice").out == "alice: removed\n"
 
 
 def test_records_go_where_javas_producer_puts_them(kafka: ApacheKafka, ottla: CommandLine) -> None:

@@ -231,6 +231,13 @@ CASES = [
         (WRITE_ID + on_topics("WRITE"),),
         note="in a transaction",
     ),
+    Case(
+        ApiKey.PRODUCE,
+        9,
+        {"acks": 0, "timeout_ms": 1000, "topic_data": two(partition_data=[{"index": 0, "records": bytes(a_batch())}])},
+        (),
+        note="without acknowledgement",
+    ),
     Case(ApiKey.METADATA, 12, {"topics": None}, (on_topics("READ", "topic"),), note="all, with an implied right"),
     Case(
         ApiKey.DESCRIBE_CONFIGS,

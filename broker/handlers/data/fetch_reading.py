@@ -439,9 +439,11 @@ class Fetch:
 
     def _may_read(self, name: str) -> bool:
         access = self.connection.access
-        if self.params.replica_id >= 0:
-            return access.may(CLUSTER_ACTION, CLUSTER)
-        return access.may(READ, TOPIC, name)
+        params = self.params
+        # A fetch that waits asks again when it is read again, and a refusal then is no news.
+        if params.replica_id >= 0:
+            return access.may(CLUSTER_ACTION, CLUSTER, log_if_denied=params.is_first_reading)
+        return access.may(READ, TOPIC, name, params.is_first_reading)
 
     def _refuse(self, asked: SessionPartition, code: int) -> None:
         """Refuse a partition that the cluster does not know. As in Apache Kafka, this is no reason to answer at once."""

@@ -1,7 +1,14 @@
 """Who may fetch what, and how much: access to topics, to the cluster, and the quota of consumers."""
 
+import logging
+
+import pytest
+
 from broker.quotas.quota_type import QuotaType
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.acl_authorizer import AclAuthorizer
+from broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
+from broker.security.audit_log import AuditLog
+from broker.security.authorizer import Authorizer, Operation, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -16,7 +23,7 @@ READS = (Operation.READ, ResourceType.TOPIC)
 FOLLOWS = (Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 
 
-def alone(grants: Grants) -> HandlerBench:
+def alone(grants: Authorizer) -> HandlerBench:
     bench = HandlerBench()
     bench.replicas.say(*(state(isr=[0], replicas=[0, 1], index=index) for index in range(2)))
     bench.know(p0=0, p1=0)
@@ -78,6 +85,31 @@ async def test_idle_partitions_of_a_session_are_refused_once_they_may_not_be_rea
     grants.change(READS)
     assert told(3) == [(0, 0), (1, 0)]
     assert told(4) == []
+
+
+def test_a_refused_topic_is_one_line_of_the_audit_log_for_each_fetch_that_names_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafka.authorizer.logger")
+    lines: list[str] = []
+
+    @on_a_loop
+    async def fetch_twice() -> None:
+        authorizer = AclAuthorizer(audit_log=AuditLog(lambda host, line: lines.append(line)))
+        readable = AccessControlEntry("User:*", "*", Operation.READ, PermissionType.ALLOW)
+        authorizer.set_acls(ResourcePattern(ResourceType.TOPIC, "orders", PatternType.LITERAL), [readable])
+        bench = alone(authorizer)
+        refused = FetchTopic(topic="another", partitions=[FetchPartition(partition=0), FetchPartition(partition=1)])
+        for offset in range(2):
+            waiting = FetchTopic(topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)])
+            asked = bench.ask(FetchRequest(max_wait_ms=500, min_bytes=1, session_epoch=-1, topics=[refused, waiting]), ApiKey.FETCH, 12)
+            assert asked.waits
+            bench.replicas.append(1, acks=1)
+            assert [each.error_code for each in asked.fetched] == [0, REFUSED, REFUSED]
+
+    fetch_twice()
+    assert lines == 2 * [
+        "Principal = User:ANONYMOUS is Denied Operation = Read from host = host on resource = Topic:LITERAL:another "
+        "for request = Fetch with resourceRefCount = 1"
+    ]
 
 
 @on_a_loop

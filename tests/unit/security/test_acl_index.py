@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.security.access import Access
 from broker.security.acl_authorizer import MAX_DECISIONS, AclAuthorizer, java_host, parse_super_users
 from broker.security.acl_index import AclIndex
 from broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
 from broker.security.authorizer import Operation, ResourceType
+from broker.security.client import Client
 from broker.security.principals import Principal
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -180,6 +182,71 @@ def test_the_index_decides_as_the_model_before_and_after_a_change(
         after, principal, host, operation, name, without_acls
     )
     assert {*index.select(AclFilter(1, None, 1, None, None, 1, 1))} == {*after}
+
+
+def model_of_any(bindings: list[AclBinding], principal: str, host: str, operation: Operation, without_acls: bool) -> bool:
+    """Kafka's authorizeByResourceType, for each ACL in turn."""
+
+    def names(permission: PermissionType, pattern_type: PatternType) -> set[str]:
+        return {
+            pattern.name
+            for pattern, entry in bindings
+            if (pattern.resource_type, entry.permission_type, pattern.pattern_type) == (TOPIC, permission, pattern_type)
+            and entry.principal in (principal, "User:*")
+            and entry.host in (host, "*")
+            and entry.operation in (operation, ALL)
+        }
+
+    denied, denied_prefixes = names(PermissionType.DENY, LITERAL), names(PermissionType.DENY, PREFIXED)
+    if "*" in denied:
+        return False
+    if without_acls:
+        return True
+
+    def is_open(name: str) -> bool:
+        return not any(name[:length] in denied_prefixes for length in range(1, len(name) + 1))
+
+    literals = names(PermissionType.ALLOW, LITERAL)
+    return (
+        any(is_open(prefix) for prefix in names(PermissionType.ALLOW, PREFIXED))
+        or "*" in literals
+        or any(name not in denied and is_open(name) for name in literals)
+    )
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(BINDINGS, max_size=12),
+    st.sampled_from(["User:alice", "User:bob", "Role:alice"]),
+    st.sampled_from(["h", "i"]),
+    st.sampled_from([READ, WRITE]),
+    st.booleans(),
+)
+def test_the_index_decides_about_any_resource_as_the_model(
+    bindings: list[AclBinding], principal: str, host: str, operation: Operation, without_acls: bool
+) -> None:
+    found = index_of(bindings).decide_on_any(principal, host, operation, TOPIC, without_acls=without_acls)
+    assert found is model_of_any(bindings, principal, host, operation, without_acls)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.lists(BINDINGS, max_size=4), st.sampled_from([READ, WRITE, DESCRIBE]), st.sampled_from(["a", "ab", "abc", "b"])),
+        max_size=20,
+    )
+)
+def test_a_connection_decides_as_the_acls_do_whatever_changes_between_two_questions(
+    steps: list[tuple[list[AclBinding], Operation, str]],
+) -> None:
+    authorizer = AclAuthorizer()
+    access = Access(authorizer, Client("c", "h", 1, "PLAINTEXT", principal=ALICE))
+    for changed, operation, name in steps:
+        for pattern in {each.pattern for each in changed}:
+            authorizer.set_acls(pattern, [each.entry for each in changed if each.pattern == pattern])
+        decided = authorizer.index.decide("User:alice", "h", operation, TOPIC, name, without_acls=False)
+        for _ in range(2):
+            assert access.may(operation, TOPIC, name) is decided
 
 
 def select(acls: str, **fields: object) -> set[str]:
