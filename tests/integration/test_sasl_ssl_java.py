@@ -98,7 +98,7 @@ def test_kafka_delegation_tokens_creates_renews_and_expires_a_token_that_logs_in
     created = tokens("--create", "--max-life-time-period", "3600000", "--renewer-principal", "User:bob")
     assert "User:alice" in created
     assert "User:bob" in created
-    token_id, token_hmac = re.search(r"^(\S{22})\s+(\S{88})\s", created, re.MULTILINE).groups()  # type: ignore[union-attr]
+    (token_id, token_hmac), *_ = re.findall(r"^(\S{22})\s+(\S{88})\s", created, re.MULTILINE)
     assert token_id in tokens("--describe", "--owner-principal", "User:alice")
     assert token_id not in tokens("--describe", "--owner-principal", "User:carol")
     holder = settings(folder, "holder", f'username="{token_id}" password="{token_hmac}" tokenauth="true"', "TLSv1.3")

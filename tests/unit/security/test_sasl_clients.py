@@ -42,7 +42,7 @@ def client(mechanism: str, options: str) -> SaslClient:
 def scram_server(mechanism: int, user: str, password: str) -> ScramServer:
     salted = hashlib.pbkdf2_hmac("sha256" if mechanism == 1 else "sha512", password.encode(), b"salt1234", 4096)
     stored = parse_credential(credential(Upsertion(user, mechanism, 4096, b"salt1234", salted)))
-    return ScramServer(MECHANISMS[mechanism], {user: stored}.get, "servernonce", b"key")
+    return ScramServer(MECHANISMS[mechanism], {user: stored}.get, lambda _: None, "servernonce", b"key")
 
 
 def exchange(ours: SaslClient, server: SaslServer) -> str | None:
