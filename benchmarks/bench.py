@@ -33,6 +33,7 @@ from benchmarks.parts import (
     security,
     shapes,
     single,
+    tls,
     transactions,
     two_brokers,
 )
@@ -48,6 +49,7 @@ MODULES = (
     shapes,
     transactions,
     security,
+    tls,
     rates,
     many_partitions,
     connections,

@@ -103,7 +103,7 @@ from config.keys.security import (
 )
 from config.listeners import EndPoint
 from config.passwords import encoder_of, old_encoder_of
-from config.sasl import sasl_listener
+from config.sasl import accepts_unsecured_tokens, sasl_listener
 from config.topic import TopicConfig
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.metadata_waits import MetadataWaits
@@ -494,6 +494,11 @@ class Broker:
     ) -> ListenerAuthentication:
         """How clients of a SASL listener authenticate. Raises ConfigError."""
         listener = sasl_listener(self.config.current, endpoint.listener_name)
+        if accepts_unsecured_tokens(listener):
+            logger.warning(
+                "listener %s accepts unsecured tokens by OAUTHBEARER, which anyone can make; set sasl.server.callback.handler.class for it",
+                endpoint.listener_name,
+            )
         tokens = self.services.administration.delegation_tokens
         credentials = Credentials(
             scram_credential_of=scram.credential_of,

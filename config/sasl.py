@@ -132,6 +132,11 @@ class SaslListener(NamedTuple):
     max_receive_size: int
 
 
+def accepts_unsecured_tokens(listener: SaslListener) -> bool:
+    """Whether clients of the listener may log in by tokens that they make themselves."""
+    return OAUTHBEARER in listener.mechanisms and listener.mechanisms[OAUTHBEARER].signed_tokens is None
+
+
 def sasl_listener(properties: BrokerProperties, listener_name: str) -> SaslListener:
     """The configuration of a SASL listener. Raises ConfigError, which names key, value and reason."""
     of_listener = properties.for_listener(listener_name)

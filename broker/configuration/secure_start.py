@@ -1,7 +1,7 @@
 """Prepares a broker that only its own users reach, over TLS: the shortest way to try security. `ottla serve --secure` uses it.
 
-Makes a certificate, the users `admin` (a super user) and `alice` (with ACLs), and files with the settings of their clients. What exists in
-the folder is used again. Passwords are only in these files, which only their owner can read.
+Makes a certificate, the users `admin` (a super user) and `alice` (with ACLs), and files with the settings of their clients. Files in
+the folder are used again. Passwords are only in these files, which only their owner can read.
 """
 
 from __future__ import annotations

@@ -44,8 +44,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker
 class User(Wire):
     """A connection of a user who has authenticated by PLAIN."""
 
-    def __init__(self, broker: InProcessBroker, name: str) -> None:
-        super().__init__(port_of(broker, "SASL"))
+    def __init__(self, broker: InProcessBroker | int, name: str) -> None:
+        """`broker` may be a port."""
+        super().__init__(broker if isinstance(broker, int) else port_of(broker, "SASL"))
         assert self.handshake().error_code == ErrorCode.NONE
         assert self.authenticate(f"\0{name}\0{name[0]}".encode()).error_code == ErrorCode.NONE
 

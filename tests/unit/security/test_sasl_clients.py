@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.security.sasl.bearer_tokens import validate_unsecured
 from broker.security.sasl.clients import MAX_ITERATIONS, SaslClient, ScramClient, ServerNotTrusted, Surroundings, sasl_client
 from broker.security.sasl.login import EARLIEST, SPREAD, LoginFailed, LoginRequest, log_in, renewal_seconds
 from broker.security.sasl.mechanism import SaslServer
@@ -42,7 +43,7 @@ def client(mechanism: str, options: str) -> SaslClient:
 def scram_server(mechanism: int, user: str, password: str) -> ScramServer:
     salted = hashlib.pbkdf2_hmac("sha256" if mechanism == 1 else "sha512", password.encode(), b"salt1234", 4096)
     stored = parse_credential(credential(Upsertion(user, mechanism, 4096, b"salt1234", salted)))
-    return ScramServer(MECHANISMS[mechanism], {user: stored}.get, "servernonce", b"key")
+    return ScramServer(MECHANISMS[mechanism], {user: stored}.get, lambda _: None, "servernonce", b"key")
 
 
 def exchange(ours: SaslClient, server: SaslServer) -> str | None:
@@ -65,7 +66,8 @@ def test_plain_logs_in() -> None:
 
 
 def test_oauthbearer_logs_in_with_a_token_of_its_options() -> None:
-    server = OAuthBearerServer(UnsecuredTokens("sub", "scope", ("a", "b"), 0), lambda: NOW_MS + 1000)
+    accepted = UnsecuredTokens("sub", "scope", ("a", "b"), 0)
+    server = OAuthBearerServer(lambda compact: validate_unsecured(compact, accepted, NOW_MS + 1000))
     options = 'unsecuredLoginStringClaim_sub="broker" unsecuredLoginListClaim_scope=",a,b" unsecuredLoginLifetimeSeconds="60"'
     ours = client("OAUTHBEARER", f'{options} unsecuredLoginExtension_traceId="1 2"')
     assert b"\x01traceId=1 2\x01\x01" in ours.first()
