@@ -16,8 +16,8 @@ from tests.support.cluster import Cluster, ClusterBroker, a_cluster
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 BYTES = 40_000
 FETCHER = {"clientId": "Replica"}
-NOT_HERE = ("_requestmetrics_", "_brokertopicmetrics_", "_sessionexpirelistener_", "_zookeeperclientmetrics_")
-"""Families that are empty without requests of their kind, or without ZooKeeper."""
+NOT_HERE = ("_requestmetrics_", "_brokertopicmetrics_", "_sessionexpirelistener_", "_zookeeperclientmetrics_", "_server_quota_")
+"""Families that are empty without requests of their kind, without ZooKeeper, or without quotas."""
 
 
 def metrics_of(broker: ClusterBroker) -> str:
