@@ -29,6 +29,7 @@ PACKAGES := broker controller replication storage protocol config benchmarks tes
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
+	@echo "make serve SECURE=1  the same over TLS, for users of its own; prints the settings of their clients"
 	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
 	@echo "make test       install what the tests need and run them all (a quarter of an hour on two cores)"
 	@echo "make test-fast  unit, wire and contract tests without Java (a minute or so)"
@@ -65,8 +66,10 @@ compile: | $(BIN)/python
 
 install: $(VENV)/.installed compile
 
+# SECURE=1: a certificate, users, ACLs and their clients' settings are made beside the data.
 serve: install
-	@exec $(BIN)/ottla serve --set log.dirs=$(DATA)
+	@$(if $(SECURE),$(PIP) install --constraint constraints.txt --editable '.[security]')
+	@exec $(BIN)/ottla serve --set log.dirs=$(DATA) $(if $(SECURE),--secure $(DATA)-secure)
 
 cluster: install
 	@exec $(BIN)/ottla cluster up $(BROKERS) --dir $(CLUSTER) $(CLUSTER_ARGS)

@@ -41,6 +41,7 @@ from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
 from broker.metadata_store import open_acl_store, open_metadata_store
 from broker.network.acceptor import BindFailed
+from broker.network.authentication_counts import AuthenticationCounts
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
 from broker.network.offenders import Offenders
@@ -54,7 +55,9 @@ from broker.security.audit_log import AuditLog
 from broker.security.audit_log import logger as audit_logger
 from broker.security.authorizer import AllowAll
 from broker.security.client_security import InterBrokerSecurity
+from broker.security.delegation_tokens import DelegationTokens, Lifetimes
 from broker.security.principals import Principal
+from broker.security.sasl.key_sets import KeySets
 from broker.security.sasl.offers import Credentials, offer_of
 from broker.serving.authentication import ListenerAuthentication
 from broker.serving.dispatch import Dispatcher
@@ -87,7 +90,16 @@ from config.keys.replication import (
     REPLICA_LAG_TIME_MAX_MS,
     REPLICA_SELECTOR_CLASS,
 )
-from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, AUTHORIZER_CLASS_NAME, SUPER_USERS
+from config.keys.security import (
+    ALLOW_EVERYONE_IF_NO_ACL_FOUND,
+    AUTHORIZER_CLASS_NAME,
+    DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS,
+    DELEGATION_TOKEN_EXPIRY_TIME_MS,
+    DELEGATION_TOKEN_MASTER_KEY,
+    DELEGATION_TOKEN_MAX_LIFETIME_MS,
+    DELEGATION_TOKEN_SECRET_KEY,
+    SUPER_USERS,
+)
 from config.listeners import EndPoint
 from config.passwords import encoder_of, old_encoder_of
 from config.sasl import sasl_listener
@@ -182,6 +194,7 @@ class Broker:
         services.clock = self._clock
         services.authorizer = AllowAll()
         services.administration.acls = None
+        services.administration.delegation_tokens = None
         services.cluster.broker_epoch = -1
         _refuse_unsupported(config)
         for security in self._between_brokers():
@@ -263,6 +276,7 @@ class Broker:
         await in_session(self.store, services.administration.dynamic_config.load)
         self._held.push_async_callback(services.administration.dynamic_config.close)
         await self._load_acls()
+        await self._load_delegation_tokens()
         # Before logs are loaded: wrong keys or certificates should end the start at once. They may be in the dynamic configuration.
         for endpoint in self.config.listeners.listeners:
             if endpoint.security_protocol.uses_tls:
@@ -291,6 +305,18 @@ class Broker:
             await in_session(store, acls.load)
             self.services.authorizer = authorizer
             self.services.administration.acls = acls
+
+    async def _load_delegation_tokens(self) -> None:
+        """Read the delegation tokens, if there is a secret for them."""
+        config = self.config
+        secret = config[DELEGATION_TOKEN_SECRET_KEY] or config[DELEGATION_TOKEN_MASTER_KEY]
+        if secret is not None and secret.value:
+            lifetimes = Lifetimes(config[DELEGATION_TOKEN_MAX_LIFETIME_MS], config[DELEGATION_TOKEN_EXPIRY_TIME_MS])
+            random_bytes, random = self._surroundings.random_bytes, self._random.random
+            tokens = DelegationTokens(self.store, self._clock, secret.value, lifetimes, random_bytes, random)
+            self._held.push_async_callback(tokens.close)
+            await in_session(self.store, tokens.load)
+            self.services.administration.delegation_tokens = tokens
 
     def _audit_log(self) -> AuditLog:
         refusing = Offenders(audit_logger.info, "requests were refused")
@@ -336,6 +362,8 @@ class Broker:
         self.controller.on_new_session(self._cluster.on_new_session)
         if administration.acls is not None and self._acl_session is None:
             self.controller.on_new_session(administration.acls.on_new_session)
+        if administration.delegation_tokens is not None:
+            self.controller.on_new_session(administration.delegation_tokens.on_new_session)
         administration.topic_admin = TopicAdmin(
             store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
         )
@@ -395,7 +423,12 @@ class Broker:
         administration = self.services.administration
         credentials = ScramCredentials(administration.config_admin, administration.dynamic_config)
         await in_session(self.store, credentials.load)
-        authentication = partial(self._authentication, credentials)
+        key_sets = KeySets(self._executor, self._clock)
+        self._held.push_async_callback(key_sets.close)
+        for endpoint in endpoints:
+            if endpoint.security_protocol.uses_sasl:
+                await key_sets.load(sasl_listener(self.config.current, endpoint.listener_name))
+        authentication = partial(self._authentication, credentials, key_sets)
         authorizer, quotas = self.services.authorizer, self.services.quotas
         await in_session(self.store, StoredQuotas(administration.config_admin, administration.dynamic_config, quotas).load)
         self._background.schedule("quota-sensors", SENSOR_CHECK_MS, SENSOR_CHECK_MS, quotas.expire)
@@ -421,11 +454,20 @@ class Broker:
             self._surroundings.clock_ns,
         )
 
-    def _authentication(self, scram: ScramCredentials, endpoint: EndPoint) -> ListenerAuthentication:
+    def _authentication(
+        self, scram: ScramCredentials, key_sets: KeySets, endpoint: EndPoint, counts: AuthenticationCounts
+    ) -> ListenerAuthentication:
         """How clients of a SASL listener authenticate. Raises ConfigError."""
         listener = sasl_listener(self.config.current, endpoint.listener_name)
-        unknown_key = self.services.cluster_id.encode()
-        credentials = Credentials(scram.credential_of, self._surroundings.random_bytes, self._clock.now_ms, unknown_key)
+        tokens = self.services.administration.delegation_tokens
+        credentials = Credentials(
+            scram_credential_of=scram.credential_of,
+            token_credential_of=(lambda mechanism, token_id: None) if tokens is None else tokens.credential_of,
+            signed_token_validator=key_sets.validator,
+            random_bytes=self._surroundings.random_bytes,
+            now_ms=self._clock.now_ms,
+            unknown_key=self.services.cluster_id.encode(),
+        )
         return ListenerAuthentication(
             offer_of(listener, credentials),
             listener.max_receive_size,
@@ -433,6 +475,7 @@ class Broker:
             self.dispatcher,
             self._surroundings.clock_ns,
             self._clock.now_ms,
+            counts,
         )
 
     def _security_at(self, listener_name: str) -> InterBrokerSecurity:
@@ -468,6 +511,14 @@ class Broker:
         self._background.schedule(
             "high-watermark-checkpoint", interval_ms, interval_ms, services.data.replica_manager.checkpoint_high_watermarks
         )
+        check_ms = self.config[DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS]
+        self._background.schedule("delegation-token-removal", check_ms, check_ms, self._maybe_remove_expired_tokens)
+
+    def _maybe_remove_expired_tokens(self) -> None:
+        """Have the broker of the active controller remove expired delegation tokens."""
+        tokens = self.services.administration.delegation_tokens
+        if tokens is not None and self.controller.is_active:
+            tokens.begin_removal()
 
     def _send_clients_away(self) -> None:
         """Close all connections, so that clients look for the present leaders before they come back."""

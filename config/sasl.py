@@ -13,7 +13,7 @@ from config.broker_keys import LISTENER_PREFIX
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError, ConfigValueError
 from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas, parse_jaas_file
-from config.keys.own import OTTLA_JAAS_FILE
+from config.keys.own import OTTLA_JAAS_FILE, OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS
 from config.keys.security import (
     CONNECTIONS_MAX_REAUTH_MS,
     PRINCIPAL_BUILDER_CLASS,
@@ -23,6 +23,15 @@ from config.keys.security import (
     SASL_LOGIN_CALLBACK_HANDLER_CLASS,
     SASL_LOGIN_CLASS,
     SASL_MECHANISM_INTER_BROKER_PROTOCOL,
+    SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS,
+    SASL_OAUTHBEARER_EXPECTED_AUDIENCE,
+    SASL_OAUTHBEARER_EXPECTED_ISSUER,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_URL,
+    SASL_OAUTHBEARER_SCOPE_CLAIM_NAME,
+    SASL_OAUTHBEARER_SUB_CLAIM_NAME,
     SASL_SERVER_CALLBACK_HANDLER_CLASS,
     SASL_SERVER_MAX_RECEIVE_SIZE,
 )
@@ -36,6 +45,14 @@ SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 """The mechanisms that a listener may enable."""
+GSSAPI: Final = "GSSAPI"
+
+_OAUTHBEARER_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer"
+UNSECURED_VALIDATOR: Final = f"{_OAUTHBEARER_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+SIGNED_VALIDATORS: Final = frozenset(
+    f"{_OAUTHBEARER_PACKAGE}.{name}" for name in ("OAuthBearerValidatorCallbackHandler", "secured.OAuthBearerValidatorCallbackHandler")
+)
+"""Kafka's class that validates signed tokens, and its deprecated name."""
 
 LOGIN_MODULES: Final = {PLAIN: PLAIN_MODULE, SCRAM_SHA_256: SCRAM_MODULE, SCRAM_SHA_512: SCRAM_MODULE, OAUTHBEARER: OAUTHBEARER_MODULE}
 """The login module that has the credential for a mechanism."""
@@ -45,11 +62,31 @@ KAFKA_SERVER: Final = "KafkaServer"
 """The section of a JAAS file for all listeners; `<listener>.KafkaServer` precedes it."""
 
 _CLASS_KEYS: Final[tuple[Key[str | None], ...]] = (
-    SASL_SERVER_CALLBACK_HANDLER_CLASS,
     SASL_LOGIN_CALLBACK_HANDLER_CLASS,
     SASL_LOGIN_CLASS,
 )
 """Keys that name a class to load into Java."""
+
+
+class JwksSource(NamedTuple):
+    """The place of the keys that verify signed tokens. `tls` has the `ssl.` options of the JAAS entry, for an https URL."""
+
+    url: str
+    refresh_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    tls: tuple[tuple[str, str], ...] = ()
+
+
+class SignedTokens(NamedTuple):
+    """Which signed tokens are valid: the keys `sasl.oauthbearer.*` of Kafka's OAuthBearerValidatorCallbackHandler."""
+
+    source: JwksSource
+    expected_audiences: frozenset[str]
+    expected_issuer: str | None
+    clock_skew_seconds: int
+    scope_claim_name: str
+    sub_claim_name: str
 
 
 class Mechanism(NamedTuple):
@@ -58,6 +95,8 @@ class Mechanism(NamedTuple):
     name: str
     modules: Sequence[LoginModule]
     max_reauth_ms: int
+    signed_tokens: SignedTokens | None = None
+    """None for OAUTHBEARER with unsecured tokens, and for the other mechanisms."""
 
     def option(self, module: str, name: str) -> str | None:
         """The value of an option of the first entry of this login module that has it."""
@@ -105,11 +144,15 @@ def sasl_listener(properties: BrokerProperties, listener_name: str) -> SaslListe
     mechanisms: dict[str, Mechanism] = {}
     for name in names:
         if name not in MECHANISMS:
-            reason = f"listener {listener_name} cannot offer {name}; the mechanisms of this server are {', '.join(MECHANISMS)}"
+            why = " (the default, GSSAPI, needs Kerberos, which this server does not have)" if name == GSSAPI else ""
+            reason = f"listener {listener_name} cannot offer {name}; the mechanisms of this server are {', '.join(MECHANISMS)}{why}"
             raise ConfigValueError(SASL_ENABLED_MECHANISMS.name, ",".join(names), reason)
         _refuse_classes(properties, listener_name, name)
+        modules = _modules(properties, listener_name, name)
+        max_reauth_ms = _of_mechanism(properties, listener_name, name, CONNECTIONS_MAX_REAUTH_MS)
+        is_signed = _validates_signed_tokens(properties, listener_name, name)
         mechanisms[name] = Mechanism(
-            name, _modules(properties, listener_name, name), _of_mechanism(properties, listener_name, name, CONNECTIONS_MAX_REAUTH_MS)
+            name, modules, max_reauth_ms, _signed_tokens(properties, listener_name, modules) if is_signed else None
         )
         if name == OAUTHBEARER:
             try:
@@ -158,8 +201,63 @@ def _refuse_classes(properties: BrokerProperties, listener_name: str, mechanism:
     for key in _CLASS_KEYS:
         value = _of_mechanism(properties, listener_name, mechanism, key)
         if value:
-            name = _prefixed(listener_name, mechanism, key)
-            raise ConfigValueError(key.name if name not in properties.properties else name, value, "this server loads no Java classes")
+            raise ConfigValueError(_name_of(properties, listener_name, mechanism, key), value, "this server loads no Java classes")
+
+
+def _validates_signed_tokens(properties: BrokerProperties, listener_name: str, mechanism: str) -> bool:
+    """Whether a mechanism has Kafka's class for signed tokens. Raises ConfigValueError for another class than the default."""
+    key = SASL_SERVER_CALLBACK_HANDLER_CLASS
+    value = _of_mechanism(properties, listener_name, mechanism, key)
+    if mechanism == OAUTHBEARER and value in SIGNED_VALIDATORS:
+        return True
+    if value and not (mechanism == OAUTHBEARER and value == UNSECURED_VALIDATOR):
+        raise ConfigValueError(_name_of(properties, listener_name, mechanism, key), value, "this server loads no Java classes")
+    return False
+
+
+def _signed_tokens(properties: BrokerProperties, listener_name: str, modules: Sequence[LoginModule]) -> SignedTokens:
+    def value_of(key: Key[T]) -> T:
+        return _of_mechanism(properties, listener_name, OAUTHBEARER, key)
+
+    def refuse(key: Key[Any], reason: str) -> ConfigValueError:
+        return ConfigValueError(_name_of(properties, listener_name, OAUTHBEARER, key), value_of(key), reason)
+
+    url = (value_of(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL) or "").strip()
+    if url.partition(":")[0].lower() not in ("file", "http", "https"):
+        raise refuse(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL, "signed tokens need a file, http or https URL with the keys that verify them")
+    allowed = properties[OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS]
+    if allowed is not None and url not in allowed:
+        raise refuse(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL, f"it is not among {OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS.name}")
+    refresh_ms = value_of(SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS)
+    if refresh_ms <= 0:
+        raise refuse(SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS, "it must be positive")
+    claims = {key: value_of(key).strip() for key in (SASL_OAUTHBEARER_SCOPE_CLAIM_NAME, SASL_OAUTHBEARER_SUB_CLAIM_NAME)}
+    for key, claim in claims.items():
+        if not claim:
+            raise refuse(key, "a claim has a name")
+    audiences: tuple[str, ...] | None = value_of(SASL_OAUTHBEARER_EXPECTED_AUDIENCE)
+    options = {name: text for each in modules for name, text in each.options.items() if name.startswith("ssl.")}
+    return SignedTokens(
+        JwksSource(
+            url,
+            refresh_ms,
+            value_of(SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS),
+            value_of(SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS),
+            tuple(sorted(options.items())),
+        ),
+        frozenset(audiences or ()),
+        (value_of(SASL_OAUTHBEARER_EXPECTED_ISSUER) or "").strip() or None,
+        value_of(SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS),
+        claims[SASL_OAUTHBEARER_SCOPE_CLAIM_NAME],
+        claims[SASL_OAUTHBEARER_SUB_CLAIM_NAME],
+    )
+
+
+def _name_of(properties: BrokerProperties, listener_name: str, mechanism: str, key: Key[Any]) -> str:
+    """The name under which the value of a key is set; the bare one when it is not set."""
+    prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
+    names = (_prefixed(listener_name, mechanism, key), f"{prefix}{key.name}")
+    return next((name for name in names if name in properties.properties), key.name)
 
 
 def _modules(properties: BrokerProperties, listener_name: str, mechanism: str) -> Sequence[LoginModule]:

@@ -13,15 +13,18 @@ import logging
 import os
 import resource
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from broker.network.authentication_counts import AuthenticationCounts
 from broker.network.connection import Connection
 from broker.network.offenders import describe_handshake
 from broker.network.receive_buffer import may_grow, set_receive_buffer
 from broker.network.recent import Recent
 from broker.security.client import Client
+from broker.security.tls.cipher_suites import iana_name
 from broker.security.tls.der import MalformedDer
 from broker.security.tls.mapping_rules import NoMatchingRule
 from config.listeners import EndPoint
@@ -138,24 +141,43 @@ class AcceptedConnection(Connection, asyncio.BufferedProtocol):
 class TlsConnection(AcceptedConnection):
     """A connection over TLS. Without SASL its principal comes from the client's certificate."""
 
-    __slots__ = ("_tls",)
+    __slots__ = ("_counts", "_loop", "_tls", "protocol", "suite")
 
-    def __init__(self, processor: Processor, client: Client, tls: ListenerTls, begin_authentication: BeginAuthentication | None) -> None:
+    def __init__(
+        self,
+        processor: Processor,
+        client: Client,
+        tls: ListenerTls,
+        begin_authentication: BeginAuthentication | None,
+        counts: AuthenticationCounts,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         # Everything has to go through the transport, so there is no socket.
         super().__init__(processor, client, None, begin_authentication)
         self._tls = tls
+        self._counts = counts
+        self._loop = loop
+        self.protocol = ""
+        """The version of TLS, as TLSv1.3."""
+        self.suite = ""
+        """The IANA name of the cipher suite."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin after the handshake."""
         super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        name, self.protocol, _ = tls.cipher()
+        self.suite = iana_name(name)
         if self._begin_authentication is not None:
             return
         try:
-            certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-            self.client.principal = self._tls.principal_of(certificate)
+            self.client.principal = self._tls.principal_of(tls.getpeercert(binary_form=True))
         except (NoMatchingRule, MalformedDer) as reason:
+            self._counts.on_failure(self._loop.time(), is_again=False)
             self.offend(f"the client's certificate has no principal: {reason}")
             self.abort()
+        else:
+            self._counts.on_success(self._loop.time(), can_authenticate_again=False)
 
 
 class Acceptor:
@@ -181,6 +203,7 @@ class Acceptor:
         "_too_early",
         "_turn",
         "accepts",
+        "authentications",
         "endpoint",
         "ip_throttles",
         "limits",
@@ -201,12 +224,14 @@ class Acceptor:
         make_room: Callable[[], None],
         tls: ListenerTls | None,
         begin_authentication: BeginAuthentication | None,
+        authentications: AuthenticationCounts,
     ) -> None:
         """`processors` is the server's list, which may change. `report(host, line)` logs at a limited rate. `make_room` closes a connection
         of another listener when there are too many. `begin_authentication` is called with each new connection."""
         self.endpoint = endpoint
         self.limits = limits
         self.port: int = sock.getsockname()[1]
+        self.authentications = authentications
         now = loop.time()
         self.accepts = Recent(now)
         self.throttles = Recent(now)
@@ -385,7 +410,7 @@ class Acceptor:
         if self.tls is None:
             connection = AcceptedConnection(processor, client, sock, self._begin_authentication)
         else:
-            connection = TlsConnection(processor, client, self.tls, self._begin_authentication)
+            connection = TlsConnection(processor, client, self.tls, self._begin_authentication, self.authentications, self._loop)
         if grows and self.tls is None:
             connection.grow_with_frames(sock)
         task = self._loop.create_task(self._connect(sock, connection))
@@ -436,6 +461,8 @@ class Acceptor:
             if not connection.was_made:
                 self._quotas.close(connection.client.listener_name, connection.client.client_host)
             if tls is not None and not self._closed and isinstance(error, OSError | asyncio.CancelledError):
+                if isinstance(error, ssl.SSLError):
+                    self.authentications.on_failure(self._loop.time(), is_again=False)
                 self._report_handshake(connection.client, error)
             if not isinstance(error, OSError):  # ssl.SSLError and ConnectionError are OSErrors
                 raise

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from broker.network.acceptor import Acceptor, BeginAuthentication, bind
+from broker.network.authentication_counts import AuthenticationCounts
 from broker.network.connection import Connection
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.handler import RequestHandler
@@ -53,7 +54,7 @@ class SocketServer:
         self._former: list[Processor] = []
         self._idle_timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
-        self._authentication: Callable[[EndPoint], BeginAuthentication] | None = None
+        self._authentication: Callable[[EndPoint, AuthenticationCounts], BeginAuthentication] | None = None
         self._handler: RequestHandler | None = None
         self._authorizer: Authorizer | None = None
         self._client_quotas: Quotas | None = None
@@ -72,7 +73,7 @@ class SocketServer:
         protected_listener: str | None = None,
         authorizer: Authorizer | None = None,
         client_quotas: Quotas | None = None,
-        authentication: Callable[[EndPoint], BeginAuthentication] | None = None,
+        authentication: Callable[[EndPoint, AuthenticationCounts], BeginAuthentication] | None = None,
         *,
         accepting: bool = True,
         tls_of: Callable[[EndPoint], ListenerTls] | None = None,
@@ -81,7 +82,8 @@ class SocketServer:
 
         Raises BindFailed, and then none is bound. `protected_listener` is the inter-broker listener when there are others. `authorizer` and
         `client_quotas` limit clients; without them, everything is allowed. `authentication` returns how clients of a SASL listener
-        authenticate. `tls_of` builds the TLS of SSL and SASL_SSL listeners. The errors that both raise are passed on.
+        authenticate, from the counts that it has to keep. `tls_of` builds the TLS of SSL and SASL_SSL listeners. The errors of both are
+        passed on.
         """
         self._tls_of = tls_of
         self._handler = handler
@@ -210,6 +212,7 @@ class SocketServer:
 
     async def _bind(self, endpoint: EndPoint) -> Acceptor:
         tls = None
+        authentications = AuthenticationCounts(self._loop.time())
         if endpoint.security_protocol.uses_tls:
             if self._tls_of is None:
                 raise ValueError(f"listener {endpoint.connection_string} has no TLS context: it would speak plaintext")
@@ -218,7 +221,7 @@ class SocketServer:
         if endpoint.security_protocol.uses_sasl:
             if self._authentication is None:
                 raise ValueError(f"listener {endpoint.connection_string} has no authentication: it would be open to everyone")
-            begin_authentication = self._authentication(endpoint)
+            begin_authentication = self._authentication(endpoint, authentications)
         sock = await bind(endpoint, self.limits, self._loop)
         acceptor = Acceptor(
             endpoint,
@@ -231,6 +234,7 @@ class SocketServer:
             self._close_most_idle,
             tls,
             begin_authentication,
+            authentications,
         )
         self._acceptors[endpoint.listener_name] = acceptor
         return acceptor

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.request.turns import Turns
     from broker.security.acl_admin import AclAdmin
     from broker.security.authorizer import Authorizer
+    from broker.security.delegation_tokens import DelegationTokens
     from broker.transactions.coordinator import TransactionCoordinator
     from broker.transactions.verification import TransactionVerifier
     from config.broker import BrokerConfig
@@ -77,7 +78,17 @@ class CoordinatorServices:
 class AdministrationServices:
     """Administers topics and configurations: the metadata store, and the writes to it on behalf of clients."""
 
-    __slots__ = ("acls", "auto_topics", "config_admin", "dynamic_config", "metadata_waits", "partition_growth", "store", "topic_admin")
+    __slots__ = (
+        "acls",
+        "auto_topics",
+        "config_admin",
+        "delegation_tokens",
+        "dynamic_config",
+        "metadata_waits",
+        "partition_growth",
+        "store",
+        "topic_admin",
+    )
 
     store: MetadataStore
     config_admin: ConfigAdmin
@@ -88,6 +99,8 @@ class AdministrationServices:
     dynamic_config: DynamicConfig
     acls: AclAdmin | None
     """None without an authorizer."""
+    delegation_tokens: DelegationTokens | None
+    """None without a secret for delegation tokens."""
 
 
 class ClusterServices:

@@ -25,6 +25,7 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.network.authentication_counts import AuthenticationCounts
     from broker.network.connection import Connection
     from broker.security.principals import Principal
     from broker.serving.dispatch import Dispatcher
@@ -54,6 +55,7 @@ class ListenerAuthentication:
         dispatcher: Dispatcher,
         clock_ns: Callable[[], int],
         now_ms: Callable[[], int],
+        counts: AuthenticationCounts,
     ) -> None:
         """`max_receive_size` bounds the frames of a client until it is authenticated, bytes."""
         self.offer = offer
@@ -62,6 +64,7 @@ class ListenerAuthentication:
         self.dispatcher = dispatcher
         self.clock_ns = clock_ns
         self.now_ms = now_ms
+        self.counts = counts
         self._strangers: dict[AuthenticationHandler, None] = {}
         """The handlers of clients that have not authenticated, in the order in which they connected."""
 
@@ -80,35 +83,52 @@ class ListenerAuthentication:
 class AuthenticationHandler(RequestHandler):
     """See the module."""
 
-    __slots__ = ("_connection", "_dispatcher", "_listener", "_session", "_timer")
+    __slots__ = ("_again_since_ns", "_can_authenticate_again", "_connection", "_dispatcher", "_is_known", "_listener", "_loop", "_session",
+                 "_timer")  # fmt: skip
 
     def __init__(self, listener: ListenerAuthentication, connection: Connection) -> None:
         self._listener = listener
         self._dispatcher = listener.dispatcher
         self._connection = connection
         self._session = SaslSession(listener.offer, listener.clock_ns, listener.now_ms, self._on_authenticated)
-        seconds = listener.config[OTTLA_AUTHENTICATION_TIMEOUT_MS] / 1000
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
+        self._is_known = False
+        self._can_authenticate_again = False
+        self._again_since_ns = 0
+        """When the client began to authenticate again, by the monotonic clock."""
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(listener.config[OTTLA_AUTHENTICATION_TIMEOUT_MS] / 1000, self._on_timeout)
         connection.client.sasl = self._session
         connection.client.on_lost = self._on_lost
         connection.exchange_handler(self, listener.max_receive_size)
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """See `RequestHandler`."""
-        session = self._session
-        state = session.state
-        if state is State.RAW_TOKEN:
-            return self._on_raw_token(bytes(frame))
-        api_key = fields.int16(frame, 0) if len(frame) >= 2 else -1
+        state = self._session.state
         if state is State.AUTHENTICATED:
-            if api_key == ApiKey.SASL_HANDSHAKE:
-                if session.begin_again():
-                    connection.exchange_handler(self, self._listener.max_receive_size)
-            elif session.is_expired:
-                connection.offend("the session has expired and the client has not authenticated again")
-                return CLOSE
-        elif api_key not in _EXPECTED.get(state, ()):
-            return self._refuse(frame, state)
+            return self._handle_authenticated(frame, connection)
+        api_key, version = (fields.int16(frame, 0), fields.int16(frame, 2)) if len(frame) >= 4 else (-1, 0)
+        if state is State.RAW_TOKEN:
+            answer = self._on_raw_token(bytes(frame))
+        elif api_key in _EXPECTED.get(state, ()):
+            self._can_authenticate_again = state is State.TOKEN and version > 0
+            answer = self._dispatcher.handle(frame, connection)
+        else:
+            answer = self._refuse(frame, state)
+        if self._session.state is State.FAILED and state is not State.FAILED:
+            self._listener.counts.on_failure(self._loop.time(), is_again=self._is_known)
+        return answer
+
+    def _handle_authenticated(self, frame: memoryview, connection: Connection) -> Answer:
+        """Ends an expired session, unless the client begins to authenticate again."""
+        session = self._session
+        if len(frame) >= 2 and fields.int16(frame, 0) == ApiKey.SASL_HANDSHAKE:
+            if session.begin_again():
+                self._again_since_ns = self._listener.clock_ns()
+                connection.exchange_handler(self, self._listener.max_receive_size)
+        elif session.is_expired:
+            self._listener.counts.expired_connections_killed_count += 1
+            connection.offend("the session has expired and the client has not authenticated again")
+            return CLOSE
         return self._dispatcher.handle(frame, connection)
 
     def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
@@ -128,6 +148,12 @@ class AuthenticationHandler(RequestHandler):
         self._listener.on_known(self)
         client.principal = principal
         connection.access.forget()
+        counts = self._listener.counts
+        if self._is_known:
+            counts.on_success_again(self._loop.time(), (self._listener.clock_ns() - self._again_since_ns) / 1e6)
+        else:
+            counts.on_success(self._loop.time(), can_authenticate_again=self._can_authenticate_again)
+        self._is_known = True
         if self._session.expires_ns is None:
             client.sasl = None
             connection.exchange_handler(self._dispatcher)  # without a detour for each request

@@ -5,7 +5,7 @@ import re
 
 from config.errors import ConfigValueError
 from config.schema.key import LOW, SECOND, key
-from config.schema.types import Int, PasswordType, String
+from config.schema.types import Int, List, PasswordType, String
 
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
 
@@ -58,6 +58,15 @@ OTTLA_JAAS_FILE = key(
     internal=True,
     doc="A JAAS file, as Java finds by the system property `java.security.auth.login.config`. A SASL mechanism without `sasl.jaas.config` "
     "of its own takes the section `LISTENER.KafkaServer`, the listener in lower case, or else `KafkaServer`.",
+)
+OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS = key(
+    "ottla.sasl.oauthbearer.allowed.urls",
+    List(),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="The URLs that `sasl.oauthbearer.jwks.endpoint.url` may have; without it, any. Java has the system property "
+    "`org.apache.kafka.sasl.oauthbearer.allowed.urls`.",
 )
 OTTLA_ZOOKEEPER_AUTH = key(
     "ottla.zookeeper.auth",

@@ -51,6 +51,7 @@ DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = key(
     Long(1),
     default=HOUR,
     importance=LOW,
+    effective=True,
     doc="How often expired delegation tokens are removed.",
 )
 DELEGATION_TOKEN_EXPIRY_TIME_MS = key(
@@ -58,22 +59,29 @@ DELEGATION_TOKEN_EXPIRY_TIME_MS = key(
     Long(1),
     default=DAY,
     importance=MEDIUM,
+    effective=True,
     doc="How long a delegation token is valid unless it is renewed.",
 )
 DELEGATION_TOKEN_MASTER_KEY = key(
-    "delegation.token.master.key", PasswordType(), importance=MEDIUM, doc="The old name of delegation.token.secret.key."
+    "delegation.token.master.key",
+    PasswordType(),
+    importance=MEDIUM,
+    effective=True,
+    doc="The old name of delegation.token.secret.key.",
 )
 DELEGATION_TOKEN_MAX_LIFETIME_MS = key(
     "delegation.token.max.lifetime.ms",
     Long(1),
     default=7 * DAY,
     importance=MEDIUM,
+    effective=True,
     doc="The longest life of a delegation token, renewals included.",
 )
 DELEGATION_TOKEN_SECRET_KEY = key(
     "delegation.token.secret.key",
     PasswordType(),
     importance=MEDIUM,
+    effective=True,
     doc="The secret with which all brokers make and check delegation tokens; tokens are off without it.",
 )
 PASSWORD_ENCODER_CIPHER_ALGORITHM = key(
@@ -254,19 +262,21 @@ SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = key(
     Int(),
     default=30,
     importance=LOW,
+    effective=True,
     doc="By how much the clocks of the broker and the token's issuer may differ.",
 )
 SASL_OAUTHBEARER_EXPECTED_AUDIENCE = key(
-    "sasl.oauthbearer.expected.audience", List(), importance=LOW, doc="The audiences of which a token has to name one."
+    "sasl.oauthbearer.expected.audience", List(), importance=LOW, effective=True, doc="The audiences of which a token has to name one."
 )
 SASL_OAUTHBEARER_EXPECTED_ISSUER = key(
-    "sasl.oauthbearer.expected.issuer", String(), importance=LOW, doc="The issuer that a token has to name."
+    "sasl.oauthbearer.expected.issuer", String(), importance=LOW, effective=True, doc="The issuer that a token has to name."
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = key(
     "sasl.oauthbearer.jwks.endpoint.refresh.ms",
     Long(),
     default=HOUR,
     importance=LOW,
+    effective=True,
     doc="How often the keys that verify tokens are fetched anew.",
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = key(
@@ -274,6 +284,7 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = key(
     Long(),
     default=10 * SECOND,
     importance=LOW,
+    effective=True,
     doc="The longest wait between two attempts to fetch those keys.",
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = key(
@@ -281,16 +292,27 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = key(
     Long(),
     default=100,
     importance=LOW,
+    effective=True,
     doc="The first wait between two attempts to fetch those keys.",
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = key(
-    "sasl.oauthbearer.jwks.endpoint.url", String(), importance=MEDIUM, doc="Where the keys that verify tokens are fetched."
+    "sasl.oauthbearer.jwks.endpoint.url", String(), importance=MEDIUM, effective=True, doc="Where the keys that verify tokens are fetched."
 )
 SASL_OAUTHBEARER_SCOPE_CLAIM_NAME = key(
-    "sasl.oauthbearer.scope.claim.name", String(), default="scope", importance=LOW, doc="The claim of a token that holds its scope."
+    "sasl.oauthbearer.scope.claim.name",
+    String(),
+    default="scope",
+    importance=LOW,
+    effective=True,
+    doc="The claim of a token that holds its scope.",
 )
 SASL_OAUTHBEARER_SUB_CLAIM_NAME = key(
-    "sasl.oauthbearer.sub.claim.name", String(), default="sub", importance=LOW, doc="The claim of a token that holds its subject."
+    "sasl.oauthbearer.sub.claim.name",
+    String(),
+    default="sub",
+    importance=LOW,
+    effective=True,
+    doc="The claim of a token that holds its subject.",
 )
 SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL = key(
     "sasl.oauthbearer.token.endpoint.url", String(), importance=MEDIUM, doc="Where the broker gets tokens for its own logins."
@@ -299,7 +321,9 @@ SASL_SERVER_CALLBACK_HANDLER_CLASS = key(
     "sasl.server.callback.handler.class",
     Class(),
     importance=MEDIUM,
-    doc="The class that checks credentials of a mechanism, set per listener and mechanism.",
+    effective=True,
+    doc="The class that checks credentials of a mechanism, set per listener and mechanism. OAUTHBEARER has "
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler for signed tokens.",
 )
 SASL_SERVER_MAX_RECEIVE_SIZE = key(
     "sasl.server.max.receive.size",
@@ -319,5 +343,14 @@ LISTENER_MECHANISM_KEYS = (
     SASL_LOGIN_CLASS,
     SASL_SERVER_CALLBACK_HANDLER_CLASS,
     CONNECTIONS_MAX_REAUTH_MS,
+    SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS,
+    SASL_OAUTHBEARER_EXPECTED_AUDIENCE,
+    SASL_OAUTHBEARER_EXPECTED_ISSUER,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_URL,
+    SASL_OAUTHBEARER_SCOPE_CLAIM_NAME,
+    SASL_OAUTHBEARER_SUB_CLAIM_NAME,
 )
 """The keys that a listener sets per SASL mechanism: `listener.name.NAME.MECHANISM.KEY`."""

@@ -18,9 +18,10 @@ _DATE_MS = 1_600_000_000_000
 
 
 class Identity:
-    """A key and its certificate, signed by `issuer`, or by itself. `subject` is RFC 4514 text."""
+    """A key and its certificate, signed by `issuer`, or by itself. `subject` is RFC 4514 text. It is valid up to `days` from now, and from
+    `starts_in_days` on."""
 
-    def __init__(self, subject: str, issuer: Identity | None = None, *, days: int = 2) -> None:
+    def __init__(self, subject: str, issuer: Identity | None = None, *, days: int = 2, starts_in_days: int = -1) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.issuer = issuer
         signer = issuer or self
@@ -33,7 +34,7 @@ class Identity:
             .issuer_name(signer.name)
             .public_key(self.key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now + min(days, 0) * DAY - DAY)
+            .not_valid_before(now + min(days - 1, starts_in_days) * DAY)
             .not_valid_after(now + days * DAY)
             .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
             .add_extension(

@@ -12,7 +12,18 @@ HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 class ScramClient:
     """One exchange: send `first`, then `final(answer)`, then check the server with `is_server(answer)`."""
 
-    def __init__(self, mechanism: str, user: str, password: str, nonce: str = "fyko+d2lbbFgONRv9qkxdawL", extensions: str = "") -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        user: str,
+        password: str,
+        nonce: str = "fyko+d2lbbFgONRv9qkxdawL",
+        extensions: str = "",
+        *,
+        repeats_nonce: bool = False,
+    ) -> None:
+        """`repeats_nonce`: an error of old versions of librdkafka, which put their nonce before that of the server."""
+        self._repeated = nonce if repeats_nonce else ""
         self._hash = HASHES[mechanism]
         self._password = password
         self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extensions}"
@@ -28,7 +39,7 @@ class ScramClient:
         fields = dict(part.split("=", 1) for part in server_first.decode().split(","))
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
         client_key = hmac.digest(salted, b"Client Key", self._hash)
-        without_proof = f"c=biws,r={fields['r']}"
+        without_proof = f"c=biws,r={self._repeated}{fields['r']}"
         signed = f"{self._bare},{server_first.decode()},{without_proof}".encode()
         signature = hmac.digest(hashlib.new(self._hash, client_key).digest(), signed, self._hash)
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))

@@ -1,10 +1,21 @@
-"""Handles RenewDelegationToken (api 39), versions 0-2. Refuses unauthenticated clients: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. KIP-48."""
+"""Handles RenewDelegationToken (api 39), versions 0-2. Only the owner and the renewers of a token may renew it. KIP-48."""
 
+from broker.handlers.security.token_requests import NO_TIMESTAMP, code_of, tokens_of
 from broker.request.context import RequestContext
+from broker.security.delegation_tokens import TokenRefused
+from controller.errors import StoreError
+from controller.znodes.znode_json import MalformedZNode
 from protocol.errors import ErrorCode
 from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
-def handle_renew_delegation_token(request: RenewDelegationTokenRequest, context: RequestContext) -> RenewDelegationTokenResponse:
-    """Refuse the request."""
-    return RenewDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1)
+async def handle_renew_delegation_token(request: RenewDelegationTokenRequest, context: RequestContext) -> RenewDelegationTokenResponse:
+    """Let a token live on."""
+    tokens = tokens_of(context)
+    if isinstance(tokens, ErrorCode):
+        return RenewDelegationTokenResponse(error_code=tokens, expiry_timestamp_ms=NO_TIMESTAMP)
+    try:
+        expiry_ms = await tokens.renew(context.client.principal, bytes(request.hmac), request.renew_period_ms)
+    except (TokenRefused, StoreError, MalformedZNode) as error:
+        return RenewDelegationTokenResponse(error_code=code_of(error), expiry_timestamp_ms=NO_TIMESTAMP)
+    return RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expiry_ms)

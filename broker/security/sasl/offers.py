@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
+from broker.security.sasl.bearer_tokens import Token, validate_unsecured
 from broker.security.sasl.mechanism import SaslServer
 from broker.security.sasl.oauthbearer import OAuthBearerServer
 from broker.security.sasl.plain import PlainServer
-from broker.security.sasl.scram import ScramCredential, ScramServer
+from broker.security.sasl.scram import ScramCredential, ScramServer, TokenCredential
 from broker.security.sasl.session import Offer, OfferedMechanism
 from config.jaas import PLAIN_MODULE
-from config.sasl import OAUTHBEARER, PLAIN, Mechanism, SaslListener, unsecured_tokens
+from config.sasl import OAUTHBEARER, PLAIN, Mechanism, SaslListener, SignedTokens, unsecured_tokens
 
 _NONCE_BYTES: Final = 20
 _BUCKETS: Final = 16
@@ -24,6 +25,10 @@ class Credentials(NamedTuple):
 
     scram_credential_of: Callable[[str, str], ScramCredential | None]
     """Called with mechanism and user."""
+    token_credential_of: Callable[[str, str], TokenCredential | None]
+    """Called with mechanism and id of a delegation token."""
+    signed_token_validator: Callable[[SignedTokens], Callable[[str], Token]]
+    """Makes the function that validates signed tokens."""
     random_bytes: Callable[[int], bytes]
     now_ms: Callable[[], int]
     unknown_key: bytes
@@ -60,10 +65,20 @@ def _beginning(mechanism: Mechanism, credentials: Credentials) -> Callable[[], S
     if mechanism.name == PLAIN:
         return partial(PlainServer, lambda user: mechanism.option(PLAIN_MODULE, f"user_{user}"))
     if mechanism.name == OAUTHBEARER:
-        return partial(OAuthBearerServer, unsecured_tokens(mechanism), credentials.now_ms)
+        return partial(OAuthBearerServer, _token_validator(mechanism, credentials))
 
     def begin() -> SaslServer:
         credential_of = partial(credentials.scram_credential_of, mechanism.name)
-        return ScramServer(mechanism.name, credential_of, credentials.random_bytes(_NONCE_BYTES).hex(), credentials.unknown_key)
+        token_credential_of = partial(credentials.token_credential_of, mechanism.name)
+        return ScramServer(
+            mechanism.name, credential_of, token_credential_of, credentials.random_bytes(_NONCE_BYTES).hex(), credentials.unknown_key
+        )
 
     return begin
+
+
+def _token_validator(mechanism: Mechanism, credentials: Credentials) -> Callable[[str], Token]:
+    if mechanism.signed_tokens is not None:
+        return credentials.signed_token_validator(mechanism.signed_tokens)
+    accepted = unsecured_tokens(mechanism)
+    return lambda compact: validate_unsecured(compact, accepted, credentials.now_ms())

@@ -25,6 +25,7 @@ _BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)
 _CLIENT_FIRST: Final = re.compile(rf"n,(?:a=({_NAME}))?,(n=({_NAME}),r=({_PRINTABLE})({_EXTENSIONS}))")
 _CLIENT_FINAL: Final = re.compile(rf"(c={_BASE64},r=({_PRINTABLE}){_EXTENSIONS}),p=({_BASE64})")
 _TOKEN_EXTENSION: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
+"""The extension by which a client names a delegation token instead of a user (KIP-48)."""
 
 
 class ScramCredential(NamedTuple):
@@ -34,6 +35,14 @@ class ScramCredential(NamedTuple):
     stored_key: bytes
     server_key: bytes
     iterations: int
+
+
+class TokenCredential(NamedTuple):
+    """The credential of a delegation token. `owner` is the name of the principal, `expires_ms` counts from the epoch."""
+
+    owner: str
+    credential: ScramCredential
+    expires_ms: int
 
 
 def parse_credential(text: str) -> ScramCredential:
@@ -51,21 +60,29 @@ def parse_credential(text: str) -> ScramCredential:
 class ScramServer(SaslServer):
     """See the module."""
 
-    __slots__ = ("_credential", "_credential_of", "_first", "_hash", "_is_known", "_nonce", "_server_nonce", "_unknown_key", "_user")
+    __slots__ = ("_credential", "_credential_of", "_first", "_hash", "_is_known", "_nonce", "_principal_name", "_server_nonce",
+                 "_token_credential_of", "_unknown_key")  # fmt: skip
 
     def __init__(
-        self, mechanism: str, credential_of: Callable[[str], ScramCredential | None], server_nonce: str, unknown_key: bytes
+        self,
+        mechanism: str,
+        credential_of: Callable[[str], ScramCredential | None],
+        token_credential_of: Callable[[str], TokenCredential | None],
+        server_nonce: str,
+        unknown_key: bytes,
     ) -> None:
-        """`server_nonce` is a fresh random text. `unknown_key` makes the salts of unknown users; all brokers should have the same."""
+        """`credential_of` is called with the name of a user, `token_credential_of` with the id of a delegation token. `server_nonce` is a
+        fresh random text. `unknown_key` makes the salts of unknown users; all brokers should have the same."""
         super().__init__()
         self._hash = HASHES[mechanism]
         self._credential_of = credential_of
+        self._token_credential_of = token_credential_of
         self._server_nonce = server_nonce
         self._unknown_key = unknown_key
         self._first = ""
         """The messages of the first step that both sides sign; empty before it."""
         self._nonce = ""
-        self._user = ""
+        self._principal_name = ""
         self._is_known = False
         self._credential = ScramCredential(b"", b"", b"", MIN_ITERATIONS)
 
@@ -79,14 +96,12 @@ class ScramServer(SaslServer):
         if message is None:
             raise InvalidCredentials("Invalid SCRAM message format")
         authorization_id, bare, name, nonce, extensions = message.groups()
-        if _TOKEN_EXTENSION.search(extensions):
-            raise InvalidCredentials("delegation tokens are not enabled")
-        self._user = name.replace("=2C", ",").replace("=3D", "=")
-        if authorization_id is not None and authorization_id != self._user:
+        user = name.replace("=2C", ",").replace("=3D", "=")
+        if authorization_id is not None and authorization_id != user:
             raise AuthenticationRefused("Authentication failed: Client requested an authorization id that is different from username")
-        credential = self._credential_of(self._user)
+        credential = self._credential_of_token(user) if _TOKEN_EXTENSION.search(extensions) else self._credential_of_user(user)
         self._is_known = credential is not None
-        self._credential = credential or self._credential_of_unknown(self._user)
+        self._credential = credential or self._credential_of_unknown(user)
         if self._credential.iterations < MIN_ITERATIONS:
             raise InvalidCredentials(f"Iterations {self._credential.iterations} is less than the minimum {MIN_ITERATIONS}")
         self._nonce = nonce + self._server_nonce
@@ -100,7 +115,8 @@ class ScramServer(SaslServer):
         if message is None:
             raise InvalidCredentials("Invalid SCRAM message format")
         without_proof, nonce, proof = message.groups()
-        if nonce != self._nonce:
+        # Old versions of librdkafka (2.0) repeat their own part in front, which Apache Kafka accepts, too. The proof covers all of it.
+        if not nonce.endswith(self._nonce):
             raise InvalidCredentials("Invalid client nonce in the final client message.")
         signed = f"{self._first},{without_proof}".encode()
         signature = hmac.digest(self._credential.stored_key, signed, self._hash)
@@ -109,8 +125,20 @@ class ScramServer(SaslServer):
         is_proven = hmac.compare_digest(hashlib.new(self._hash, key).digest(), self._credential.stored_key)
         if not (is_proven and self._is_known):
             raise InvalidCredentials("Invalid client credentials")
-        self.authorization_id = self._user
+        self.authorization_id = self._principal_name
         return b"v=" + base64.b64encode(hmac.digest(self._credential.server_key, signed, self._hash))
+
+    def _credential_of_user(self, user: str) -> ScramCredential | None:
+        self._principal_name = user
+        return self._credential_of(user)
+
+    def _credential_of_token(self, token_id: str) -> ScramCredential | None:
+        found = self._token_credential_of(token_id)
+        if found is None:
+            return None
+        self._principal_name, credential, self.credential_expires_ms = found
+        self.token_authenticated = True
+        return credential
 
     def _credential_of_unknown(self, user: str) -> ScramCredential:
         """A credential that no password fits. Its salt is as long as those of Kafka's tools, and the same in every attempt."""

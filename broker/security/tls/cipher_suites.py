@@ -1,4 +1,4 @@
-"""Translates the IANA names of cipher suites, which ssl.cipher.suites contains, into the names of OpenSSL."""
+"""Translates the IANA names of cipher suites, which ssl.cipher.suites contains, into the names of OpenSSL, and back."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ def openssl_name(suite: str) -> str | None:
     cipher = re.sub(r"_CBC_(SHA\d*)$", r"_\1", cipher)
     cipher = cipher.replace("CCM_8", "CCM8").removesuffix("_SHA256" if cipher.startswith("CHACHA20") else "\0")
     return "-".join(part.replace("_", "-") for part in (found["exchange"], cipher) if part)
+
+
+def iana_name(name: str) -> str:
+    """The IANA name of a suite that OpenSSL names so; the inverse of `openssl_name` for all suites that OpenSSL enables."""
+    if name in TLS_1_3_SUITES:
+        return name
+    exchange, cipher = re.match(r"((?:(?:ECDHE|DHE)-(?:RSA|ECDSA|DSS))?)-?(.+)", name).groups()  # type: ignore[union-attr]  # it fits any
+    cipher = re.sub(r"^(AES|CAMELLIA)(\d+)-", r"\1_\2-", cipher).replace("CCM8", "CCM_8")
+    cipher = re.sub(r"^((?:AES|CAMELLIA)_\d+)-(SHA\d*)$", r"\1-CBC-\2", cipher)
+    cipher += "-SHA256" if cipher.startswith("CHACHA20") else ""
+    return f"TLS_{exchange or 'RSA'}_WITH_{cipher}".replace("-", "_")
 
 
 def split(suites: Iterable[str]) -> tuple[list[str], list[str]]:

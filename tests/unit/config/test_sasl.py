@@ -57,6 +57,63 @@ def test_the_options_of_unsecured_tokens_have_kafkas_defaults() -> None:
     assert unsecured_tokens(listener.mechanisms[OAUTHBEARER]) == ("sub", "scope", ("a", "b"), 3)
 
 
+VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+BEARER = "listener.name.clients.oauthbearer"
+
+
+def signed(**more: str) -> dict[str, str]:
+    """The properties of a listener that takes signed tokens. In the names of `more` an underscore stands for a dot."""
+    given = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{BEARER}.sasl.jaas.config": f'{OAUTHBEARER_MODULE} required ssl.truststore.type="PEM";',
+        f"{BEARER}.sasl.server.callback.handler.class": VALIDATOR,
+        f"{BEARER}.sasl.oauthbearer.jwks.endpoint.url": "https://issuer/keys",
+    }
+    return given | {name.replace("_", "."): text for name, text in more.items()}
+
+
+def test_signed_tokens_have_kafkas_defaults_and_keys_of_the_mechanism_come_first() -> None:
+    tokens = listener_of(**signed()).mechanisms[OAUTHBEARER].signed_tokens
+    source = ("https://issuer/keys", 3_600_000, 100, 10_000, (("ssl.truststore.type", "PEM"),))
+    assert tokens == (source, frozenset(), None, 30, "scope", "sub")
+    more = {
+        "sasl.oauthbearer.clock.skew.seconds": "1",
+        f"{BEARER}.sasl.oauthbearer.clock.skew.seconds": "2",
+        f"{BEARER}.sasl.oauthbearer.expected.audience": "a,b",
+        "listener.name.clients.sasl.oauthbearer.expected.issuer": "me",
+        "sasl.oauthbearer.sub.claim.name": "email",
+        "sasl.oauthbearer.scope.claim.name": "groups",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms": "9",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "8",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "7",
+        "ottla.sasl.oauthbearer.allowed.urls": "https://issuer/keys,file:/x",
+    }
+    tokens = listener_of(**signed(), **more).mechanisms[OAUTHBEARER].signed_tokens
+    assert tokens == ((source[0], 9, 8, 7, source[4]), frozenset({"a", "b"}), "me", 2, "groups", "email")
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({f"{BEARER}.sasl.oauthbearer.jwks.endpoint.url": ""}, f"{BEARER}.sasl.oauthbearer.jwks.endpoint.url"),
+        ({f"{BEARER}.sasl.oauthbearer.jwks.endpoint.url": "ldap://x"}, f"{BEARER}.sasl.oauthbearer.jwks.endpoint.url"),
+        ({"ottla.sasl.oauthbearer.allowed.urls": "https://issuer/keys2"}, f"{BEARER}.sasl.oauthbearer.jwks.endpoint.url"),
+        ({"sasl.oauthbearer.jwks.endpoint.refresh.ms": "0"}, "sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+        ({"sasl.oauthbearer.sub.claim.name": " "}, "sasl.oauthbearer.sub.claim.name"),
+        ({f"{BEARER}.sasl.server.callback.handler.class": "a.B"}, f"{BEARER}.sasl.server.callback.handler.class"),
+        ({"sasl.login.class": "a.B"}, "sasl.login.class"),
+    ],
+)
+def test_signed_tokens_that_cannot_be_validated_are_refused(more: dict[str, str], name: str) -> None:
+    with pytest.raises(ConfigError, match=f"for configuration {name}: "):
+        listener_of(**{**signed(), **more})
+
+
+def test_another_mechanism_has_no_class_for_signed_tokens() -> None:
+    with pytest.raises(ConfigError, match="loads no Java classes"):
+        listener_of(**{"sasl.enabled.mechanisms": "PLAIN", KEY: PLAIN_LINE, "sasl.server.callback.handler.class": VALIDATOR})
+
+
 @pytest.mark.parametrize(
     ("properties", "error"),
     [

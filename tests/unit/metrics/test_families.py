@@ -29,6 +29,9 @@ OF_FOLLOWERS = {
 }
 """The broker that was recorded led everything, so it had none of these."""
 
+OF_TLS = {"kafka.server:cipher=*,listener=*,networkProcessor=*,protocol=*,type=socket-server-metrics"}
+"""The cluster that was recorded had no TLS."""
+
 OF_QUOTAS = {
     mbean
     for kind in ("Produce", "Fetch", "Request", "ControllerMutation")
@@ -90,7 +93,11 @@ def test_the_labels_are_the_properties_of_the_mbean(family: Family) -> None:
 @each_family
 def test_the_mbean_is_one_of_apache_kafka(family: Family) -> None:
     # Those of single topics come into being with the first such event, so not all were there to be recorded.
-    assert not family.mbean or family.mbean in RECORDED | OF_FOLLOWERS | OF_QUOTAS or OPTIONAL.sub("", family.mbean, count=1) in RECORDED
+    assert (
+        not family.mbean
+        or family.mbean in RECORDED | OF_FOLLOWERS | OF_QUOTAS | OF_TLS
+        or OPTIONAL.sub("", family.mbean, count=1) in RECORDED
+    )
 
 
 def test_names_are_given_once() -> None:

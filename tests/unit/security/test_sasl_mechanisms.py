@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.security.sasl.bearer_tokens import validate_unsecured
 from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
 from broker.security.sasl.oauthbearer import OAuthBearerServer
 from broker.security.sasl.plain import PlainServer
-from broker.security.sasl.scram import ScramCredential, ScramServer, parse_credential
+from broker.security.sasl.scram import ScramCredential, ScramServer, TokenCredential, parse_credential
 from config.sasl import UnsecuredTokens
 from controller.admin.scram_credentials import Upsertion, credential
 from tests.support.scram_client import ScramClient
@@ -63,7 +64,14 @@ def stored(mechanism: int, password: str, salt: bytes = b"salt1234", iterations:
 
 def scram(mechanism: int = 1, known: ScramCredential | None = None, nonce: str = "nonce") -> ScramServer:
     found = known or stored(mechanism, "alice-secret")
-    return ScramServer(MECHANISMS[mechanism], lambda user: found if user in ("alice", "a,b=c", "user") else None, nonce, b"cluster")
+    token = TokenCredential("owner", found, NOW_MS + 5)
+    return ScramServer(
+        MECHANISMS[mechanism],
+        lambda user: found if user in ("alice", "a,b=c", "user") else None,
+        lambda token_id: token if token_id == "token" else None,
+        nonce,
+        b"cluster",
+    )
 
 
 def test_scram_answers_as_in_rfc_7677() -> None:
@@ -95,6 +103,13 @@ def test_scram_refuses_a_wrong_password_and_an_unknown_user_in_the_same_step(use
     assert server.authorization_id is None
 
 
+def test_a_client_that_repeats_its_nonce_before_that_of_the_server_is_accepted() -> None:
+    """As librdkafka 2.0 does, which Debian's kcat uses."""
+    server, client = scram(), ScramClient("SCRAM-SHA-256", "alice", "alice-secret", nonce="abc", repeats_nonce=True)
+    assert client.is_server(server.evaluate(client.final(server.evaluate(client.first))))
+    assert server.authorization_id == "alice"
+
+
 def test_an_unknown_user_has_the_same_salt_in_every_attempt_and_another_one_than_others() -> None:
     first = scram().evaluate(ScramClient("SCRAM-SHA-256", "nobody", "").first)
     assert scram().evaluate(ScramClient("SCRAM-SHA-256", "nobody", "").first) == first
@@ -111,7 +126,6 @@ def test_an_unknown_user_has_the_same_salt_in_every_attempt_and_another_one_than
         b"n,,m=must,n=alice,r=n",
         b"n,,n=ali=2Dce,r=n",
         b"n,,n=\xff\xfe,r=n",
-        b"n,,n=alice,r=n,tokenauth=true",
         b"n,,n=alice,r=n" + b",x" * 100_000,
         b"\0" * 500_000,
     ],
@@ -125,6 +139,24 @@ def test_scram_ignores_a_hundred_thousand_extensions() -> None:
     client = ScramClient("SCRAM-SHA-256", "alice", "alice-secret", extensions=",x=y" * 100_000)
     server = scram()
     assert client.is_server(server.evaluate(client.final(server.evaluate(client.first))))
+
+
+@pytest.mark.parametrize("extensions", [",tokenauth=true", ",x=y,tokenauth=TRUE,z=y"])
+def test_a_delegation_token_authenticates_its_owner_until_it_expires(extensions: str) -> None:
+    server, client = scram(), ScramClient("SCRAM-SHA-256", "token", "alice-secret", extensions=extensions)
+    assert client.is_server(server.evaluate(client.final(server.evaluate(client.first))))
+    assert (server.authorization_id, server.credential_expires_ms, server.token_authenticated) == ("owner", NOW_MS + 5, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "extensions"), [("alice", ",tokenauth=true"), ("token", ""), ("token", ",tokenauth=false"), ("token", ",tokenauths=true")]
+)
+def test_a_token_is_no_user_and_a_user_no_token(name: str, extensions: str) -> None:
+    server, client = scram(), ScramClient("SCRAM-SHA-256", name, "alice-secret", extensions=extensions)
+    final = client.final(server.evaluate(client.first))
+    with pytest.raises(InvalidCredentials, match="Invalid client credentials"):
+        server.evaluate(final)
+    assert (server.authorization_id, server.credential_expires_ms, server.token_authenticated) == (None, None, False)
 
 
 def test_scram_refuses_another_name_and_few_iterations() -> None:
@@ -170,7 +202,8 @@ def bearer(compact: str, name: str = "", extensions: str = "") -> bytes:
 
 
 def oauthbearer(scope: tuple[str, ...] = ()) -> OAuthBearerServer:
-    return OAuthBearerServer(UnsecuredTokens("sub", "scope", scope, 0), lambda: NOW_MS)
+    accepted = UnsecuredTokens("sub", "scope", scope, 0)
+    return OAuthBearerServer(lambda compact: validate_unsecured(compact, accepted, NOW_MS))
 
 
 @pytest.mark.parametrize("message", [bearer(token_of()), bearer(token_of(), "a=alice"), bearer(token_of(), extensions="trace=x\x01")])

@@ -1,0 +1,43 @@
+"""Decides which clients may use requests about delegation tokens, and which error codes the requests get."""
+
+from broker.request.context import RequestContext
+from broker.request.error_map import error_code
+from broker.security.delegation_tokens import DelegationTokens, TokenExpired, TokenNotFound, TokenOwnerMismatch
+from broker.security.principals import ANONYMOUS
+from config.listeners import SecurityProtocol
+from protocol.errors import ErrorCode
+
+NO_TIMESTAMP = -1
+"""The timestamp of a response with an error."""
+
+_CODES: dict[type[Exception], ErrorCode] = {
+    TokenNotFound: ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
+    TokenOwnerMismatch: ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+    TokenExpired: ErrorCode.DELEGATION_TOKEN_EXPIRED,
+}
+
+
+def refusal(context: RequestContext) -> ErrorCode:
+    """DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for a client that is not authenticated, or is by a token itself; else NONE."""
+    client = context.client
+    protocol = client.security_protocol
+    if (
+        client.principal.token_authenticated
+        or protocol == SecurityProtocol.PLAINTEXT.name
+        or (protocol == SecurityProtocol.SSL.name and client.principal == ANONYMOUS)
+    ):
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return ErrorCode.NONE
+
+
+def tokens_of(context: RequestContext) -> DelegationTokens | ErrorCode:
+    """The delegation tokens, or the code for a client that cannot have any."""
+    code = refusal(context)
+    if code:
+        return code
+    return context.broker.administration.delegation_tokens or ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+def code_of(error: Exception) -> ErrorCode:
+    """The code of an error of `DelegationTokens`."""
+    return _CODES.get(type(error)) or error_code(error)
