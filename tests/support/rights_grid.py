@@ -187,8 +187,12 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
 TOKENS = frozenset(
     {ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN}
 )
-WITHOUT_RIGHTS = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, *TOKENS})
-"""APIs that need no right. A delegation token needs one only if another user owns it."""
+"""APIs whose rights depend on the owner of a token. `refusals` has a client without tokens."""
+WITHOUT_RIGHTS = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""APIs that need no right."""
+OWNER = "carol"
+"""The owner of a token that the client has nothing to do with."""
+OF_BOB = {"owner_principal_type": "User", "owner_principal_name": "bob"}
 
 
 def _case(row: Row) -> Case:
@@ -200,7 +204,11 @@ def _creation(name: str) -> Mapping[str, Any]:
 
 
 CASES = [
-    *(_case(row) for row in [*DATA, *TOPICS, *GROUPS, *TRANSACTIONS, *CONFIGS, *CONTROL, *SECURITY] if row.key not in WITHOUT_RIGHTS),
+    *(
+        _case(row)
+        for row in [*DATA, *TOPICS, *GROUPS, *TRANSACTIONS, *CONFIGS, *CONTROL, *SECURITY]
+        if row.key not in WITHOUT_RIGHTS | TOKENS
+    ),
     Case(
         ApiKey.METADATA,
         9,
@@ -246,4 +254,15 @@ CASES = [
         (("ALTER_CONFIGS TOPIC topic",),),
         note="with an implied right",
     ),
+    Case(ApiKey.CREATE_DELEGATION_TOKEN, 3, {}, (), note="for the client"),
+    Case(ApiKey.CREATE_DELEGATION_TOKEN, 3, OF_BOB, (("CREATE_TOKENS USER User:bob",),), note="for another user"),
+    Case(ApiKey.RENEW_DELEGATION_TOKEN, 2, {"hmac": b"unknown"}, ()),
+    Case(ApiKey.EXPIRE_DELEGATION_TOKEN, 2, {"hmac": b"unknown"}, ()),
+    Case(
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        3,
+        {"owners": [{"principal_type": "User", "principal_name": OWNER}]},
+        (("DESCRIBE_TOKENS USER User:carol",), ("DESCRIBE DELEGATION_TOKEN *",)),
+    ),
+    Case(ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, {"owners": None}, (("DESCRIBE_TOKENS USER User:carol",),), note="all"),
 ]

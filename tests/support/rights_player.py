@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from broker.security.authorizer import Operation, ResourceType
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -30,7 +32,7 @@ from tests.support.golden_replay import comparable, request_frame
 from tests.support.messages import message
 from tests.support.refusals import THE_ID
 from tests.support.request_histories import BROKER_LOGGER
-from tests.support.rights_grid import CASES, DOOMED_ID, Case, Rights
+from tests.support.rights_grid import CASES, DOOMED_ID, OWNER, Case, Rights
 from tests.support.wire_client import WireClient, a_wire_client
 
 ADMIN, CLIENT = "admin", "client"
@@ -41,10 +43,13 @@ GROUP, TRANSACTION = 0, 1
 MEMBER_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 JAVA_REQUEST = re.compile(r"Request Request\(.*\) is not authorized\.", re.DOTALL)
 DECISION = re.compile(r"Principal = User:client is (?:Allowed|Denied) .* with resourceRefCount = \d+")
+TOKEN_ID = re.compile(r"(DelegationToken:LITERAL:)\S+")
 CLOSED = "the connection was closed"
 SOME = "some"
 NOT_COMPARED = frozenset(
     {"cluster_id", "host", "port", "log_dir", "total_bytes", "usable_bytes", "partition_size", "session_id", "member_id", "last_timestamp"}
+    | {"token_id", "hmac", "issue_timestamp", "expiry_timestamp", "max_timestamp"}
+    | {"issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"}
     | {"producer_id_start", "throttle_time_ms", "broker_epoch", "timestamp_ms"}
 )
 """Fields that have another value in every broker, or at every time."""
@@ -65,6 +70,7 @@ def properties(port: int, client_port: int) -> dict[str, str]:
         ),
         "broker.id": "0",
         "broker.rack": "r0",
+        "delegation.token.secret.key": "secret",
         "authorizer.class.name": AUTHORIZER,
         "super.users": f"User:{ADMIN};User:ANONYMOUS",
         "offsets.topic.num.partitions": "1",
@@ -112,7 +118,10 @@ class RightsPlayer:
                     grant(admin, rights)
                     self._new_lines()
                     answer = self._ask(case)
-                    yield Played(case, rights, answer, sorted(DECISION.findall("\n".join(self._new_lines()))))
+                    yield Played(case, rights, answer, sorted(self._decisions()))
+
+    def _decisions(self) -> list[str]:
+        return [TOKEN_ID.sub(r"\1some", line) for line in DECISION.findall("\n".join(self._new_lines()))]
 
     def _prepare(self, admin: WireClient) -> None:
         """Create the topics and the internal ones, and wait until the coordinators serve."""
@@ -127,6 +136,9 @@ class RightsPlayer:
         eventually(lambda: admin.ask(OffsetFetchRequest(group_id="g", topics=None), 7).error_code == 0)
         begin = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1)
         eventually(lambda: admin.ask(begin, 4).error_code == 0)
+        token = CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name=OWNER)
+        assert admin.ask(token, 3).error_code == 0
+        eventually(lambda: len(admin.ask(DescribeDelegationTokenRequest(owners=None), 3).tokens) == 1)
         found = admin.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in TOPICS]), 12)
         self._ids = {TOPICS[topic.name]: topic.topic_id for topic in found.topics if TOPICS[topic.name]}
 
@@ -146,7 +158,7 @@ class RightsPlayer:
         return comparable(answer, self._rewrite)
 
     def _rewrite(self, name: str, value: Any) -> Any:
-        if name in NOT_COMPARED and value not in (-1, None, "", 0):
+        if name in NOT_COMPARED and value not in (-1, None, "", b"", 0):
             return SOME
         match name:
             case "topic_id" | "topic_ids[]":
