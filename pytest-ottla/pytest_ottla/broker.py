@@ -86,13 +86,13 @@ class Broker:
 
     def pause(self) -> None:
         """Let the broker stand still (SIGSTOP), as a machine without processor time would."""
-        self._running().signal(signal.SIGSTOP)
+        self._running().send(signal.SIGSTOP)
         self._running().is_paused = True
 
     def resume(self) -> None:
         """End a pause."""
         self._running().is_paused = False
-        self._running().signal(signal.SIGCONT)
+        self._running().send(signal.SIGCONT)
 
     # ---- faults
 

@@ -92,7 +92,7 @@ class BrokerProcess:
             raise OttlaError(answer["error"])
         return answer["result"]
 
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         """Send a signal."""
         self._process.send_signal(number)
 

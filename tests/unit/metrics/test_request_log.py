@@ -56,7 +56,9 @@ class Bench:
         self.metrics.watch(self.route)
 
     def request(self, takes_ms: int) -> None:
-        connection: Any = type("AConnection", (), {"received_ns": self.now_ns, "timings": NO_TIMINGS, "client": CLIENT, "last_throttle_time_ms": 0})()
+        connection: Any = type(
+            "AConnection", (), {"received_ns": self.now_ns, "timings": NO_TIMINGS, "client": CLIENT, "last_throttle_time_ms": 0}
+        )()
         connection.add_timing = lambda timing: setattr(connection, "timings", (*connection.timings, timing))
 
         def handle(frame: memoryview, connection: Any) -> bytes:
@@ -79,7 +81,8 @@ def test_a_slow_request_has_one_line_with_the_time_in_every_station(caplog: pyte
     bench.request(takes_ms=20)
     assert caplog.messages == [
         "PRODUCE v9 of 127.0.0.1:9092-127.0.0.1:5000-1 (client id None, principal User:ANONYMOUS, listener PLAINTEXT, unknown) "
-        "took 23.0 ms, slower than ottla.slow.request.ms: queue 0.0, local 20.0, remote 0.0, response queue 2.0, response send 1.0, throttled 0; "
+        "took 23.0 ms, slower than ottla.slow.request.ms: queue 0.0, local 20.0, remote 0.0, response queue 2.0, response send 1.0, "
+        "throttled 0; "
         f"{len(produce(9, 'orders'))} bytes, topics orders"
     ]
 
