@@ -13,7 +13,7 @@ from tests.support.apache_kafka import ApacheKafka
 __all__ = ["bootstrap", "broker", "new_topic", "pytest_sessionfinish"]
 
 CONFIG = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
-"""What pytest-ottla sets, too."""
+"""The same settings as in pytest-ottla."""
 
 
 @pytest.fixture(scope=SCOPE)
