@@ -33,6 +33,7 @@ from benchmarks.parts import (
     security,
     shapes,
     single,
+    test_suites,
     tls,
     transactions,
     two_brokers,
@@ -57,6 +58,7 @@ MODULES = (
     two_brokers,
     groups,
     replication,
+    test_suites,
     long_run,
 )
 PARTS: dict[str, Part] = {module.PART.key: module.PART for module in MODULES}

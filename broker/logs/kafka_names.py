@@ -7,7 +7,7 @@ its logger are the same logger: a level set for one is the level of the other. `
 from typing import Final
 
 KAFKA_LOGGERS: Final = {
-    "kafka.authorizer.logger": "broker.security",
+    "kafka.authorizer.logger": "kafka.authorizer.logger",
     "kafka.cluster.Partition": "replication.leader",
     "kafka.controller": "controller",
     "kafka.controller.KafkaController": "controller.controller",
@@ -34,3 +34,6 @@ KAFKA_LOGGERS: Final = {
     "state.change.logger": "controller.state",
 }
 """Kafka's name -> the name of the Python logger."""
+
+MODULES: Final = {"kafka.authorizer.logger": "broker.security.audit_log"}
+"""Logger with Kafka's name -> the module that logs with it; all other loggers have the names of their modules."""

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from broker.logs.kafka_names import MODULES
+
 Plain = str | int | float | bool | None
 
 LEVELS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
@@ -52,7 +54,7 @@ def names_of(module: str, template: str) -> tuple[str | None, ...]:
 @cache
 def _lines_of(module: str) -> dict[str, tuple[str | None, ...]]:
     """Template -> names, for each line of a module."""
-    source = _source_of(module)
+    source = _source_of(MODULES.get(module, module))
     return {} if source is None else dict(lines_in(source))
 
 

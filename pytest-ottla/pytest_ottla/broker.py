@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_ottla.process import BrokerProcess, OttlaError
+from pytest_ottla.process import BrokerProcess, Ended, OttlaError
 
 __all__ = ["Broker", "OttlaError", "Record"]
 
@@ -86,13 +86,13 @@ class Broker:
 
     def pause(self) -> None:
         """Let the broker stand still (SIGSTOP), as a machine without processor time would."""
-        self._running().signal(signal.SIGSTOP)
+        self._running().send(signal.SIGSTOP)
         self._running().is_paused = True
 
     def resume(self) -> None:
         """End a pause."""
         self._running().is_paused = False
-        self._running().signal(signal.SIGCONT)
+        self._running().send(signal.SIGCONT)
 
     # ---- faults
 
@@ -162,7 +162,11 @@ class Broker:
         process = self._running()
         if process.is_paused:
             raise OttlaError(f"broker {self.bootstrap_servers} is paused; call resume() or heal()")
-        return process.ask(do, seconds, **arguments)
+        try:
+            return process.ask(do, seconds, **arguments)
+        except Ended:
+            self._finish(signal.SIGKILL, self._ended_by_itself)
+            raise self._not_running() from None
 
     # ----
 
@@ -181,10 +185,17 @@ class Broker:
     def _running(self) -> BrokerProcess:
         """The process. Raises OttlaError if there is none."""
         if self._process is not None and not self._process.is_running:
-            self._finish(signal.SIGKILL, f"has ended by itself, see {self.log}")
+            self._finish(signal.SIGKILL, self._ended_by_itself)
         if self._process is None:
-            raise OttlaError(f"broker {self.bootstrap_servers} {self._end}; call restart() or heal()")
+            raise self._not_running()
         return self._process
+
+    @property
+    def _ended_by_itself(self) -> str:
+        return f"has ended by itself, see {self.log}"
+
+    def _not_running(self) -> OttlaError:
+        return OttlaError(f"broker {self.bootstrap_servers} {self._end}; call restart() or heal()")
 
 
 def _text(value: bytes | None) -> str | None:

@@ -29,6 +29,10 @@ class OttlaError(Exception):
     """One line: what a broker could not do, and how to go on."""
 
 
+class Ended(OttlaError):
+    """The process has ended instead of answering."""
+
+
 def command() -> list[str]:
     """The command `ottla` of this Python, or the first on the PATH. Raises OttlaError."""
     beside = Path(sys.executable).with_name("ottla")
@@ -87,12 +91,12 @@ class BrokerProcess:
                 while answer.get("id") != self._number:
                     answer = self._line(deadline)
             except BrokenPipeError:
-                raise OttlaError("the broker has ended") from None
+                raise Ended("the broker has ended") from None
         if "error" in answer:
             raise OttlaError(answer["error"])
         return answer["result"]
 
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         """Send a signal."""
         self._process.send_signal(number)
 
@@ -117,7 +121,7 @@ class BrokerProcess:
                     raise OttlaError("the broker does not answer")
                 data = self._process.stdout.read1(65_536)  # type: ignore[attr-defined]  # the pipe is a BufferedReader
                 if not data:
-                    raise OttlaError("the broker has ended")
+                    raise Ended("the broker has ended")
                 self._received += data
         line, _, rest = self._received.partition(b"\n")
         self._received = bytearray(rest)

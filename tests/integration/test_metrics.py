@@ -42,6 +42,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker
     with a_broker_in_process(
         tmp_path_factory.mktemp("metrics"),
         ottla_metrics_listener=ANY_PORT,
+        ottla_group_lag_max_series=100,
         offsets_topic_num_partitions=3,
         group_initial_rebalance_delay_ms=0,
         message_max_bytes=100_000,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.apache_kafka import ensure_jars, java_available
 from tests.support.broker_process import eventually
 
 pytest_plugins = ("pytester",)
@@ -269,3 +270,20 @@ def test_without_the_command_the_tests_say_what_is_missing(project: pytest.Pytes
         """,
         passed=1,
     )
+
+
+@pytest.mark.parametrize("library", ["confluent_kafka", "aiokafka", "kafka_python"])
+def test_the_example_passes(project: pytest.Pytester, library: str) -> None:
+    source = (PLUGIN / "examples" / f"test_{library}.py").read_text()
+    run(project, source, passed=2)
+
+
+@pytest.mark.java
+def test_the_example_in_java_passes(tmp_path: Path) -> None:
+    if not java_available():
+        pytest.skip(str(java_available()))
+    ottla = Path(sys.executable).with_name("ottla")
+    command = ["java", "-cp", f"{ensure_jars()}/*", str(PLUGIN / "examples" / "EphemeralBroker.java"), str(ottla)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "key=value\n"

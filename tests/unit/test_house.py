@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config")
 FOLDERS = (*FLOORS, "ottla", "tests", "benchmarks", "docs")
 TOP_LEVEL = {
-    *FOLDERS, "debian", "deploy", ".ci", ".dockerignore", ".gitignore", "Dockerfile", "MANIFEST.in",
+    *FOLDERS, "debian", "deploy", "pytest-ottla", ".ci", ".dockerignore", ".gitignore", "Dockerfile", "MANIFEST.in",
     "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "constraints.txt", "pyproject.toml", "setup.py",
 }  # fmt: skip
 FILES_TO_COME = {"CHANGELOG.md", ".github"}

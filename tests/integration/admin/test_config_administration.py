@@ -294,6 +294,15 @@ def test_the_level_of_a_package_is_that_of_its_modules(client: WireClient) -> No
     assert value(client, BROKER_LOGGER, "0", "storage.manager.log_manager") == before
 
 
+def test_a_logger_has_kafkas_name_as_an_alias(client: WireClient) -> None:
+    before = value(client, BROKER_LOGGER, "0", "controller.controller")
+    assert change(client, BROKER_LOGGER, "0", ("kafka.controller", SET, "ERROR")) == OK
+    assert value(client, BROKER_LOGGER, "0", "kafka.controller") == "ERROR"
+    assert value(client, BROKER_LOGGER, "0", "controller.controller") == "ERROR"
+    assert change(client, BROKER_LOGGER, "0", ("kafka.controller", DELETE, None)) == OK
+    assert value(client, BROKER_LOGGER, "0", "controller.controller") == before
+
+
 @pytest.mark.parametrize(
     ("name", "op", "answer"),
     [

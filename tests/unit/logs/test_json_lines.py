@@ -11,7 +11,7 @@ import pytest
 
 from broker.logs.events import EVENTS, event_of
 from broker.logs.json_lines import JsonLines
-from broker.logs.kafka_names import KAFKA_LOGGERS
+from broker.logs.kafka_names import KAFKA_LOGGERS, MODULES
 from broker.logs.values import lines_in, names_of, plain_values
 from storage.disk.topic_partition import TopicPartition
 
@@ -119,4 +119,12 @@ def test_an_event_id_says_its_subject_and_what_happened(event: str) -> None:
 
 @pytest.mark.parametrize("alias", KAFKA_LOGGERS)
 def test_every_alias_leads_to_a_package_or_module(alias: str) -> None:
-    assert importlib.util.find_spec(KAFKA_LOGGERS[alias]) is not None
+    name = KAFKA_LOGGERS[alias]
+    assert importlib.util.find_spec(MODULES.get(name, name)) is not None
+
+
+def test_a_logger_with_kafkas_name_has_values_too() -> None:
+    lines = dict(lines_in((ROOT / "broker" / "security" / "audit_log.py").read_text(encoding="utf-8")))
+    assert lines
+    template, names = next(iter(lines.items()))
+    assert names_of("kafka.authorizer.logger", template) == names
