@@ -35,6 +35,8 @@ class BrokerConfig:
         self._dynamic_broker: dict[str, str] = {}
         self._dynamic_default: dict[str, str] = {}
         self._callbacks: list[tuple[frozenset[str] | None, Callable[[frozenset[str]], None]]] = []
+        self._checks: list[Callable[[BrokerProperties], None]] = []
+        self._updates: list[Callable[[], None]] = []
         self._current = BrokerProperties(self._static)
         self._values = self._current.values
         self._listeners = validate(self._current)
@@ -87,6 +89,15 @@ class BrokerConfig:
         `keys`."""
         self._callbacks.append((None if keys is None else frozenset(key.name for key in keys), callback))
 
+    def on_check(self, check: Callable[[BrokerProperties], None]) -> None:
+        """Calls `check` with the proposed properties before a change of this broker is stored. It raises ConfigError to
+        refuse the change."""
+        self._checks.append(check)
+
+    def on_update(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` after every update, also after one without a changed value: the file of a path may be new."""
+        self._updates.append(callback)
+
     def validate_dynamic(self, overrides: Mapping[str, str], *, per_broker: bool) -> None:
         """Raises ConfigError unless `overrides` may become the whole dynamic configuration of this broker, or the
         cluster's default."""
@@ -94,6 +105,9 @@ class BrokerConfig:
         levels = (self._dynamic_default, overrides) if per_broker else (overrides, self._dynamic_broker)
         proposed = BrokerProperties(overridden(self._static, *levels))
         check_change(self._current, self._listeners, proposed, validate(proposed))
+        if per_broker:
+            for check in self._checks:
+                check(proposed)
 
     def update_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str], *, at_start: bool = False) -> frozenset[str]:
         """Applies the stored dynamic configurations, calls the callbacks, and returns the names whose value changed.
@@ -120,6 +134,8 @@ class BrokerConfig:
             for wanted, callback in self._callbacks:
                 if wanted is None or wanted & changed:
                     callback(changed)
+        for updated in self._updates:
+            updated()
         return changed
 
     @property

@@ -43,3 +43,7 @@ class DynamicConfigError(ConfigError):
 
 class TopicConfigError(ConfigError):
     """Overrides that a topic cannot have. Kafka's InvalidConfigurationException."""
+
+
+class JaasError(ConfigError):
+    """A text that is no JAAS configuration. Its message never holds a value of an option, because values are secrets."""

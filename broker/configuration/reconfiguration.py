@@ -95,7 +95,7 @@ class Reconfiguration:
                 continue
             try:
                 await self._socket_server.add_listener(endpoint)
-            except (BindFailed, ValueError) as error:
+            except (BindFailed, ConfigError, ValueError) as error:
                 logger.error("listener %s cannot be added: %s", endpoint.connection_string, error)
             else:
                 self._listener_names.append(name)

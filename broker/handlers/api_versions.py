@@ -26,6 +26,8 @@ def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) ->
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.client.client_software_name = name
         context.client.client_software_version = version
+    if context.client.sasl is not None:
+        context.client.sasl.on_api_versions()
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[

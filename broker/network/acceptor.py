@@ -13,21 +13,27 @@ import logging
 import os
 import resource
 import socket
-import ssl
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.network.connection import Connection
+from broker.network.offenders import describe_handshake
 from broker.network.receive_buffer import may_grow, set_receive_buffer
 from broker.network.recent import Recent
 from broker.security.client import Client
+from broker.security.tls.der import MalformedDer
+from broker.security.tls.mapping_rules import NoMatchingRule
 from config.listeners import EndPoint
 
 if TYPE_CHECKING:
     from broker.network.connection_quotas import ConnectionQuotas
     from broker.network.limits import NetworkLimits
     from broker.network.processor import Processor
+    from broker.security.tls.listener import ListenerTls
+
+BeginAuthentication: TypeAlias = Callable[[Connection], None]
+"""Gives a new connection of a SASL listener the handler that authenticates its client."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +43,10 @@ QUIET_SECONDS: Final = 60.0
 """Pause after a log line about open files before the next one, in seconds."""
 MAX_TOO_EARLY: Final = 1000
 """Early connections that are kept open for a moment before they are closed. Further ones are closed at once."""
-HANDSHAKE_SECONDS: Final = 10.0
+HURRIED_SECONDS: Final = 2.0
+"""Time that a TLS handshake may take while all handshakes are in use and more clients wait, in seconds."""
+SHUTDOWN_SECONDS: Final = 5.0
+"""Time that a client has to answer the end of a TLS connection, in seconds."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -111,7 +120,42 @@ def _host_of(address: tuple[str, int]) -> str:
 class AcceptedConnection(Connection, asyncio.BufferedProtocol):
     """A connection for the event loop. Some loops check for this base class of protocols with their own buffer."""
 
-    __slots__ = ()
+    __slots__ = ("_begin_authentication",)
+
+    def __init__(
+        self, processor: Processor, client: Client, sock: socket.socket | None, begin_authentication: BeginAuthentication | None
+    ) -> None:
+        super().__init__(processor, client, sock)
+        self._begin_authentication = begin_authentication
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Have the client of a SASL listener authenticate."""
+        super().connection_made(transport)
+        if self._begin_authentication is not None:
+            self._begin_authentication(self)
+
+
+class TlsConnection(AcceptedConnection):
+    """A connection over TLS. Without SASL its principal comes from the client's certificate."""
+
+    __slots__ = ("_tls",)
+
+    def __init__(self, processor: Processor, client: Client, tls: ListenerTls, begin_authentication: BeginAuthentication | None) -> None:
+        # Everything has to go through the transport, so there is no socket.
+        super().__init__(processor, client, None, begin_authentication)
+        self._tls = tls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin after the handshake."""
+        super().connection_made(transport)
+        if self._begin_authentication is not None:
+            return
+        try:
+            certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            self.client.principal = self._tls.principal_of(certificate)
+        except (NoMatchingRule, MalformedDer) as reason:
+            self.offend(f"the client's certificate has no principal: {reason}")
+            self.abort()
 
 
 class Acceptor:
@@ -119,7 +163,9 @@ class Acceptor:
 
     __slots__ = (
         "_accepting",
+        "_begin_authentication",
         "_closed",
+        "_hurry",
         "_index",
         "_loop",
         "_make_room",
@@ -132,7 +178,6 @@ class Acceptor:
         "_retry",
         "_sock",
         "_started",
-        "_tls",
         "_too_early",
         "_turn",
         "accepts",
@@ -141,6 +186,7 @@ class Acceptor:
         "limits",
         "port",
         "throttles",
+        "tls",
     )
 
     def __init__(
@@ -153,10 +199,11 @@ class Acceptor:
         loop: asyncio.AbstractEventLoop,
         report: Callable[[str, str], None],
         make_room: Callable[[], None],
-        tls: ssl.SSLContext | None,
+        tls: ListenerTls | None,
+        begin_authentication: BeginAuthentication | None,
     ) -> None:
         """`processors` is the server's list, which may change. `report(host, line)` logs at a limited rate. `make_room` closes a connection
-        of another listener when there are too many."""
+        of another listener when there are too many. `begin_authentication` is called with each new connection."""
         self.endpoint = endpoint
         self.limits = limits
         self.port: int = sock.getsockname()[1]
@@ -173,7 +220,9 @@ class Acceptor:
         self._loop = loop
         self._report = report
         self._make_room = make_room
-        self._tls = tls
+        self._begin_authentication = begin_authentication
+        self.tls = tls
+        """The TLS of new connections; None for plaintext. May be exchanged."""
         self._turn = 0
         self._index = 0
         self._started = False
@@ -183,7 +232,9 @@ class Acceptor:
         self._most_files = files_for_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._quiet_until = 0.0
         # A connection's task ends when its transport exists. After that nothing runs per connection.
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: dict[asyncio.Task[None], float] = {}
+        """The tasks with the times of their starts, the oldest first. With TLS these are the handshakes."""
+        self._hurry: asyncio.TimerHandle | None = None
 
     @property
     def accepted(self) -> int:
@@ -210,6 +261,9 @@ class Acceptor:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
+        if self._hurry is not None:
+            self._hurry.cancel()
+            self._hurry = None
         self._sock.close()
         for sock in self._too_early:
             sock.close()
@@ -217,7 +271,7 @@ class Acceptor:
 
     async def wait_for_opening(self) -> None:
         """Wait, after `close`, for connections that are being opened, except for TLS handshakes, which are cancelled."""
-        if self._tls is not None:
+        if self.tls is not None:
             for task in self._opening:
                 task.cancel()
         if self._opening:
@@ -240,6 +294,9 @@ class Acceptor:
         for _ in range(ACCEPTS_PER_TURN):
             if not quotas.has_room(name):
                 self._pause()  # the server calls resume when a connection is closed
+                return
+            if not self._may_shake_hands():
+                self._pause()  # the end of a handshake calls resume
                 return
             delay = quotas.creation_delay(name, self._loop.time())
             if delay > 0:
@@ -325,29 +382,64 @@ class Acceptor:
         self._turn += 1
         self.accepts.add(self._loop.time())
         processor = self._processors[self._turn % len(self._processors)]
-        # With TLS everything has to go through the transport.
-        connection = AcceptedConnection(processor, client, sock if self._tls is None else None)
-        if grows and self._tls is None:
+        if self.tls is None:
+            connection = AcceptedConnection(processor, client, sock, self._begin_authentication)
+        else:
+            connection = TlsConnection(processor, client, self.tls, self._begin_authentication)
+        if grows and self.tls is None:
             connection.grow_with_frames(sock)
         task = self._loop.create_task(self._connect(sock, connection))
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
+        self._opening[task] = self._loop.time()
+        task.add_done_callback(self._on_opened)
         if self._quotas.is_exceeded():
             self._make_room()
 
+    def _on_opened(self, task: asyncio.Task[None]) -> None:
+        del self._opening[task]
+        if self.tls is not None:
+            self.resume()
+
+    def _may_shake_hands(self) -> bool:
+        """Whether another connection may be opened. If not, the oldest handshake gets less time, since silent clients could use up all."""
+        if self.tls is None or len(self._opening) < self.limits.tls_handshakes:
+            return True
+        if self._hurry is None:
+            oldest = next(iter(self._opening.values()))
+            self._hurry = self._loop.call_at(oldest + HURRIED_SECONDS, self._end_oldest)
+        return False
+
+    def _end_oldest(self) -> None:
+        self._hurry = None
+        if self._accepting or len(self._opening) < self.limits.tls_handshakes:
+            return
+        task, began = next(iter(self._opening.items()))
+        if began + HURRIED_SECONDS <= self._loop.time():
+            task.cancel()
+        else:
+            self._hurry = self._loop.call_at(began + HURRIED_SECONDS, self._end_oldest)
+
     async def _connect(self, sock: socket.socket, connection: AcceptedConnection) -> None:
-        timeout = None if self._tls is None else HANDSHAKE_SECONDS
+        tls = self.tls
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, sock, ssl=self._tls, ssl_handshake_timeout=timeout)
+            if tls is None:
+                await self._loop.connect_accepted_socket(lambda: connection, sock)
+            else:
+                await self._loop.connect_accepted_socket(
+                    lambda: connection,
+                    sock,
+                    ssl=tls.context,
+                    ssl_handshake_timeout=self.limits.tls_handshake_timeout_ms / 1000,
+                    ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+                )
         except BaseException as error:
             sock.close()
             if not connection.was_made:
                 self._quotas.close(connection.client.listener_name, connection.client.client_host)
+            if tls is not None and not self._closed and isinstance(error, OSError | asyncio.CancelledError):
+                self._report_handshake(connection.client, error)
             if not isinstance(error, OSError):  # ssl.SSLError and ConnectionError are OSErrors
                 raise
-            if self._tls is not None:
-                host = connection.client.client_host
-                self._report(
-                    host,
-                    f"{connection.client.connection_id} on listener {connection.client.listener_name}: the TLS handshake failed: {error}",
-                )
+
+    def _report_handshake(self, client: Client, error: BaseException) -> None:
+        reason = "it was too slow while others waited" if isinstance(error, asyncio.CancelledError) else describe_handshake(error)
+        self._report(client.client_host, f"{client.connection_id} on listener {client.listener_name}: the TLS handshake failed: {reason}")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import socket
 from collections import deque
 from struct import Struct
@@ -39,9 +40,11 @@ from broker.network.connection_state import (
 from broker.network.frame_reader import FrameReader
 from broker.network.handler import RequestHandler
 from broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Parts, Pending, Request
-from broker.network.throttle import QuotaType
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, LastAnswer, Parts, Pending, Request
 from broker.network.timings import Timing, add_timing
+from broker.quotas.quota_type import CONTROLLER_MUTATION
+from broker.quotas.throttle import Throttle
+from broker.quotas.token_bucket import MutationQuota
 from broker.security.access import Access
 from broker.security.client import Client
 from protocol.cursors import fields
@@ -55,6 +58,7 @@ _prefix: Final = Struct(">i").pack
 _SHORT: Final = 256
 _SHORT_PREFIXES: Final = [_prefix(length) for length in range(_SHORT)]
 """The length prefixes of most answers. A look-up costs a tenth of packing one."""
+INFINITE: Final = float("inf")
 
 
 class Connection:
@@ -67,12 +71,14 @@ class Connection:
         "_reader",
         "_request",
         "_state",
+        "_throttle",
         "_waiting",
         "_writer",
         "access",
         "client",
         "handler",
         "last_active_ns",
+        "max_request_bytes",
         "received_ns",
     )
 
@@ -80,7 +86,9 @@ class Connection:
         """`sock` is the transport's socket when file regions may be sent beside the transport; None with TLS."""
         self.client = client
         self.access = Access(processor.authorizer, client)
+        self._throttle = Throttle(processor.quotas, client)
         self.handler: RequestHandler = processor.handler
+        self.max_request_bytes = processor.request_max_bytes
         self.received_ns = self.last_active_ns = processor.clock_ns()
         self._processor = processor
         self._reader = FrameReader(self, processor)
@@ -104,8 +112,14 @@ class Connection:
         self.received_ns = self.last_active_ns = self._processor.clock_ns()
         reader = self._reader
         if reader.receive(nbytes):
+            self._throttle.begin(self.received_ns)
             self._process(False)
             reader.on_handled()
+
+    def exchange_handler(self, handler: RequestHandler, max_request_bytes: int | None = None) -> None:
+        """Have further frames handled by `handler`. Frames are at most `max_request_bytes` long; None: as long as those of any client."""
+        self.handler = handler
+        self.max_request_bytes = self._processor.request_max_bytes if max_request_bytes is None else max_request_bytes
 
     def grow_with_frames(self, sock: socket.socket) -> None:
         """Let the kernel's receive buffer of the socket grow with the size of frames."""
@@ -128,6 +142,7 @@ class Connection:
         except Exception:
             self._fail()
             return
+        self._throttle.end()
         if position != reader.end and not self._state & CLOSED:
             self._keep_or_wait(position)
 
@@ -138,7 +153,6 @@ class Connection:
         end = reader.end
         processor = self._processor
         channel = processor.channel
-        max_bytes = processor.request_max_bytes
         out: Parts = []
         gathered = 0
         while end - position >= 4:
@@ -148,7 +162,7 @@ class Connection:
             size = fields.int32(reader.data, position)
             begin = position + 4
             after = begin + size
-            if size <= 0 or size > max_bytes:
+            if size <= 0 or size > self.max_request_bytes:
                 self._write(out)
                 self._refuse(size, view[position : min(end, position + 16)])
                 return end
@@ -214,7 +228,7 @@ class Connection:
 
     def _refuse(self, size: int, head: memoryview) -> None:
         """Close the connection because of an impossible length, with a line in the log, as Apache Kafka does."""
-        self._processor.on_bad_length(self.client, size, bytes(head))
+        self._processor.on_bad_length(self.client, size, self.max_request_bytes, bytes(head))
         self.abort()
 
     # Answers out ----------------------------------------------------------------------------------------------------------------------
@@ -230,7 +244,7 @@ class Connection:
             return self._append_answer(answer, out)
         if answer is not NO_RESPONSE:
             self._waiting.append(answer)
-            if answer is CLOSE:
+            if answer is CLOSE or isinstance(answer, LastAnswer):
                 self._state |= CLOSING
         return 0
 
@@ -238,6 +252,9 @@ class Connection:
         if self._waiting is None:
             self._waiting = deque()
         self._waiting.append(pending)
+        processor = self._processor
+        if processor.quotas.counts_time:
+            self._throttle.interrupt(processor.clock_ns())
         pending.connection = self
         if pending.occupies_slot:
             self._processor.channel.hold_slot(pending)
@@ -294,6 +311,7 @@ class Connection:
             return
         reader = self._reader
         if reader.take_kept():
+            self.begin_work()
             self._process(admitted)
             reader.on_handled()
         # While the last request waits and no bytes are kept, reading on shows whether the client has left.
@@ -315,7 +333,10 @@ class Connection:
                 self._write(out)
                 out.clear()
             return size
-        if answer is CLOSE:
+        if isinstance(answer, LastAnswer):
+            out.append(_prefix(len(answer.answer)))
+            out.append(answer.answer)
+        if answer is CLOSE or isinstance(answer, LastAnswer):
             self._write(out)
             out.clear()
             self.close()
@@ -363,17 +384,72 @@ class Connection:
 
     # The throttle ---------------------------------------------------------------------------------------------------------------------
 
-    def throttle(self, quota: QuotaType, amount: int) -> int:
-        """Count `amount` towards a quota of the client. Returns the throttle time for the answer in ms; reading pauses that long."""
-        time_ms = self._processor.throttle.record(self.client, quota, amount)
+    def throttle(self, quota: int, amount: int) -> int:
+        """Count `amount` towards a quota of the client (see `QuotaType`), and the time of its request towards its request quota.
+
+        Returns the longer throttle time for the answer in ms; reading pauses that long. Called once for each request.
+        """
+        processor = self._processor
+        if not processor.quotas.is_limited:
+            return 0
+        time_ms = self._throttle.charge(quota, amount, processor.clock_ns())
         if time_ms > 0:
             self.mute(time_ms)
+            if self._muted is not None:
+                self._throttle.begin_delay()
         return time_ms
 
+    def count_more(self, quota: int, amount: int) -> None:
+        """Count a further amount of the request for which `throttle` was called."""
+        processor = self._processor
+        if processor.quotas.is_limited:
+            self._throttle.charge_more(quota, amount, processor.clock_ns())
+
+    def exempt(self) -> None:
+        """Have the request that is handled not count towards the client's request quota."""
+        processor = self._processor
+        if processor.quotas.is_limited:
+            self._throttle.exempt(processor.clock_ns())
+
     @property
-    def counts_time(self) -> bool:
-        """Whether the time of handlers counts towards a quota (`QuotaType.REQUEST`)."""
-        return self._processor.throttle.counts_time
+    def most_fetch_bytes(self) -> float:
+        """The most bytes that a fetch may return without a throttle time for sure; infinite without a quota."""
+        return self._throttle.most_fetch_bytes() if self._processor.quotas.is_limited else INFINITE
+
+    @property
+    def last_throttle_time_ms(self) -> int:
+        """The last result of `throttle`, ms."""
+        return self._throttle.last_time_ms if self._processor.quotas.is_limited else 0
+
+    def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
+        """The quota for partitions that the request creates and deletes (KIP-599). `throttle_mutations` follows with the answer."""
+        bucket = self._throttle.mutations() if self._processor.quotas.is_limited else None
+        return MutationQuota(bucket, self._now_ms, is_strict=is_strict)
+
+    def _now_ms(self) -> int:
+        return self._processor.clock_ns() // 1_000_000
+
+    def throttle_mutations(self, quota: MutationQuota) -> int:
+        """Like `throttle`, for the partitions that the request has created and deleted."""
+        return self.throttle(CONTROLLER_MUTATION, quota.throttle_time_ms())
+
+    def begin_work(self) -> None:
+        """Count the time until `end_work` as work for the client's request."""
+        processor = self._processor
+        if processor.quotas.counts_time:
+            self._throttle.begin(processor.clock_ns())
+
+    def end_work(self) -> None:
+        """Keep the work since `begin_work` for an answer that comes later."""
+        processor = self._processor
+        if processor.quotas.counts_time:
+            self._throttle.interrupt(processor.clock_ns())
+        self._throttle.end()
+
+    def add_work(self, work_ns: int) -> None:
+        """Add work that a task has done for the request whose answer is awaited."""
+        if self._processor.quotas.counts_time:
+            self._throttle.add_work(work_ns)
 
     def mute(self, time_ms: int) -> None:
         """Read and handle nothing for `time_ms`. Answers are sent nevertheless. A longer pause in progress is kept."""
@@ -391,6 +467,7 @@ class Connection:
 
     def _unmute(self) -> None:
         self._muted = None
+        self._throttle.end_delay()
         self._state &= ~MUTED
         self.touch()
         self._processor.wake(self)
@@ -399,6 +476,16 @@ class Connection:
     def is_muted(self) -> bool:
         """Whether the client waits for its throttle time, and so is not idle."""
         return self._muted is not None
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the client has closed its side. A connection that is not read does not notice."""
+        sock = self._writer.transport.get_extra_info("socket")
+        if sock is None:
+            return False
+        poll = select.poll()
+        poll.register(sock.fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     # Closing --------------------------------------------------------------------------------------------------------------------------
 
@@ -482,6 +569,7 @@ class Connection:
         if self._muted is not None:
             self._muted.cancel()
             self._muted = None
+            self._throttle.end_delay()
         self._reader.forget()
         self._writer.forget()
         self._withdraw()

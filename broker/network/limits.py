@@ -22,6 +22,7 @@ from config.keys.network import (
     SOCKET_REQUEST_MAX_BYTES,
     SOCKET_SEND_BUFFER_BYTES,
 )
+from config.keys.own import OTTLA_TLS_HANDSHAKE_TIMEOUT_MS, OTTLA_TLS_HANDSHAKES
 from config.schema.key import Key
 from config.validation import max_connections_per_ip_overrides
 
@@ -67,6 +68,8 @@ class NetworkLimits:
         "socket_receive_buffer_is_final",
         "socket_request_max_bytes",
         "socket_send_buffer_bytes",
+        "tls_handshake_timeout_ms",
+        "tls_handshakes",
     )
 
     def __init__(
@@ -88,6 +91,8 @@ class NetworkLimits:
         socket_receive_buffer_is_final: bool = False,
         socket_request_max_bytes: int = 104_857_600,
         socket_send_buffer_bytes: int = 102_400,
+        tls_handshake_timeout_ms: int = 30_000,
+        tls_handshakes: int = 64,
     ) -> None:
         self.connections_max_idle_ms = connections_max_idle_ms
         self.listener_max_connection_creation_rate = listener_max_connection_creation_rate or {}
@@ -105,6 +110,8 @@ class NetworkLimits:
         self.socket_receive_buffer_is_final = socket_receive_buffer_is_final
         self.socket_request_max_bytes = socket_request_max_bytes
         self.socket_send_buffer_bytes = socket_send_buffer_bytes
+        self.tls_handshake_timeout_ms = tls_handshake_timeout_ms
+        self.tls_handshakes = tls_handshakes
 
 
 def limits_of(config: BrokerConfig, hosts: HostNames) -> NetworkLimits:
@@ -127,6 +134,8 @@ def limits_of(config: BrokerConfig, hosts: HostNames) -> NetworkLimits:
         socket_receive_buffer_is_final=config.current.has(SOCKET_RECEIVE_BUFFER_BYTES),
         socket_request_max_bytes=config[SOCKET_REQUEST_MAX_BYTES],
         socket_send_buffer_bytes=config[SOCKET_SEND_BUFFER_BYTES],
+        tls_handshake_timeout_ms=config[OTTLA_TLS_HANDSHAKE_TIMEOUT_MS],
+        tls_handshakes=config[OTTLA_TLS_HANDSHAKES],
     )
 
 

@@ -1,4 +1,4 @@
-"""Limits log lines about bad input: a few lines per host and minute, then a count.
+"""Limits log lines about hosts: a few lines per host and minute, then a count.
 
 Pure: time is an argument. Tracks at most MAX_HOSTS hosts; further hosts share one entry.
 """
@@ -12,6 +12,8 @@ MAX_HOSTS: Final = 1000
 _OTHERS: Final = "other hosts"
 
 _HTTP_METHODS: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
+_NO_TLS: Final = frozenset({"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_TOO_SMALL"})
+"""Reasons that OpenSSL gives for a first record that is none."""
 
 
 def describe_length(size: int, limit: int, head: bytes) -> str:
@@ -27,14 +29,22 @@ def describe_length(size: int, limit: int, head: bytes) -> str:
     return f"a request of {size} bytes is larger than socket.request.max.bytes={limit}"
 
 
+def describe_handshake(error: BaseException) -> str:
+    """The fault of a TLS handshake that ended with `error`."""
+    if getattr(error, "reason", None) in _NO_TLS:
+        return f"this looks like plaintext on a TLS listener: check security.protocol of the client and the port ({error})"
+    return str(error) or type(error).__name__
+
+
 class Offenders:
     """Counts events per host and decides which are logged."""
 
-    __slots__ = ("_hosts", "_say", "_window_ends")
+    __slots__ = ("_events", "_hosts", "_say", "_window_ends")
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        """`say` logs a line."""
+    def __init__(self, say: Callable[[str], None], events: str = "connections were closed for bad or refused input") -> None:
+        """`say` logs a line. `events` names in the plural the events that are reported."""
         self._say = say
+        self._events = events
         self._hosts: dict[str, int] = {}
         self._window_ends = 0.0
 
@@ -57,5 +67,5 @@ class Offenders:
         """Log the counts of lines that were not shown, and start over."""
         for host, count in self._hosts.items():
             if count > LINES_PER_WINDOW:
-                self._say(f"{host}: {count - LINES_PER_WINDOW} more connections were closed for bad or refused input")
+                self._say(f"{host}: {count - LINES_PER_WINDOW} more {self._events}")
         self._hosts.clear()

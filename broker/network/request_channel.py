@@ -6,7 +6,8 @@ receive buffer. It is valid only until the handler returns; a handler that conti
 * `bytes`, or a list of parts (bytes, memoryview, FileRegion, ConvertedRegion): the whole response without its 4-byte length;
 * a `Pending`: a later event completes it (acks=all, long poll, join group, admin work);
 * `NO_RESPONSE`: Produce with acks=0;
-* `CLOSE`: the connection is closed after the earlier answers are sent (unsupported version, malformed request, failed acks=0).
+* `CLOSE`: the connection is closed after the earlier answers are sent (unsupported version, malformed request, failed acks=0);
+* a `LastAnswer`: a response, after which the connection is closed (failed authentication).
 
 Only requests that must wait are queued. While the queue is empty and a handler slot is free (`RequestChannel.inline`), a handler runs in
 the callback that read the bytes. Work over several loop turns, a `Pending` with `occupies_slot`, holds a slot (`num.io.threads`). A request
@@ -41,9 +42,19 @@ class Control(Enum):
 NO_RESPONSE: Final = Control.NO_RESPONSE
 CLOSE: Final = Control.CLOSE
 
+
+class LastAnswer:
+    """A response after which the connection is closed."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer
+
+
 Part: TypeAlias = bytes | bytearray | memoryview | FileRegion | ConvertedRegion
 Parts: TypeAlias = list[Part]
-Completion: TypeAlias = bytes | Parts | Literal[Control.NO_RESPONSE, Control.CLOSE]
+Completion: TypeAlias = bytes | Parts | LastAnswer | Literal[Control.NO_RESPONSE, Control.CLOSE]
 
 
 class Waiter(Protocol):
@@ -51,6 +62,12 @@ class Waiter(Protocol):
 
     def on_answer_ready(self) -> None:
         """Called when it was completed."""
+
+    def begin_work(self) -> None:
+        """Called before the request is worked on in a turn of the loop."""
+
+    def end_work(self) -> None:
+        """Called after that."""
 
 
 class Pending:

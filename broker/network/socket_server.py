@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
-from broker.network.acceptor import Acceptor, bind
+from broker.network.acceptor import Acceptor, BeginAuthentication, bind
 from broker.network.connection import Connection
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.handler import RequestHandler
@@ -21,9 +20,12 @@ from broker.network.limits import NetworkLimits
 from broker.network.offenders import Offenders
 from broker.network.processor import Processor
 from broker.network.request_channel import RequestChannel
-from broker.network.throttle import Throttle
+from broker.quotas.throttle import Quotas
 from broker.security.authorizer import Authorizer
-from config.listeners import EndPoint, SecurityProtocol
+from config.listeners import EndPoint
+
+if TYPE_CHECKING:
+    from broker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +45,7 @@ class SocketServer:
         self,
         limits: NetworkLimits,
         clock_ns: Callable[[], int] = time.monotonic_ns,
-        tls: Mapping[str, ssl.SSLContext] | None = None,
     ) -> None:
-        """`tls` has the context of every listener whose security protocol is SSL or SASL_SSL."""
-        self._tls = tls or {}
         self._loop = asyncio.get_running_loop()
         self._clock_ns = clock_ns
         self._offenders = Offenders(logger.warning)
@@ -54,9 +53,11 @@ class SocketServer:
         self._former: list[Processor] = []
         self._idle_timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
+        self._authentication: Callable[[EndPoint], BeginAuthentication] | None = None
         self._handler: RequestHandler | None = None
         self._authorizer: Authorizer | None = None
-        self._throttle: Throttle | None = None
+        self._client_quotas: Quotas | None = None
+        self._tls_of: Callable[[EndPoint], ListenerTls] | None = None
         self.limits = limits
         self.processors: list[Processor] = []
         self.quotas = ConnectionQuotas(limits, self._loop.time())
@@ -70,18 +71,23 @@ class SocketServer:
         handler: RequestHandler,
         protected_listener: str | None = None,
         authorizer: Authorizer | None = None,
-        throttle: Throttle | None = None,
+        client_quotas: Quotas | None = None,
+        authentication: Callable[[EndPoint], BeginAuthentication] | None = None,
         *,
         accepting: bool = True,
+        tls_of: Callable[[EndPoint], ListenerTls] | None = None,
     ) -> None:
         """Bind all end points, and accept on all. Without `accepting`, accept only after a call of `accept`.
 
         Raises BindFailed, and then none is bound. `protected_listener` is the inter-broker listener when there are others. `authorizer` and
-        `throttle` limit clients; without them, everything is allowed.
+        `client_quotas` limit clients; without them, everything is allowed. `authentication` returns how clients of a SASL listener
+        authenticate. `tls_of` builds the TLS of SSL and SASL_SSL listeners. The errors that both raise are passed on.
         """
+        self._tls_of = tls_of
         self._handler = handler
+        self._authentication = authentication
         self._authorizer = authorizer
-        self._throttle = throttle
+        self._client_quotas = client_quotas
         self.quotas.protected_listener = protected_listener
         self._set_processors(self.limits.num_network_threads)
         try:
@@ -102,7 +108,7 @@ class SocketServer:
         self._check_idle()
 
     async def add_listener(self, endpoint: EndPoint) -> None:
-        """Add a listener while the broker runs. Raises BindFailed."""
+        """Add a listener while the broker runs. Raises BindFailed, and the errors of `authentication` and `tls_of`."""
         (await self._bind(endpoint)).start()
 
     def remove_listener(self, listener_name: str) -> None:
@@ -203,11 +209,29 @@ class SocketServer:
         return bool(done)
 
     async def _bind(self, endpoint: EndPoint) -> Acceptor:
-        tls = self._tls.get(endpoint.listener_name)
-        if tls is None and endpoint.security_protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL):
-            raise ValueError(f"listener {endpoint.connection_string} has no TLS context: it would speak plaintext")
+        tls = None
+        if endpoint.security_protocol.uses_tls:
+            if self._tls_of is None:
+                raise ValueError(f"listener {endpoint.connection_string} has no TLS context: it would speak plaintext")
+            tls = self._tls_of(endpoint)
+        begin_authentication = None
+        if endpoint.security_protocol.uses_sasl:
+            if self._authentication is None:
+                raise ValueError(f"listener {endpoint.connection_string} has no authentication: it would be open to everyone")
+            begin_authentication = self._authentication(endpoint)
         sock = await bind(endpoint, self.limits, self._loop)
-        acceptor = Acceptor(endpoint, sock, self.processors, self.quotas, self.limits, self._loop, self._report, self._close_most_idle, tls)
+        acceptor = Acceptor(
+            endpoint,
+            sock,
+            self.processors,
+            self.quotas,
+            self.limits,
+            self._loop,
+            self._report,
+            self._close_most_idle,
+            tls,
+            begin_authentication,
+        )
         self._acceptors[endpoint.listener_name] = acceptor
         return acceptor
 
@@ -226,7 +250,7 @@ class SocketServer:
                     self._offenders,
                     self._on_closed,
                     self._authorizer,
-                    self._throttle,
+                    self._client_quotas,
                 )
             )
         while len(self.processors) > count:

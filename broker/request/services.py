@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from broker.fetching.fetch_sessions import FetchSessionCache
     from broker.groups.coordinator import GroupCoordinator
     from broker.loop.purgatory import Purgatory
+    from broker.quotas.client_quotas import ClientQuotas
     from broker.request.first_metadata import FirstMetadata
     from broker.request.turns import Turns
+    from broker.security.acl_admin import AclAdmin
     from broker.security.authorizer import Authorizer
     from broker.transactions.coordinator import TransactionCoordinator
     from broker.transactions.verification import TransactionVerifier
@@ -75,7 +77,7 @@ class CoordinatorServices:
 class AdministrationServices:
     """Administers topics and configurations: the metadata store, and the writes to it on behalf of clients."""
 
-    __slots__ = ("auto_topics", "config_admin", "dynamic_config", "metadata_waits", "partition_growth", "store", "topic_admin")
+    __slots__ = ("acls", "auto_topics", "config_admin", "dynamic_config", "metadata_waits", "partition_growth", "store", "topic_admin")
 
     store: MetadataStore
     config_admin: ConfigAdmin
@@ -84,6 +86,8 @@ class AdministrationServices:
     metadata_waits: MetadataWaits
     auto_topics: AutoTopics
     dynamic_config: DynamicConfig
+    acls: AclAdmin | None
+    """None without an authorizer."""
 
 
 class ClusterServices:
@@ -114,6 +118,7 @@ class Services:
         "data",
         "error_counts",
         "metadata",
+        "quotas",
         "turns",
         "workers",
     )
@@ -124,6 +129,7 @@ class Services:
     clock: Clock
     metadata: MetadataCache
     authorizer: Authorizer
+    quotas: ClientQuotas
     error_counts: dict[int, int]
     """Answers with an error code, by API key << 16 | code & 0xFFFF. The hot path always counts, others while metrics are served."""
     turns: Turns

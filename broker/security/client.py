@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker.security.principals import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from broker.security.sasl.session import SaslSession
 
 
 class Client:
@@ -15,6 +19,7 @@ class Client:
 
     __slots__ = (
         "_client_id",
+        "api_key",
         "client_host",
         "client_id_bytes",
         "client_port",
@@ -25,6 +30,7 @@ class Client:
         "listener_name",
         "on_lost",
         "principal",
+        "sasl",
         "security_protocol",
     )
 
@@ -45,10 +51,14 @@ class Client:
         self.principal = principal
         self.client_software_name: str = "unknown"
         self.client_software_version: str = "unknown"
+        self.sasl: SaslSession | None = None
+        """The state of the client's authentication; None on a listener without SASL."""
         self.is_lost = False
         """Whether the connection is gone."""
         self.on_lost: Callable[[], None] | None = None
         """Called when the connection is closed; releases the state that is kept for the client between requests."""
+        self.api_key = -1
+        """The API of the request that is handled, or was handled last."""
         self.client_id_bytes: bytes | None = None
         self._client_id: str | None = None
 

@@ -4,8 +4,8 @@ not list them."""
 import re
 
 from config.errors import ConfigValueError
-from config.schema.key import LOW, key
-from config.schema.types import PasswordType, String
+from config.schema.key import LOW, SECOND, key
+from config.schema.types import Int, PasswordType, String
 
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^\[\]:/\s]*)):(\d{1,5})")
 
@@ -41,6 +41,24 @@ OTTLA_METADATA_FILE = key(
     doc="The file of the embedded metadata store that the broker processes of one host share, when `zookeeper.connect` is not set. It "
     "must be on a local file system. Without it the file is in the first log directory, and the broker is alone.",
 )
+OTTLA_AUTHENTICATION_TIMEOUT_MS = key(
+    "ottla.authentication.timeout.ms",
+    Int(1),
+    default=30 * SECOND,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How long a client of a SASL listener may take to authenticate before its connection is closed.",
+)
+OTTLA_JAAS_FILE = key(
+    "ottla.jaas.file",
+    String(non_empty=True),
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="A JAAS file, as Java finds by the system property `java.security.auth.login.config`. A SASL mechanism without `sasl.jaas.config` "
+    "of its own takes the section `LISTENER.KafkaServer`, the listener in lower case, or else `KafkaServer`.",
+)
 OTTLA_ZOOKEEPER_AUTH = key(
     "ottla.zookeeper.auth",
     PasswordType(),
@@ -49,4 +67,23 @@ OTTLA_ZOOKEEPER_AUTH = key(
     internal=True,
     doc="The broker's credentials for ZooKeeper, as user:password of ZooKeeper's digest scheme. With `zookeeper.set.acl` only they may "
     "write the znodes that the broker creates, so that all brokers of the cluster need the same.",
+)
+OTTLA_TLS_HANDSHAKES = key(
+    "ottla.tls.handshakes",
+    Int(1),
+    default=64,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How many TLS handshakes one listener performs at a time; further clients wait to be accepted. While some wait, a handshake that "
+    "takes longer than two seconds is ended.",
+)
+OTTLA_TLS_HANDSHAKE_TIMEOUT_MS = key(
+    "ottla.tls.handshake.timeout.ms",
+    Int(1),
+    default=30 * SECOND,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="How long a TLS handshake may take; the connection is closed after that.",
 )

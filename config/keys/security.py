@@ -1,7 +1,7 @@
 """Declares the keys of security: SASL, delegation tokens, authorization and stored secrets."""
 
 from config.schema.key import DAY, HOUR, LOW, MEDIUM, PER_BROKER, SECOND, KiB, key
-from config.schema.types import Class, Double, Int, List, Long, PasswordType, Short, String
+from config.schema.types import Bool, Class, Double, Int, List, Long, PasswordType, Short, String
 
 AUTHORIZER_CLASS_NAME = key(
     "authorizer.class.name",
@@ -9,13 +9,33 @@ AUTHORIZER_CLASS_NAME = key(
     default="",
     importance=LOW,
     effective=True,
-    doc="The class that decides what a principal may do; without it everything is allowed. With one a broker does not start yet.",
+    doc="The class that decides what a principal may do; without it everything is allowed. This server has the class "
+    "kafka.security.authorizer.AclAuthorizer, and does not start with any other.",
+)
+SUPER_USERS = key(
+    "super.users",
+    String(),
+    default="",
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="The principals that the authorizer allows everything, as Type:name with semicolons in between.",
+)
+ALLOW_EVERYONE_IF_NO_ACL_FOUND = key(
+    "allow.everyone.if.no.acl.found",
+    Bool(),
+    default=False,
+    importance=LOW,
+    effective=True,
+    internal=True,
+    doc="Whether the authorizer allows everyone everything on a resource that has no ACL.",
 )
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = key(
     "connection.failed.authentication.delay.ms",
     Int(0),
     default=100,
     importance=LOW,
+    effective=True,
     doc="How long the broker waits before it closes a connection whose authentication failed, to slow down guessing.",
 )
 CONNECTIONS_MAX_REAUTH_MS = key(
@@ -23,6 +43,7 @@ CONNECTIONS_MAX_REAUTH_MS = key(
     Long(),
     default=0,
     importance=MEDIUM,
+    effective=True,
     doc="How long a SASL session may last before the client has to authenticate again; 0 for no limit.",
 )
 DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS = key(
@@ -101,12 +122,14 @@ PRINCIPAL_BUILDER_CLASS = key(
     default="org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The class that derives the principal from the result of authentication.",
 )
 SASL_CLIENT_CALLBACK_HANDLER_CLASS = key(
     "sasl.client.callback.handler.class",
     Class(),
     importance=MEDIUM,
+    effective=True,
     doc="The class that supplies the broker's own credentials when it connects to another broker.",
 )
 SASL_ENABLED_MECHANISMS = key(
@@ -115,6 +138,7 @@ SASL_ENABLED_MECHANISMS = key(
     default=("GSSAPI",),
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The SASL mechanisms that clients may use.",
 )
 SASL_JAAS_CONFIG = key(
@@ -122,6 +146,7 @@ SASL_JAAS_CONFIG = key(
     PasswordType(),
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The JAAS configuration of a listener and mechanism, written in one line.",
 )
 SASL_KERBEROS_KINIT_CMD = key(
@@ -221,6 +246,7 @@ SASL_MECHANISM_INTER_BROKER_PROTOCOL = key(
     default="GSSAPI",
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The SASL mechanism between brokers.",
 )
 SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = key(
@@ -280,9 +306,12 @@ SASL_SERVER_MAX_RECEIVE_SIZE = key(
     Int(),
     default=512 * KiB,
     importance=MEDIUM,
+    effective=True,
     doc="The largest message that a client may send before it is authenticated.",
 )
-SECURITY_PROVIDERS = key("security.providers", String(), importance=LOW, doc="Providers of security algorithms of the Java platform.")
+SECURITY_PROVIDERS = key(
+    "security.providers", String(), importance=LOW, effective=True, doc="Providers of security algorithms of the Java platform."
+)
 
 LISTENER_MECHANISM_KEYS = (
     SASL_JAAS_CONFIG,

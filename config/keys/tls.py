@@ -8,6 +8,7 @@ SSL_ALLOW_DN_CHANGES = key(
     Bool(),
     default=False,
     importance=LOW,
+    effective=True,
     doc="A new certificate of a listener may have another distinguished name than the old one.",
 )
 SSL_ALLOW_SAN_CHANGES = key(
@@ -15,6 +16,7 @@ SSL_ALLOW_SAN_CHANGES = key(
     Bool(),
     default=False,
     importance=LOW,
+    effective=True,
     doc="A new certificate of a listener may have other alternative names than the old one.",
 )
 SSL_CIPHER_SUITES = key(
@@ -23,6 +25,7 @@ SSL_CIPHER_SUITES = key(
     default=(),
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The cipher suites that are allowed; all that the platform allows when it is empty.",
 )
 SSL_CLIENT_AUTH = key(
@@ -31,6 +34,7 @@ SSL_CLIENT_AUTH = key(
     default="none",
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="Whether clients have to show a certificate: required, requested or none.",
 )
 SSL_ENABLED_PROTOCOLS = key(
@@ -39,6 +43,7 @@ SSL_ENABLED_PROTOCOLS = key(
     default=("TLSv1.2", "TLSv1.3"),
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The TLS versions that are allowed.",
 )
 SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = key(
@@ -47,13 +52,25 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = key(
     default="https",
     importance=LOW,
     dynamic=PER_BROKER,
+    effective=True,
     doc="How a server's name is checked against its certificate when this broker connects; empty for no check.",
 )
 SSL_ENGINE_FACTORY_CLASS = key(
-    "ssl.engine.factory.class", Class(), importance=LOW, dynamic=PER_BROKER, doc="The class that makes TLS engines on the Java platform."
+    "ssl.engine.factory.class",
+    Class(),
+    importance=LOW,
+    dynamic=PER_BROKER,
+    effective=True,
+    doc="The class that makes TLS engines on the Java platform.",
 )
 SSL_KEY_PASSWORD = key(
-    "ssl.key.password", PasswordType(), importance=MEDIUM, dynamic=PER_BROKER, listener_only=True, doc="The password of the private key."
+    "ssl.key.password",
+    PasswordType(),
+    importance=MEDIUM,
+    dynamic=PER_BROKER,
+    listener_only=True,
+    effective=True,
+    doc="The password of the private key.",
 )
 SSL_KEYMANAGER_ALGORITHM = key(
     "ssl.keymanager.algorithm",
@@ -69,6 +86,7 @@ SSL_KEYSTORE_CERTIFICATE_CHAIN = key(
     importance=MEDIUM,
     dynamic=PER_BROKER,
     listener_only=True,
+    effective=True,
     doc="The certificate chain itself, as PEM text.",
 )
 SSL_KEYSTORE_KEY = key(
@@ -77,6 +95,7 @@ SSL_KEYSTORE_KEY = key(
     importance=MEDIUM,
     dynamic=PER_BROKER,
     listener_only=True,
+    effective=True,
     doc="The private key itself, as PEM text.",
 )
 SSL_KEYSTORE_LOCATION = key(
@@ -85,10 +104,17 @@ SSL_KEYSTORE_LOCATION = key(
     importance=MEDIUM,
     dynamic=PER_BROKER,
     listener_only=True,
+    effective=True,
     doc="The file with the broker's key and certificate.",
 )
 SSL_KEYSTORE_PASSWORD = key(
-    "ssl.keystore.password", PasswordType(), importance=MEDIUM, dynamic=PER_BROKER, listener_only=True, doc="The password of the key store."
+    "ssl.keystore.password",
+    PasswordType(),
+    importance=MEDIUM,
+    dynamic=PER_BROKER,
+    listener_only=True,
+    effective=True,
+    doc="The password of the key store.",
 )
 SSL_KEYSTORE_TYPE = key(
     "ssl.keystore.type",
@@ -97,6 +123,7 @@ SSL_KEYSTORE_TYPE = key(
     importance=MEDIUM,
     dynamic=PER_BROKER,
     listener_only=True,
+    effective=True,
     doc="The format of the key store: JKS, PKCS12 or PEM.",
 )
 SSL_PRINCIPAL_MAPPING_RULES = key(
@@ -104,13 +131,25 @@ SSL_PRINCIPAL_MAPPING_RULES = key(
     String(),
     default="DEFAULT",
     importance=LOW,
+    effective=True,
     doc="The rules that turn the distinguished name of a client's certificate into a short name.",
 )
 SSL_PROTOCOL = key(
-    "ssl.protocol", String(), default="TLSv1.3", importance=MEDIUM, dynamic=PER_BROKER, doc="The TLS version the platform starts from."
+    "ssl.protocol",
+    String(),
+    default="TLSv1.3",
+    importance=MEDIUM,
+    dynamic=PER_BROKER,
+    effective=True,
+    doc="The TLS version the platform starts from.",
 )
 SSL_PROVIDER = key(
-    "ssl.provider", String(), importance=MEDIUM, dynamic=PER_BROKER, doc="The security provider of the Java platform for TLS."
+    "ssl.provider",
+    String(),
+    importance=MEDIUM,
+    dynamic=PER_BROKER,
+    effective=True,
+    doc="The security provider of the Java platform for TLS.",
 )
 SSL_SECURE_RANDOM_IMPLEMENTATION = key(
     "ssl.secure.random.implementation",
@@ -133,6 +172,7 @@ SSL_TRUSTSTORE_CERTIFICATES = key(
     importance=MEDIUM,
     dynamic=PER_BROKER,
     listener_only=True,
+    effective=True,
     doc="The trusted certificates themselves, as PEM text.",
 )
 SSL_TRUSTSTORE_LOCATION = key(
@@ -141,6 +181,7 @@ SSL_TRUSTSTORE_LOCATION = key(
     importance=MEDIUM,
     dynamic=PER_BROKER,
     listener_only=True,
+    effective=True,
     doc="The file with the trusted certificates.",
 )
 SSL_TRUSTSTORE_PASSWORD = key(
@@ -149,6 +190,7 @@ SSL_TRUSTSTORE_PASSWORD = key(
     importance=MEDIUM,
     dynamic=PER_BROKER,
     listener_only=True,
+    effective=True,
     doc="The password of the trust store.",
 )
 SSL_TRUSTSTORE_TYPE = key(
@@ -158,5 +200,6 @@ SSL_TRUSTSTORE_TYPE = key(
     importance=MEDIUM,
     dynamic=PER_BROKER,
     listener_only=True,
+    effective=True,
     doc="The format of the trust store: JKS, PKCS12 or PEM.",
 )

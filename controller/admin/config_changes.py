@@ -1,118 +1,36 @@
-"""Reports configuration changes to a broker: follows the notifications under /config/changes and reads the entities
-they name.
+"""Reports configuration changes to a broker: reads the entities that the notifications under /config/changes name.
 
-Kafka's ZkConfigManager. Notifications are kept for 15 minutes, so that a broker that was briefly disconnected still
-finds them. Any broker that finds an older one removes it.
+Kafka's ZkConfigManager.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
-from controller.errors import NoNode, StoreError
-from controller.store.metadata_store import Delete, Get, MetadataStore, WatchedEvent, data_and_stat
+from controller.admin.change_notifications import ChangeNotifications
+from controller.errors import NoNode
+from controller.store.metadata_store import Get, MetadataStore, data_and_stat
 from controller.znodes.changes import decode_config, decode_config_change
-from controller.znodes.layout import CONFIG_CHANGES, config_path, sequence_number
-from controller.znodes.znode_json import MalformedZNode
+from controller.znodes.layout import CONFIG_CHANGES, config_path
 from storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
-
-EXPIRATION_MS = 15 * 60 * 1000
 
 OnChange = Callable[[str, str, dict[str, str]], None]
 """Entity type, sanitized entity name (`t`, `0`, `<default>`, `u1/clients/c1`), and all present overrides of the entity."""
 
 
-class ConfigChanges:
+class ConfigChanges(ChangeNotifications):
     """The listener of one broker. It runs in a task of its own; `on_change` is called on the event loop."""
 
     def __init__(self, store: MetadataStore, clock: Clock, on_change: OnChange) -> None:
-        self._store = store
-        self._clock = clock
+        super().__init__(store, clock, CONFIG_CHANGES, "configurations", self._report)
         self._on_change = on_change
-        self._seen = -1
-        self._watched_session = 0
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._processing = asyncio.Lock()
 
-    async def start(self) -> None:
-        """Begin to listen. Earlier notifications are not reported: read the configurations after this call. If it
-        fails, call it again."""
-        self._seen = max((sequence_number(name) for name in await self._notifications()), default=-1)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="config-changes")
-
-    async def stop(self) -> None:
-        """Stop listening."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def on_new_session(self) -> None:
-        """Look for notifications, because the watch ended with its session; none is missed, as their nodes still exist."""
-        if self._watched_session != self._store.session_id:
-            self._changed.set()
-
-    async def _run(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                await self.process()
-            except StoreError as error:
-                logger.warning("configuration changes cannot be read (%s); waiting for the next session", error)
-
-    async def process(self) -> None:
-        """Report new notifications and remove old ones. Callers are serialized, so that no notification is reported
-        twice."""
-        async with self._processing:
-            await self._process()
-
-    async def _process(self) -> None:
-        notified = await self._notifications()
-        new = [name for name in notified if sequence_number(name) > self._seen]
-        for name in new:
-            path = f"{CONFIG_CHANGES}/{name}"
-            try:
-                data, _ = await self._store.get(path)
-                await self._report(decode_config_change(path, data))
-            except NoNode:
-                logger.info("%s was already removed", path)
-            except MalformedZNode as error:
-                logger.error("a configuration change is lost: %s", error)
-            self._seen = sequence_number(name)
-        if new:
-            await self._purge(notified)
-
-    async def _report(self, entity_path: str) -> None:
+    async def _report(self, path: str, data: bytes | None) -> None:
+        entity_path = decode_config_change(path, data)
         entity_type, _, entity_name = entity_path.partition("/")
         path = config_path(entity_type, entity_name)
         (outcome,) = await self._store.pipeline([Get(path)])
         overrides = {} if isinstance(outcome, NoNode) else decode_config(path, data_and_stat(outcome)[0])
         logger.info("configuration of %s changed", entity_path)
         self._on_change(entity_type, entity_name, overrides)
-
-    async def _purge(self, notified: list[str]) -> None:
-        now_ms = self._clock.now_ms()
-        paths = [f"{CONFIG_CHANGES}/{name}" for name in notified]
-        outcomes = await self._store.pipeline([Get(path) for path in paths])
-        old = [
-            path
-            for path, outcome in zip(paths, outcomes, strict=True)
-            if not isinstance(outcome, StoreError) and now_ms - data_and_stat(outcome)[1].ctime_ms > EXPIRATION_MS
-        ]
-        if old:
-            with suppress(NoNode):
-                await self._store.pipeline([Delete(path) for path in old])
-
-    async def _notifications(self) -> list[str]:
-        """The names of the notifications in order; sets a watch."""
-        self._watched_session = self._store.session_id
-        names = await self._store.children(CONFIG_CHANGES, self._on_children)
-        return sorted((name for name in names if name[-10:].isdigit()), key=sequence_number)
-
-    def _on_children(self, _: WatchedEvent) -> None:
-        self._changed.set()

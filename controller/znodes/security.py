@@ -60,6 +60,22 @@ def decode_acls(path: str, data: bytes | None) -> list[AclEntry]:
         raise MalformedZNode(path, f"not a list of ACLs: {error!r}") from error
 
 
+def encode_acl_change(resource_type: str, name: str) -> bytes:
+    """The notification that the ACLs of a literal resource changed."""
+    return f"{resource_type}:{name}".encode()
+
+
+def decode_acl_change(path: str, data: bytes | None) -> tuple[str, str]:
+    """Type and name of the resource."""
+    try:
+        resource_type, colon, name = (data or b"").decode().partition(":")
+    except UnicodeDecodeError as error:
+        raise MalformedZNode(path, "not UTF-8") from error
+    if not colon:
+        raise MalformedZNode(path, "not of the form TYPE:name")
+    return resource_type, name
+
+
 def encode_extended_acl_change(resource_type: str, name: str, pattern_type: str) -> bytes:
     """The notification that the ACLs of a resource changed whose pattern type is not literal."""
     return encode_json({"version": 1, "resourceType": resource_type, "name": name, "patternType": pattern_type})

@@ -236,13 +236,41 @@ def test_a_bad_value_is_one_line_and_no_data_is_made(tmp_path: Path, bad: str, c
     assert not (tmp_path / "data").exists()
 
 
-def test_an_authorizer_is_refused_and_not_called_a_key_without_effect(tmp_path: Path) -> None:
-    command = [*SERVE, "--set", "authorizer.class.name=some.Class"]
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("authorizer.class.name=some.Class", "the only authorizer of this server is kafka.security.authorizer.AclAuthorizer"),
+        ("super.users=root", "expected a string in format principalType:principalName but got root"),
+    ],
+)
+def test_an_authorizer_that_cannot_be_is_refused_and_not_called_a_key_without_effect(tmp_path: Path, setting: str, reason: str) -> None:
+    command = [*SERVE, "--set", setting]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=90, check=False)
 
     assert ended.returncode == 1
-    assert ended.stderr == "ottla: authorizer.class.name=some.Class: authorization is not implemented yet; unset it\n"
+    assert ended.stderr == f"ottla: {setting}: {reason}\n"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (["listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"], "listener SSL: it has no private key: set ssl.keystore.location or"),
+        (
+            ["listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "ssl.keystore.location=/no/such/file", "ssl.keystore.type=PEM"],
+            "listener SSL: ssl.keystore.location=/no/such/file: No such file or directory",
+        ),
+        (
+            ["listeners=SSL://127.0.0.1:0", "security.inter.broker.protocol=SSL"],
+            "listener SSL: it has no private key: set ssl.keystore.location or",
+        ),
+        (["listeners=PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0"], "listener SASL_SSL cannot offer GSSAPI"),
+    ],
+)
+def test_a_listener_that_cannot_be_secured_is_one_line(tmp_path: Path, settings: list[str], complaint: str) -> None:
+    said = refused(tmp_path, *settings, f"log.dirs={tmp_path}/data")
+
+    assert complaint in said
 
 
 def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import ssl
-import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from broker.network import acceptor
 from broker.network.limits import NetworkLimits
 from broker.network.request_channel import Answer
 from broker.network.socket_server import SocketServer
+from broker.security.tls.listener import ListenerTls, tls_of
+from config.broker_properties import BrokerProperties
 from config.listeners import EndPoint, SecurityProtocol
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
+from tests.support.certificates import Identity
 from tests.support.network import FunctionHandler, framed, other
-from tests.support.peers import LOOPS, Peer, Scenario, run_on
+from tests.support.peers import LOOPS, Peer, Scenario, run_on, until
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command to make a certificate")
+ENDPOINT = EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)
 
 
 @pytest.fixture(params=LOOPS)
@@ -30,25 +33,39 @@ def run(request: pytest.FixtureRequest) -> Callable[[Scenario], None]:
 
 
 @pytest.fixture(scope="module")
-def server_context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    folder = tmp_path_factory.mktemp("tls")
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    return context
+def authority() -> Identity:
+    return Identity("CN=authority")
 
 
-def client_context() -> ssl.SSLContext:
+@pytest.fixture(scope="module")
+def listener_tls(authority: Identity) -> ListenerTls:
+    return the_tls(authority)
+
+
+def the_tls(authority: Identity, **more: str) -> ListenerTls:
+    """The TLS of a listener. Keyword arguments are further properties, with underscores for dots."""
+    server = Identity("CN=localhost", authority)
+    properties = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": server.key_pem(),
+        "ssl.keystore.certificate.chain": server.certificate_pem,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.certificate_pem,
+    }
+    return tls_of(BrokerProperties(properties | {name.replace("_", "."): text for name, text in more.items()}), ENDPOINT)
+
+
+def client_context(tmp_path: Path | None = None, identity: Identity | None = None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    if tmp_path is not None and identity is not None:
+        context.load_cert_chain(*identity.files(tmp_path, "client"))
     return context
 
 
 def test_requests_and_files_of_all_sizes_are_answered_in_order(
-    run: Callable[[Scenario], None], server_context: ssl.SSLContext, tmp_path: Path
+    run: Callable[[Scenario], None], listener_tls: ListenerTls, tmp_path: Path
 ) -> None:
     data = random.Random(1).randbytes(3 * 1024 * 1024)
     (tmp_path / "segment.log").write_bytes(data)
@@ -58,8 +75,8 @@ def test_requests_and_files_of_all_sizes_are_answered_in_order(
         return [b"h", region] if frame[1] == 1 else bytes(frame)
 
     async def scenario() -> None:
-        server = SocketServer(NetworkLimits(), tls={"S": server_context})
-        await server.start([EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)], FunctionHandler(handler))
+        server = SocketServer(NetworkLimits())
+        await server.start([ENDPOINT], FunctionHandler(handler), tls_of=lambda endpoint: listener_tls)
         port = server.bound["S"].port
         peer = Peer(*await asyncio.open_connection("127.0.0.1", port, ssl=client_context()))
         requests = [*[other(bytes(i * 77_777)) for i in range(10)], b"\x00\x01", b"\x00\x01", other(b"end")]
@@ -74,11 +91,11 @@ def test_requests_and_files_of_all_sizes_are_answered_in_order(
 
 
 def test_a_plaintext_client_is_closed_with_a_line_and_a_silent_one_does_not_hold_up_the_end(
-    run: Callable[[Scenario], None], server_context: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+    run: Callable[[Scenario], None], listener_tls: ListenerTls, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        server = SocketServer(NetworkLimits(), tls={"S": server_context})
-        await server.start([EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)], FunctionHandler(lambda frame, connection: b""))
+        server = SocketServer(NetworkLimits())
+        await server.start([ENDPOINT], FunctionHandler(lambda frame, connection: b""), tls_of=lambda endpoint: listener_tls)
         port = server.bound["S"].port
         plain = Peer(*await asyncio.open_connection("127.0.0.1", port))
         plain.writer.write(framed(other()))
@@ -91,4 +108,111 @@ def test_a_plaintext_client_is_closed_with_a_line_and_a_silent_one_does_not_hold
             peer.close()
 
     run(scenario)
-    assert ["the TLS handshake failed" in record.message for record in caplog.records] == [True]
+    assert ["this looks like plaintext on a TLS listener" in record.message for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_principal_is_that_of_the_certificate_before_the_first_request(
+    run: Callable[[Scenario], None], authority: Identity, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    tls = the_tls(authority, ssl_client_auth="requested", ssl_principal_mapping_rules="RULE:^CN=(.*),OU=x$/$1/,RULE:^CN=(.*)$/$1/")
+    alice = client_context(tmp_path, Identity("CN=alice,OU=x", authority))
+    nobody = client_context()
+    alice.maximum_version = nobody.maximum_version = version
+
+    async def scenario() -> None:
+        server = SocketServer(NetworkLimits())
+        await server.start(
+            [ENDPOINT], FunctionHandler(lambda _, connection: str(connection.client.principal).encode()), tls_of=lambda _: tls
+        )
+        for context, name in ((alice, b"User:alice"), (nobody, b"User:ANONYMOUS")):
+            peer = Peer(*await asyncio.open_connection("127.0.0.1", server.bound["S"].port, ssl=context))
+            peer.send(other())
+            assert await peer.receive() == name
+            peer.close()
+        await server.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("client_auth", "subject", "known", "complaint"),
+    [
+        ("required", None, True, "PEER_DID_NOT_RETURN_A_CERTIFICATE"),
+        ("required", "CN=mallory", False, "CERTIFICATE_VERIFY_FAILED"),
+        ("requested", "CN=mallory", False, "CERTIFICATE_VERIFY_FAILED"),
+        ("required", "O=without a rule", True, "the client's certificate has no principal"),
+    ],
+)
+def test_a_client_that_does_not_belong_is_closed_with_one_line(
+    run: Callable[[Scenario], None],
+    authority: Identity,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    client_auth: str,
+    subject: str | None,
+    known: bool,
+    complaint: str,
+) -> None:
+    tls = the_tls(authority, ssl_client_auth=client_auth, ssl_principal_mapping_rules="RULE:^CN=(.*)$/$1/")
+    identity = None if subject is None else Identity(subject, authority if known else Identity("CN=authority"))
+    handled = []
+
+    def handler(frame: memoryview, connection: object) -> Answer:
+        handled.append(bytes(frame))
+        return b""
+
+    async def scenario() -> None:
+        server = SocketServer(NetworkLimits())
+        await server.start([ENDPOINT], FunctionHandler(handler), tls_of=lambda _: tls)
+        with suppress(OSError):
+            peer = Peer(*await asyncio.open_connection("127.0.0.1", server.bound["S"].port, ssl=client_context(tmp_path, identity)))
+            peer.send(other())
+            with suppress(OSError):
+                assert await peer.is_closed()
+            peer.close()
+        await until(lambda: server.quotas.total == 0)
+        await server.close()
+
+    run(scenario)
+    assert not handled
+    assert [complaint in message and "127.0.0.1" in message for message in caplog.messages] == [True]
+
+
+def test_silent_clients_use_up_no_handshakes_for_long(
+    run: Callable[[Scenario], None], listener_tls: ListenerTls, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor, "HURRIED_SECONDS", 0.1)
+
+    async def scenario() -> None:
+        server = SocketServer(NetworkLimits(tls_handshakes=2))
+        await server.start([ENDPOINT], FunctionHandler(lambda frame, _: bytes(frame)), tls_of=lambda endpoint: listener_tls)
+        port = server.bound["S"].port
+        silent = [Peer(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(3)]
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", port, ssl=client_context()))
+        peer.send(other(b"served"))
+        assert await peer.receive() == other(b"served")
+        assert len(server.acceptors[0]._opening) <= 2
+        for each in (*silent, peer):
+            each.close()
+        await server.close()
+        assert server.quotas.total == 0
+
+    run(scenario)
+    assert caplog.text.count("it was too slow while others waited") >= 2
+
+
+def test_a_handshake_ends_after_its_time(
+    run: Callable[[Scenario], None], listener_tls: ListenerTls, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        server = SocketServer(NetworkLimits(tls_handshake_timeout_ms=100))
+        await server.start([ENDPOINT], FunctionHandler(lambda frame, _: bytes(frame)), tls_of=lambda endpoint: listener_tls)
+        silent = Peer(*await asyncio.open_connection("127.0.0.1", server.bound["S"].port))
+        assert await silent.is_closed()
+        silent.close()
+        await until(lambda: server.quotas.total == 0)
+        await server.close()
+
+    run(scenario)
+    assert ["the TLS handshake failed" in message for message in caplog.messages] == [True]

@@ -104,6 +104,7 @@ class SimulatedServer:
         authorizer: Authorizer | None = None,
         *,
         accepting: bool = True,
+        tls_of: object = None,
     ) -> None:
         """See SocketServer. Here each request arrives by itself."""
         self._handler = handler
@@ -111,6 +112,11 @@ class SimulatedServer:
         for endpoint in endpoints:
             self.bound[endpoint.listener_name] = endpoint
             self._network.listening[endpoint.host or self.host, endpoint.port] = self
+
+    @property
+    def acceptors(self) -> list[Any]:
+        """See SocketServer. Here none has a TLS that could be exchanged."""
+        return []
 
     def accept(self) -> None:
         """See SocketServer."""
@@ -168,7 +174,10 @@ class SimulatedServer:
             del self._unanswered[answer]
             reply(answer.answer)
 
-        answer.connection = cast("Any", SimpleNamespace(on_answer_ready=on_answer_ready))
+        def nothing() -> None:
+            """Nothing counts the work of a request."""
+
+        answer.connection = cast("Any", SimpleNamespace(on_answer_ready=on_answer_ready, begin_work=nothing, end_work=nothing))
 
 
 class Exchange:

@@ -1,11 +1,26 @@
-"""Checks the codes in ACL requests. Apache Kafka cannot read a request with the code UNKNOWN, and closes the connection."""
+"""Reads the codes in ACL requests. Apache Kafka cannot read a request with the code UNKNOWN, and closes the connection."""
 
 from collections.abc import Container
+from typing import Protocol
 
 from broker.network.request_channel import CLOSE, Completion
 from broker.request.context import RequestContext
+from broker.security.acls import AclFilter
+from protocol.errors import ErrorCode
 
 UNKNOWN = 0
+
+
+class FilterFields(Protocol):
+    """The fields of a filter in DescribeAcls and DeleteAcls."""
+
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
 
 
 def refuse_unknown(codes: Container[int], context: RequestContext) -> Completion | None:
@@ -14,3 +29,21 @@ def refuse_unknown(codes: Container[int], context: RequestContext) -> Completion
         return None
     context.offend("an ACL request with unknown elements")
     return CLOSE
+
+
+def filter_of(fields: FilterFields) -> AclFilter:
+    """The filter that a request has."""
+    return AclFilter(
+        fields.resource_type_filter,
+        fields.resource_name_filter,
+        fields.pattern_type_filter,
+        fields.principal_filter,
+        fields.host_filter,
+        fields.operation,
+        fields.permission_type,
+    )
+
+
+def failure_code(failure: Exception | None) -> tuple[ErrorCode, str | None]:
+    """Code and message of an ACL that was not changed, or NONE. Apache Kafka gives no details of such a failure."""
+    return ErrorCode.NONE if failure is None else ErrorCode.UNKNOWN_SERVER_ERROR, None

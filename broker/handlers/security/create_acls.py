@@ -1,26 +1,81 @@
 """Handles CreateAcls (api 30), versions 0-3. Without an authorizer the result for each ACL is SECURITY_DISABLED. KIP-140, KIP-290."""
 
-from broker.handlers.security.acl_codes import refuse_unknown
+from broker.handlers.security.acl_codes import failure_code, refuse_unknown
 from broker.network.request_channel import Completion
 from broker.request.context import RequestContext
-from broker.request.turns import Steps
+from broker.request.turns import each
+from broker.security.access import CLUSTER_NAME
+from broker.security.acls import (
+    STORED_OPERATIONS,
+    STORED_PATTERN_TYPES,
+    STORED_PERMISSION_TYPES,
+    STORED_RESOURCE_TYPES,
+    AccessControlEntry,
+    AclBinding,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+)
 from broker.security.authorizer import Operation, ResourceType
+from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from config.schema.metadata_version import is_at_least
 from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+FIRST_VERSION_WITH_PREFIXES = "2.0-IV1"
+"""The inter.broker.protocol.version from which all brokers of the cluster understand prefixed patterns."""
 
 
-def handle_create_acls(request: CreateAclsRequest, context: RequestContext) -> Steps[CreateAclsResponse | Completion]:
-    """Refuse each ACL."""
-    code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
-    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
-        code, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message
+async def handle_create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse | Completion:
+    """Store the ACLs; each succeeds or fails with the others of its pattern."""
+    turns = context.broker.turns
     codes: set[int] = set()
-    results = []
-    for each in request.creations:
-        codes.update((each.resource_type, each.resource_pattern_type, each.operation, each.permission_type))
-        results.append(AclCreationResult(error_code=code, error_message=message))
-        yield
+    for asked in request.creations:
+        await turns.pause()
+        codes.update((asked.resource_type, asked.resource_pattern_type, asked.operation, asked.permission_type))
     refused = refuse_unknown(codes, context)
     if refused is not None:
         return refused
+    code, message = ErrorCode.NONE, ""
+    acls = context.broker.administration.acls
+    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
+        code, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message
+    elif acls is None:
+        code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
+    if acls is None or code:
+        results = await turns.spread(each(request.creations, lambda _: AclCreationResult(error_code=code, error_message=message)))
+        return CreateAclsResponse(results=results)
+    has_prefixes = is_at_least(context.broker.config[INTER_BROKER_PROTOCOL_VERSION], FIRST_VERSION_WITH_PREFIXES)
+    results = await turns.spread(each(request.creations, lambda asked: _refusal(asked, has_prefixes)))
+    valid = [number for number, result in enumerate(results) if not result.error_code]
+    failures = await acls.create(await turns.spread(each(valid, lambda number: _binding(request.creations[number]))), turns.pause)
+    for number, failure in zip(valid, failures, strict=True):
+        if failure is not None:
+            results[number].error_code, results[number].error_message = failure_code(failure)
     return CreateAclsResponse(results=results)
+
+
+def _refusal(asked: AclCreation, has_prefixes: bool) -> AclCreationResult:
+    """INVALID_REQUEST for an ACL that cannot be, or else success."""
+    message = ""
+    if asked.resource_type == ResourceType.CLUSTER and asked.resource_name != CLUSTER_NAME:
+        message = f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    elif not asked.resource_name:
+        message = "Invalid empty resource name"
+    elif (
+        "/" in asked.resource_name
+        or asked.resource_type not in STORED_RESOURCE_TYPES
+        or asked.resource_pattern_type not in STORED_PATTERN_TYPES
+        or asked.operation not in STORED_OPERATIONS
+        or asked.permission_type not in STORED_PERMISSION_TYPES
+        or (asked.resource_pattern_type == PatternType.PREFIXED and not has_prefixes)
+    ):
+        message = "Failed to create ACL"
+    return AclCreationResult(error_code=ErrorCode.INVALID_REQUEST if message else ErrorCode.NONE, error_message=message)
+
+
+def _binding(asked: AclCreation) -> AclBinding:
+    return AclBinding(
+        ResourcePattern(ResourceType(asked.resource_type), asked.resource_name, PatternType(asked.resource_pattern_type)),
+        AccessControlEntry(asked.principal, asked.host, Operation(asked.operation), PermissionType(asked.permission_type)),
+    )

@@ -1,26 +1,52 @@
 """Handles DeleteAcls (api 31), versions 0-3. Without an authorizer the result for each filter is SECURITY_DISABLED. KIP-140, KIP-290."""
 
-from broker.handlers.security.acl_codes import refuse_unknown
+from broker.handlers.security.acl_codes import failure_code, filter_of, refuse_unknown
 from broker.network.request_channel import Completion
 from broker.request.context import RequestContext
-from broker.request.turns import Steps
+from broker.request.turns import each
+from broker.security.acls import AclBinding
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
-from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 
 
-def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext) -> Steps[DeleteAclsResponse | Completion]:
-    """Refuse each filter."""
-    code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
-    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
-        code, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message
+async def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse | Completion:
+    """Delete the ACLs that the filters select, and list them by filter."""
+    turns = context.broker.turns
     codes: set[int] = set()
-    results = []
-    for each in request.filters:
-        codes.update((each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type))
-        results.append(DeleteAclsFilterResult(error_code=code, error_message=message))
-        yield
+    for asked in request.filters:
+        await turns.pause()
+        codes.update((asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type))
     refused = refuse_unknown(codes, context)
     if refused is not None:
         return refused
+    code, message = ErrorCode.NONE, ""
+    acls = context.broker.administration.acls
+    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
+        code, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message
+    elif acls is None:
+        code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
+    if acls is None or code:
+        results = await turns.spread(each(request.filters, lambda _: DeleteAclsFilterResult(error_code=code, error_message=message)))
+        return DeleteAclsResponse(filter_results=results)
+    deleted = await acls.delete(await turns.spread(each(request.filters, filter_of)), turns.pause)
+    results = []
+    for of_filter in deleted:
+        matching = await turns.spread(each(of_filter, lambda one: _matching(*one)))
+        results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
     return DeleteAclsResponse(filter_results=results)
+
+
+def _matching(binding: AclBinding, failure: Exception | None) -> DeleteAclsMatchingAcl:
+    code, message = failure_code(failure)
+    return DeleteAclsMatchingAcl(
+        error_code=code,
+        error_message=message,
+        resource_type=binding.pattern.resource_type,
+        resource_name=binding.pattern.name,
+        pattern_type=binding.pattern.pattern_type,
+        principal=binding.entry.principal,
+        host=binding.entry.host,
+        operation=binding.entry.operation,
+        permission_type=binding.entry.permission_type,
+    )

@@ -1,15 +1,16 @@
 """Handles DescribeAcls (api 29), versions 0-3. Without an authorizer the result is SECURITY_DISABLED. KIP-140, KIP-290."""
 
-from broker.handlers.security.acl_codes import refuse_unknown
+from broker.handlers.security.acl_codes import filter_of, refuse_unknown
 from broker.network.request_channel import Completion
 from broker.request.context import RequestContext
+from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
-from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from protocol.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 
 
-def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse | Completion:
-    """Refuse the request."""
+def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) -> Steps[DescribeAclsResponse | Completion]:
+    """List the ACLs that this broker knows, by pattern."""
     codes = (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     refused = refuse_unknown(codes, context)
     if refused is not None:
@@ -18,4 +19,25 @@ def handle_describe_acls(request: DescribeAclsRequest, context: RequestContext) 
         return DescribeAclsResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message
         )
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker")
+    acls = context.broker.administration.acls
+    if acls is None:
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker")
+    wanted = filter_of(request)
+    index = acls.authorizer.index
+    resources = []
+    for pattern in list(index.patterns()):
+        yield
+        if not wanted.matches_pattern(pattern):
+            continue
+        described = [
+            AclDescription(principal=each.principal, host=each.host, operation=each.operation, permission_type=each.permission_type)
+            for each in index.entries(pattern)
+            if wanted.matches_entry(each)
+        ]
+        if described:
+            resources.append(
+                DescribeAclsResource(
+                    resource_type=pattern.resource_type, resource_name=pattern.name, pattern_type=pattern.pattern_type, acls=described
+                )
+            )
+    return DescribeAclsResponse(error_message="", resources=resources)

@@ -1,12 +1,32 @@
-"""Handles SaslAuthenticate (api 36), versions 0-2. Refuses it: requests reach this handler only after authentication. KIP-152."""
+"""Handles SaslAuthenticate (api 36), versions 0-2. Passes a client's token to its mechanism. KIP-152.
 
+Versions from 1 on answer with the lifetime of the session (KIP-368).
+"""
+
+from broker.network.request_channel import Pending
 from broker.request.context import RequestContext
+from broker.request.last_answer import last_answer
+from broker.security.sasl.session import AuthenticationFailed
+from config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
 from protocol.errors import ErrorCode
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
-def handle_sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
-    """Refuse the request: the listener has no SASL, or the client is authenticated."""
-    return SaslAuthenticateResponse(
-        error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslAuthenticate request received after successful authentication"
-    )
+def handle_sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse | Pending:
+    """Continue the exchange of tokens. The connection is closed if the client fails to authenticate."""
+    session = context.client.sasl
+    if session is None or session.is_authenticated:
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslAuthenticate request received after successful authentication"
+        )
+    try:
+        token, lifetime_ms = session.on_token(bytes(request.auth_bytes))
+    except AuthenticationFailed as failed:
+        context.offend(f"authentication failed: {failed}")
+        delay_ms = context.broker.config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS]
+        if failed.client_text is None:
+            return last_answer(delay_ms)
+        refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=failed.client_text)
+        return last_answer(delay_ms, context.encode(refusal))
+    # The message is empty instead of null, as from Apache Kafka.
+    return SaslAuthenticateResponse(error_code=ErrorCode.NONE, error_message="", auth_bytes=token, session_lifetime_ms=lifetime_ms)

@@ -23,7 +23,9 @@ from tests.support.wire_client import WireClient, a_wire_client
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "configs.json").read_text())
 DYNAMIC: list[str] = GOLDEN["dynamic"]["AllDynamicConfigs"]
 WITHOUT_EFFECT = sorted(name for name in DYNAMIC if not BROKER_KEYS[name].effective)
-ELSEWHERE = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
+OF_TLS = {name for name in DYNAMIC if name.startswith("ssl.")} | {"principal.builder.class"}
+"""test_certificate_renewal.py"""
+ELSEWHERE = {"listeners", "advertised.listeners", "listener.security.protocol.map"} | OF_TLS
 """test_dynamic_listeners.py"""
 
 VALUES = {
@@ -168,7 +170,7 @@ def test_every_dynamic_key_takes_effect_without_a_restart(node: str, client: Wir
 
 def test_a_key_without_effect_is_named_in_the_log(client: WireClient, broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
     per_cluster = [name for name in WITHOUT_EFFECT if BROKER_KEYS[name].dynamic is DynamicScope.CLUSTER_WIDE]
-    of_listener = [f"listener.name.plaintext.{name}" for name in ("ssl.keystore.location", "ssl.truststore.location")]
+    of_listener = ["listener.name.other.ssl.keymanager.algorithm", "listener.name.other.ssl.trustmanager.algorithm"]
     values = {name: value_of(name) for name in per_cluster}
     change_all(client, "", {name: value for name, value in values.items() if value is not None})
     change_all(client, "0", dict.fromkeys(of_listener, "/etc/kafka/key.pem"))

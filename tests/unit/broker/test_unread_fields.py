@@ -28,6 +28,8 @@ READ_ELSEWHERE = {
         "broker/handlers/data/fetch_reading.py",
         "protocol/cursors/fetch.py",
     ),
+    ApiKey.DESCRIBE_ACLS: ("broker/handlers/security/acl_codes.py",),
+    ApiKey.DELETE_ACLS: ("broker/handlers/security/acl_codes.py",),
     ApiKey.LEADER_AND_ISR: CONTROL_REQUESTS,
     ApiKey.OFFSET_COMMIT: ("protocol/cursors/offset_commit.py", "protocol/cursors/request_reader.py"),
     ApiKey.TXN_OFFSET_COMMIT: (

@@ -184,9 +184,11 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 
 
 def test_remarks_name_each_unknown_key_and_all_keys_without_effect() -> None:
-    config = BrokerConfig({"num.partition": "3", "security.providers": "x", "zookeeper.clientCnxnSocket": "x", "num.partitions": "3"})
+    config = BrokerConfig(
+        {"num.partition": "3", "ssl.secure.random.implementation": "x", "zookeeper.clientCnxnSocket": "x", "num.partitions": "3"}
+    )
     assert remarks(config) == [
         "Unknown configuration num.partition: no key of a broker has this name; it is kept but has no effect",
-        "Without effect in this server: security.providers, zookeeper.clientCnxnSocket",
+        "Without effect in this server: ssl.secure.random.implementation, zookeeper.clientCnxnSocket",
     ]
     assert remarks(BrokerConfig()) == []

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from controller.admin.change_notifications import EXPIRATION_MS
 from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType
-from controller.admin.config_changes import EXPIRATION_MS, ConfigChanges
+from controller.admin.config_changes import ConfigChanges
 from controller.admin.topic_admin import NewTopic
 from controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig, UnknownTopicOrPartition
 from tests.support.clocks import ManualClock

@@ -1,0 +1,75 @@
+"""Exchanges the keys and certificates of TLS listeners while the broker runs.
+
+A change of `listener.name.NAME.ssl.*` takes effect for new connections; the others stay. Setting a path again has an effect, too, when its
+file has changed. A change that cannot be used is refused before it is stored, as by Apache Kafka's SslFactory.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.security.tls.distinguished_names import alternative_names_of, subject_of
+from config.errors import ConfigError
+from config.keys.tls import SSL_ALLOW_DN_CHANGES, SSL_ALLOW_SAN_CHANGES
+
+if TYPE_CHECKING:
+    from broker.network.socket_server import SocketServer
+    from broker.security.tls.listener import ListenerTls
+    from config.broker import BrokerConfig
+    from config.broker_properties import BrokerProperties
+    from config.listeners import EndPoint
+
+logger = logging.getLogger(__name__)
+
+
+class CertificateRenewal:
+    """Follows the configuration from `start` on."""
+
+    def __init__(self, config: BrokerConfig, socket_server: SocketServer) -> None:
+        self._config = config
+        self._socket_server = socket_server
+
+    def start(self) -> None:
+        """Begin to follow changes."""
+        self._config.on_check(self._check)
+        self._config.on_update(self._renew)
+
+    def _check(self, proposed: BrokerProperties) -> None:
+        """Raises ConfigError when a listener could not use the proposed properties."""
+        for acceptor in self._socket_server.acceptors:
+            self._built(proposed, acceptor.endpoint, acceptor.tls)
+
+    def _renew(self) -> None:
+        for acceptor in self._socket_server.acceptors:
+            endpoint = acceptor.endpoint
+            try:
+                built = self._built(self._config.current, endpoint, acceptor.tls)
+            except ConfigError as error:
+                logger.error("the certificates of a listener are not exchanged: %s", error)
+                continue
+            if built is not None:
+                acceptor.tls = built
+                logger.info("listener %s uses new keys and certificates", endpoint.listener_name)
+
+    def _built(self, properties: BrokerProperties, endpoint: EndPoint, present: ListenerTls | None) -> ListenerTls | None:
+        """The new TLS of a listener; None when it stays as it is. Raises ConfigError."""
+        if present is None:
+            return None
+        from broker.security.tls.listener import source_of, tls_of
+
+        if present.source == source_of(properties, endpoint.listener_name):
+            return None
+        name = endpoint.listener_name
+        built = tls_of(properties, endpoint)
+        allowed = properties.for_listener(name)
+        old, new = subject_of(present.certificate), subject_of(built.certificate)
+        if old != new and not allowed[SSL_ALLOW_DN_CHANGES]:
+            raise ConfigError(
+                f"listener {name}: the new certificate names {new}, the old one {old}; {SSL_ALLOW_DN_CHANGES.name} is not set"
+            )
+        if not alternative_names_of(present.certificate) <= alternative_names_of(built.certificate) and not allowed[SSL_ALLOW_SAN_CHANGES]:
+            raise ConfigError(
+                f"listener {name}: the new certificate lacks alternative names of the old one; {SSL_ALLOW_SAN_CHANGES.name} is not set"
+            )
+        return built

@@ -1,0 +1,227 @@
+"""Keeps the ACLs of the authorizer equal to those in the metadata store, and changes them for clients.
+
+Follows the notifications of all brokers. A new session reads all ACLs again, since notifications may be gone after a long disconnection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from broker.security.acl_authorizer import AclAuthorizer
+from broker.security.acls import (
+    STORED_OPERATIONS,
+    STORED_PATTERN_TYPES,
+    STORED_PERMISSION_TYPES,
+    STORED_RESOURCE_TYPES,
+    AccessControlEntry,
+    AclBinding,
+    AclFilter,
+    PatternType,
+    ResourcePattern,
+    camel_case,
+)
+from broker.security.principals import Principal
+from controller.admin.acl_store import AclStore, StoredPattern
+from controller.admin.change_notifications import ChangeNotifications
+from controller.errors import StoreError
+from controller.store.metadata_store import MetadataStore
+from controller.znodes.pauses import Pause
+from controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, AclEntry, decode_acl_change, decode_extended_acl_change
+from controller.znodes.znode_json import MalformedZNode
+from storage.disk.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+RESOURCE_TYPES: Final = {camel_case(each): each for each in STORED_RESOURCE_TYPES}
+OPERATIONS: Final = {camel_case(each): each for each in STORED_OPERATIONS}
+PERMISSION_TYPES: Final = {camel_case(each): each for each in STORED_PERMISSION_TYPES}
+_CONSTANTS: Final = {each.name: each for each in STORED_RESOURCE_TYPES}
+_PATTERN_TYPES: Final = {each.name: each for each in STORED_PATTERN_TYPES}
+
+_T = TypeVar("_T")
+
+_Change = Callable[[list[AccessControlEntry]], Iterable[AccessControlEntry]]
+
+Failure = StoreError | MalformedZNode | ValueError
+"""The reason why ACLs could not be changed. A ValueError is a principal that is not `Type:name`."""
+
+
+class AclAdmin:
+    """See the module."""
+
+    def __init__(self, store: MetadataStore, clock: Clock, authorizer: AclAuthorizer, random: Callable[[], float]) -> None:
+        """`random` returns a number from 0 to 1, as random.random."""
+        self.authorizer: Final = authorizer
+        self._store = AclStore(store, [*RESOURCE_TYPES], lambda: 0.1 + 0.05 * random())
+        self._lock = asyncio.Lock()
+        self._changes = (
+            ChangeNotifications(store, clock, ACL_CHANGES, "ACLs", self._on_literal),
+            ChangeNotifications(store, clock, EXTENDED_ACL_CHANGES, "prefixed ACLs", self._on_extended),
+        )
+
+    async def load(self) -> None:
+        """Read all ACLs, and follow their changes from now on. Raises StoreError, MalformedZNode."""
+        await self._store.prepare()
+        for changes in self._changes:
+            await changes.start()
+        await self._read_all()
+
+    async def on_new_session(self) -> None:
+        """Follow the changes in the present session, and read all ACLs again."""
+        for changes in self._changes:
+            await changes.on_new_session()
+        try:
+            await self._read_all()
+        except (StoreError, MalformedZNode) as error:
+            logger.error("the ACLs cannot be read again: %s", error)
+
+    async def close(self) -> None:
+        """Stop following changes. May be called twice."""
+        for changes in self._changes:
+            await changes.stop()
+
+    async def create(self, bindings: Sequence[AclBinding], pause: Pause) -> list[Failure | None]:
+        """Add ACLs; for each the reason why it was not added, or None. The ACLs of one pattern are added together or not at all."""
+        of_pattern: dict[ResourcePattern, list[int]] = {}
+        for number, binding in enumerate(bindings):
+            await pause()
+            of_pattern.setdefault(binding.pattern, []).append(number)
+        failures: list[Failure | None] = [None] * len(bindings)
+        changes: dict[ResourcePattern, _Change] = {}
+        for pattern, numbers in of_pattern.items():
+            await pause()
+            entries = [bindings[number].entry for number in numbers]
+            try:
+                for entry in entries:
+                    Principal.parse(entry.principal)
+                changes[pattern] = partial(_with, entries)
+            except ValueError as failure:
+                for number in numbers:
+                    failures[number] = failure
+        async with self._lock:
+            for pattern, failed in (await self._update(changes)).items():
+                for number in of_pattern[pattern]:
+                    failures[number] = failed
+        return failures
+
+    async def delete(self, filters: Sequence[AclFilter], pause: Pause) -> list[list[tuple[AclBinding, Failure | None]]]:
+        """Delete the ACLs that filters select: for each filter the ACLs, with the reason for those that were not deleted.
+
+        An ACL that several filters select belongs to the first of them. A filter that names one resource reads the metadata store; for
+        any other filter the ACLs count that this broker knows.
+        """
+        deleted: list[list[tuple[AclBinding, Failure | None]]] = [[] for _ in filters]
+        async with self._lock:
+            patterns = dict.fromkeys(self.authorizer.index.patterns())
+            for each in filters:
+                patterns |= dict.fromkeys(each.named_patterns())
+            deletions: dict[ResourcePattern, _Deletion] = {}
+            for pattern in patterns:
+                selecting = []
+                for number, each in enumerate(filters):
+                    await pause()
+                    if each.matches_pattern(pattern):
+                        selecting.append((number, each))
+                if selecting:
+                    deletions[pattern] = _Deletion(selecting)
+            for pattern, failure in (await self._update({pattern: each.change for pattern, each in deletions.items()})).items():
+                for entry, number in deletions[pattern].selected.items():
+                    deleted[number].append((AclBinding(pattern, entry), failure))
+        return deleted
+
+    async def _update(self, changes: Mapping[ResourcePattern, _Change]) -> dict[ResourcePattern, Failure | None]:
+        """Change the ACLs of patterns; for each the reason why they were not changed, or None."""
+        stored = [StoredPattern(camel_case(pattern.resource_type), pattern.name, pattern.pattern_type.name) for pattern in changes]
+        wanted = [(each, partial(_stored, each, change)) for each, change in zip(stored, changes.values(), strict=True)]
+        outcomes = await self._store.update(wanted)
+        failures: dict[ResourcePattern, Failure | None] = {}
+        for pattern, each, outcome in zip(changes, stored, outcomes, strict=True):
+            failures[pattern] = None
+            if isinstance(outcome, Exception):
+                failures[pattern] = outcome
+            else:
+                self.authorizer.set_acls(pattern, _entries(each, outcome))
+        return failures
+
+    async def _on_literal(self, path: str, data: bytes | None) -> None:
+        resource_type, name = decode_acl_change(path, data)
+        await self._read(ResourcePattern(_known(_CONSTANTS, resource_type.upper(), path), name, PatternType.LITERAL))
+
+    async def _on_extended(self, path: str, data: bytes | None) -> None:
+        resource_type, name, pattern_type = decode_extended_acl_change(path, data)
+        resource = _known(_CONSTANTS, resource_type.upper(), path)
+        await self._read(ResourcePattern(resource, name, _known(_PATTERN_TYPES, pattern_type.upper(), path)))
+
+    async def _read(self, pattern: ResourcePattern) -> None:
+        stored = StoredPattern(camel_case(pattern.resource_type), pattern.name, pattern.pattern_type.name)
+        async with self._lock:
+            self.authorizer.set_acls(pattern, _entries(stored, await self._store.read(stored)))
+        logger.info("the ACLs of %s changed", stored.path)
+
+    async def _read_all(self) -> None:
+        async with self._lock:
+            found = {
+                ResourcePattern(RESOURCE_TYPES[stored.resource_type], stored.name, _PATTERN_TYPES[stored.pattern_type]): _entries(
+                    stored, entries
+                )
+                for stored, entries in await self._store.read_all()
+            }
+            for pattern in [each for each in self.authorizer.index.patterns() if each not in found]:
+                self.authorizer.set_acls(pattern, ())
+            for pattern, its_entries in found.items():
+                self.authorizer.set_acls(pattern, its_entries)
+
+
+def _known(named: dict[str, _T], name: str, path: str) -> _T:
+    """The member of that name. An unknown name raises MalformedZNode: to ignore an ACL might grant what a Deny forbids."""
+    if name not in named:
+        raise MalformedZNode(path, f"unknown name {name!r}")
+    return named[name]
+
+
+def _entries(stored: StoredPattern, entries: Iterable[AclEntry]) -> list[AccessControlEntry]:
+    return [
+        AccessControlEntry(
+            each.principal,
+            each.host,
+            _known(OPERATIONS, each.operation, stored.path),
+            _known(PERMISSION_TYPES, each.permission_type, stored.path),
+        )
+        for each in entries
+    ]
+
+
+class _Deletion:
+    """Removes the ACLs of one pattern that filters select."""
+
+    def __init__(self, selecting: Sequence[tuple[int, AclFilter]]) -> None:
+        """`selecting` are the filters that select the pattern, each with its number."""
+        self._selecting = selecting
+        self.selected: dict[AccessControlEntry, int] = {}
+        """The ACLs that the last call of `change` removed, with the number of the first filter that selects them."""
+
+    def change(self, present: list[AccessControlEntry]) -> list[AccessControlEntry]:
+        """The ACLs that stay."""
+        self.selected.clear()
+        for entry in present:
+            number = next((number for number, each in self._selecting if each.matches_entry(entry)), None)
+            if number is not None:
+                self.selected[entry] = number
+        return [entry for entry in present if entry not in self.selected]
+
+
+def _stored(pattern: StoredPattern, change: _Change, present: list[AclEntry]) -> Iterable[AclEntry]:
+    """A change in the form of the store. Raises MalformedZNode."""
+    return map(_stored_entry, dict.fromkeys(change(_entries(pattern, present))))
+
+
+def _with(added: list[AccessControlEntry], present: list[AccessControlEntry]) -> list[AccessControlEntry]:
+    return [*present, *added]
+
+
+def _stored_entry(entry: AccessControlEntry) -> AclEntry:
+    return AclEntry(entry.principal, camel_case(entry.permission_type), entry.host, camel_case(entry.operation))

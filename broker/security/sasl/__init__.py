@@ -1,0 +1,1 @@
+"""Authenticates clients by SASL mechanisms: pure exchanges of tokens, without network."""

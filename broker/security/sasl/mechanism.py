@@ -1,0 +1,30 @@
+"""Defines the exchange of one SASL mechanism from the server's side, and how it fails.
+
+`broker.serving.authentication` makes one `SaslServer` per authentication and passes the client's tokens to it.
+"""
+
+from __future__ import annotations
+
+
+class InvalidCredentials(Exception):
+    """The exchange failed. The client reads a fixed text that names only the mechanism; `str()` is for the broker's log at DEBUG."""
+
+
+class AuthenticationRefused(Exception):
+    """The exchange failed, and the client reads this text. Kafka's SaslAuthenticationException."""
+
+
+class SaslServer:
+    """One exchange. It is complete once `authorization_id`, the name of the principal, is not None."""
+
+    __slots__ = ("authorization_id", "credential_expires_ms", "token_authenticated")
+
+    def __init__(self) -> None:
+        self.authorization_id: str | None = None
+        self.credential_expires_ms: int | None = None
+        """When the client's credential expires, ms since the epoch; None if it does not."""
+        self.token_authenticated = False
+
+    def evaluate(self, token: bytes) -> bytes:
+        """The answer to the client's next token. Raises InvalidCredentials and AuthenticationRefused, after which no call follows."""
+        raise NotImplementedError

@@ -1,0 +1,69 @@
+"""Makes the exchanges of the mechanisms that a listener is configured to offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple
+
+from broker.security.sasl.mechanism import SaslServer
+from broker.security.sasl.oauthbearer import OAuthBearerServer
+from broker.security.sasl.plain import PlainServer
+from broker.security.sasl.scram import ScramCredential, ScramServer
+from broker.security.sasl.session import Offer, OfferedMechanism
+from config.jaas import PLAIN_MODULE
+from config.sasl import OAUTHBEARER, PLAIN, Mechanism, SaslListener, unsecured_tokens
+
+_NONCE_BYTES: Final = 20
+_BUCKETS: Final = 16
+"""Buckets of a Java HashSet of up to twelve elements."""
+
+
+class Credentials(NamedTuple):
+    """The sources from which mechanisms judge a client."""
+
+    scram_credential_of: Callable[[str, str], ScramCredential | None]
+    """Called with mechanism and user."""
+    random_bytes: Callable[[int], bytes]
+    now_ms: Callable[[], int]
+    unknown_key: bytes
+    """Makes the salts of unknown users; the same on all brokers of a cluster."""
+
+
+def offer_of(listener: SaslListener, credentials: Credentials) -> Offer:
+    """The offer of a listener."""
+    mechanisms = {
+        name: OfferedMechanism(_beginning(mechanism, credentials), mechanism.max_reauth_ms)
+        for name, mechanism in listener.mechanisms.items()
+    }
+    return Offer(mechanisms, in_order_of_java(mechanisms))
+
+
+def in_order_of_java(names: Iterable[str]) -> list[str]:
+    """The names in the order in which a Java HashSet lists them: Apache Kafka sends its set of mechanisms as it is."""
+    return sorted(names, key=lambda name: _spread(_hash_code(name)) % _BUCKETS)
+
+
+def _hash_code(text: str) -> int:
+    code = 0
+    for char in text:
+        code = (31 * code + ord(char)) & 0xFFFFFFFF
+    return code
+
+
+def _spread(code: int) -> int:
+    return code ^ code >> 16
+
+
+def _beginning(mechanism: Mechanism, credentials: Credentials) -> Callable[[], SaslServer]:
+    """A function that begins an exchange of the mechanism."""
+    if mechanism.name == PLAIN:
+        return partial(PlainServer, lambda user: mechanism.option(PLAIN_MODULE, f"user_{user}"))
+    if mechanism.name == OAUTHBEARER:
+        return partial(OAuthBearerServer, unsecured_tokens(mechanism), credentials.now_ms)
+
+    def begin() -> SaslServer:
+        credential_of = partial(credentials.scram_credential_of, mechanism.name)
+        return ScramServer(mechanism.name, credential_of, credentials.random_bytes(_NONCE_BYTES).hex(), credentials.unknown_key)
+
+    return begin

@@ -1,0 +1,172 @@
+"""Tracks one connection's authentication: which request may come next, who the client is, and when it has to authenticate again.
+
+Kafka's SaslServerAuthenticator without its network part (KIP-43, KIP-152, KIP-368). A connection of a SASL listener owns one, as
+`client.sasl`. `broker.serving.authentication` lets only expected requests pass; the handlers of SaslHandshake and SaslAuthenticate
+call `on_handshake` and `on_token`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from broker.security.principals import USER_TYPE, Principal
+from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
+
+MIN_REAUTHENTICATION_INTERVAL_NS: Final = 1_000_000_000
+"""Shortest time between two authentications of one connection, ns; as in Apache Kafka."""
+
+
+class OfferedMechanism(NamedTuple):
+    """A mechanism of a listener. `max_reauth_ms`: how long a session may last, ms; 0 without a limit."""
+
+    begin: Callable[[], SaslServer]
+    max_reauth_ms: int
+
+
+class Offer(NamedTuple):
+    """The mechanisms of a listener. `names` has the mechanisms in the order in which Apache Kafka lists them."""
+
+    mechanisms: Mapping[str, OfferedMechanism]
+    names: Sequence[str]
+
+
+class State(Enum):
+    """The request that the client has to send next."""
+
+    HANDSHAKE_OR_VERSIONS = "ApiVersions or SaslHandshake"
+    HANDSHAKE = "SaslHandshake"
+    TOKEN = "SaslAuthenticate"
+    RAW_TOKEN = "a token without a request header"
+    AUTHENTICATED = "any request"
+    FAILED = "nothing"
+
+
+class AuthenticationFailed(Exception):
+    """The connection has to be closed. `client_text` is for the client; None if it gets no answer."""
+
+    def __init__(self, reason: str, client_text: str | None) -> None:
+        super().__init__(reason)
+        self.client_text = client_text
+
+
+class SaslSession:
+    """See the module. `on_authenticated` is called with the principal after each completed authentication."""
+
+    __slots__ = ("_began_again_ns", "_changed_mechanism", "_clock_ns", "_mechanism", "_now_ms", "_offer", "_on_authenticated", "_principal",
+                 "_server", "expires_ns", "state")  # fmt: skip
+
+    def __init__(
+        self, offer: Offer, clock_ns: Callable[[], int], now_ms: Callable[[], int], on_authenticated: Callable[[Principal], None]
+    ) -> None:
+        """`clock_ns` is monotonic, `now_ms` the time of day."""
+        self._offer = offer
+        self._clock_ns = clock_ns
+        self._now_ms = now_ms
+        self._on_authenticated = on_authenticated
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+        self._principal: Principal | None = None
+        self._began_again_ns: int | None = None
+        self._changed_mechanism: str | None = None
+        self.expires_ns: int | None = None
+        """When the client has to have authenticated again, by the monotonic clock; None for never."""
+        self.state = State.HANDSHAKE_OR_VERSIONS
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the client may send any request."""
+        return self.state is State.AUTHENTICATED
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the client should have authenticated again by now."""
+        return self.expires_ns is not None and self._clock_ns() > self.expires_ns
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """The names of the mechanisms that the listener offers."""
+        return list(self._offer.names)
+
+    def on_api_versions(self) -> None:
+        """The client has learned the versions of the APIs, and may not ask again before it is authenticated."""
+        if self.state is State.HANDSHAKE_OR_VERSIONS:
+            self.state = State.HANDSHAKE
+
+    def begin_again(self) -> bool:
+        """Begin a re-authentication, which the next SaslHandshake continues. Returns False if the client may not do so now."""
+        now_ns = self._clock_ns()
+        if self.expires_ns is None:
+            return False
+        if self._began_again_ns is not None and now_ns - self._began_again_ns < MIN_REAUTHENTICATION_INTERVAL_NS:
+            return False
+        self._began_again_ns = now_ns
+        self.state = State.HANDSHAKE
+        return True
+
+    def on_handshake(self, mechanism: str, *, with_headers: bool) -> bool:
+        """Choose a mechanism. `with_headers`: tokens come in SaslAuthenticate. Returns False if the listener does not offer it."""
+        offered = self._offer.mechanisms.get(mechanism)
+        if offered is None:
+            self.state = State.FAILED
+            return False
+        if self._principal is not None and mechanism != self._mechanism:
+            self._changed_mechanism = mechanism
+        self._server = offered.begin()
+        if self._changed_mechanism is None:
+            self._mechanism = mechanism
+        self.state = State.TOKEN if with_headers else State.RAW_TOKEN
+        return True
+
+    def on_token(self, token: bytes) -> tuple[bytes, int]:
+        """The server's token, and the lifetime of the session in ms, 0 for no limit or no session yet. Raises AuthenticationFailed."""
+        server = self._server
+        if server is None:
+            raise RuntimeError(f"a token in the state {self.state.name}")
+        try:
+            if self._changed_mechanism is not None:
+                raise AuthenticationFailed(
+                    f"SASL mechanism '{self._changed_mechanism}' requested by client is not supported for re-authentication of "
+                    f"mechanism '{self._mechanism}'",
+                    None,
+                )
+            answer = server.evaluate(token)
+            if server.authorization_id is None:
+                return answer, 0
+            return answer, self._complete(server, server.authorization_id)
+        except AuthenticationFailed:
+            self.state = State.FAILED
+            raise
+        except AuthenticationRefused as refused:
+            self.state = State.FAILED
+            raise AuthenticationFailed(str(refused), str(refused)) from None
+        except InvalidCredentials as invalid:
+            during = "authentication" if self._principal is None else "re-authentication"
+            self.state = State.FAILED
+            text = f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}"
+            raise AuthenticationFailed(f"{text}: {invalid}", text) from None
+
+    def _complete(self, server: SaslServer, name: str) -> int:
+        """Begin the session of an authenticated client. Returns its lifetime in ms."""
+        principal = Principal(USER_TYPE, name, server.token_authenticated)
+        if self._principal is not None and principal != self._principal:
+            before = f"{self._principal.principal_type}.{self._principal.name}"
+            text = f"Cannot change principals during re-authentication from {before}: {principal.principal_type}.{principal.name}"
+            raise AuthenticationFailed(text, text)
+        self._principal = principal
+        self._server = None
+        self.state = State.AUTHENTICATED
+        lifetime_ms = self._lifetime_ms(server)
+        self.expires_ns = None if lifetime_ms is None else self._clock_ns() + lifetime_ms * 1_000_000
+        self._on_authenticated(principal)
+        return lifetime_ms or 0
+
+    def _lifetime_ms(self, server: SaslServer) -> int | None:
+        bounds = []
+        if server.credential_expires_ms is not None:
+            bounds.append(server.credential_expires_ms - self._now_ms())
+        max_reauth_ms = self._offer.mechanisms[self._mechanism].max_reauth_ms
+        if max_reauth_ms > 0:
+            bounds.append(max_reauth_ms)
+        return max(0, min(bounds)) if bounds else None

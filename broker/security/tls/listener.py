@@ -1,0 +1,105 @@
+"""Holds the TLS of one listener: its context, and the principals of its clients' certificates.
+
+`tls_of` builds it from the configuration, at the start and when a listener is added. Keys of the form `listener.name.NAME.KEY` precede KEY.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from broker.security.principals import ANONYMOUS, USER_TYPE, Principal
+from broker.security.tls.context import TlsConfig
+from broker.security.tls.distinguished_names import subject_of
+from broker.security.tls.mapping_rules import MappingRules
+from config.broker_keys import LISTENER_PREFIX
+from config.errors import ConfigError
+from config.keys.security import PRINCIPAL_BUILDER_CLASS
+from config.keys.tls import SSL_CLIENT_AUTH, SSL_KEYSTORE_LOCATION, SSL_PRINCIPAL_MAPPING_RULES, SSL_TRUSTSTORE_LOCATION
+from config.listeners import EndPoint, SecurityProtocol
+
+if TYPE_CHECKING:
+    from config.broker_properties import BrokerProperties, ListenerConfig
+
+_VERIFY_MODES: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+
+
+class ListenerTls:
+    """The TLS of one listener."""
+
+    __slots__ = ("_names_clients", "_rules", "certificate", "context", "source")
+
+    def __init__(self, context: ssl.SSLContext, certificate: bytes, rules: MappingRules, *, names_clients: bool = True) -> None:
+        """`certificate` is the broker's own, in DER. `names_clients`: clients' certificates name principals; with SASL they do not."""
+        self.context = context
+        self.certificate = certificate
+        self.source: object = None
+        """See `source_of`."""
+        self._rules = rules
+        self._names_clients = names_clients
+
+    def principal_of(self, certificate: bytes | None) -> Principal:
+        """The principal of a client with this certificate, in DER; ANONYMOUS without one.
+
+        Raises NoMatchingRule, and MalformedDer for a subject that cannot be read.
+        """
+        if certificate is None or not self._names_clients:
+            return ANONYMOUS
+        return Principal(USER_TYPE, self._rules.name_of(subject_of(certificate)))
+
+
+def tls_of(properties: BrokerProperties, endpoint: EndPoint) -> ListenerTls:
+    """The TLS of an SSL or SASL_SSL listener. Reads its files. Raises ConfigError, whose text names the listener and the key."""
+    source = source_of(properties, endpoint.listener_name)
+    try:
+        built = _Builder(properties, endpoint).build()
+    except ConfigError as reason:
+        raise ConfigError(f"listener {endpoint.listener_name}: {reason}") from None
+    built.source = source
+    return built
+
+
+def source_of(properties: BrokerProperties, listener_name: str) -> object:
+    """All that the TLS of a listener is built from, for comparison: the properties, and the state of their files."""
+    prefix = f"{LISTENER_PREFIX}{listener_name.lower()}.ssl."
+    values = properties.for_listener(listener_name)
+    texts = {name: text for name, text in properties.properties.items() if name.startswith((prefix, "ssl."))}
+    return texts, [_file_state(values[key]) for key in (SSL_KEYSTORE_LOCATION, SSL_TRUSTSTORE_LOCATION)]
+
+
+def _file_state(path: str | None) -> object:
+    try:
+        found = None if path is None else os.stat(path)
+    except OSError:
+        return None
+    return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+class _Builder:
+    """Builds the TLS of one listener."""
+
+    def __init__(self, properties: BrokerProperties, endpoint: EndPoint) -> None:
+        self._properties = properties
+        self._endpoint = endpoint
+        self._values: ListenerConfig = properties.for_listener(endpoint.listener_name)
+
+    def build(self) -> ListenerTls:
+        values = self._values
+        if values[PRINCIPAL_BUILDER_CLASS] != PRINCIPAL_BUILDER_CLASS.default:
+            raise ConfigError(f"{PRINCIPAL_BUILDER_CLASS.name}={values[PRINCIPAL_BUILDER_CLASS]} cannot be loaded; unset it")
+        config = TlsConfig(values, f"listener {self._endpoint.listener_name}")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        config.prepare(context)
+        certificate = config.load_key(context)
+        context.verify_mode = _VERIFY_MODES[self._client_auth()]
+        config.load_trust(context, ssl.Purpose.CLIENT_AUTH)
+        rules = MappingRules(values[SSL_PRINCIPAL_MAPPING_RULES])
+        return ListenerTls(context, certificate, rules, names_clients=self._endpoint.security_protocol is SecurityProtocol.SSL)
+
+    def _client_auth(self) -> str:
+        """The value of ssl.client.auth. With SASL only the key of the listener counts (KIP-684)."""
+        name = f"{LISTENER_PREFIX}{self._endpoint.listener_name.lower()}.{SSL_CLIENT_AUTH.name}"
+        if self._endpoint.security_protocol is SecurityProtocol.SASL_SSL and name not in self._properties.properties:
+            return "none"
+        return self._values[SSL_CLIENT_AUTH]

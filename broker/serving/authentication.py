@@ -1,0 +1,174 @@
+"""Lets only those requests pass that a client of a SASL listener may send before it is authenticated, and ends expired sessions.
+
+One `AuthenticationHandler` is the first handler of each connection of a SASL listener. It passes expected requests to the dispatcher. When
+the client is authenticated, the connection's handler becomes the dispatcher, unless the session has a limited lifetime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from broker.network.handler import RequestHandler
+from broker.network.request_channel import CLOSE, Answer
+from broker.request.last_answer import last_answer
+from broker.request.malformed import name_of
+from broker.security.sasl.session import AuthenticationFailed, Offer, SaslSession, State
+from config.keys.network import MAX_CONNECTIONS
+from config.keys.own import OTTLA_AUTHENTICATION_TIMEOUT_MS
+from config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
+from protocol.api_keys import ApiKey
+from protocol.cursors import fields
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.network.connection import Connection
+    from broker.security.principals import Principal
+    from broker.serving.dispatch import Dispatcher
+    from config.broker import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+STRANGERS_DIVISOR: Final = 4
+"""The part of `max.connections` that clients may take on a listener before they authenticate; the oldest one leaves for a newer one."""
+
+_EXPECTED: Final = {
+    State.HANDSHAKE_OR_VERSIONS: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
+    State.HANDSHAKE: frozenset({ApiKey.SASL_HANDSHAKE}),
+    State.TOKEN: frozenset({ApiKey.SASL_AUTHENTICATE}),
+}
+"""The APIs that a client may use before it is authenticated."""
+
+
+class ListenerAuthentication:
+    """How the clients of one listener authenticate. Called with each new connection."""
+
+    def __init__(
+        self,
+        offer: Offer,
+        max_receive_size: int,
+        config: BrokerConfig,
+        dispatcher: Dispatcher,
+        clock_ns: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`max_receive_size` bounds the frames of a client until it is authenticated, bytes."""
+        self.offer = offer
+        self.max_receive_size = max_receive_size
+        self.config = config
+        self.dispatcher = dispatcher
+        self.clock_ns = clock_ns
+        self.now_ms = now_ms
+        self._strangers: dict[AuthenticationHandler, None] = {}
+        """The handlers of clients that have not authenticated, in the order in which they connected."""
+
+    def __call__(self, connection: Connection) -> None:
+        """Have the client of a new connection authenticate, in limited time."""
+        most = max(1, self.config[MAX_CONNECTIONS] // STRANGERS_DIVISOR)
+        if len(self._strangers) >= most:
+            next(iter(self._strangers)).close("a newer client needs its place, and it has not authenticated")
+        self._strangers[AuthenticationHandler(self, connection)] = None
+
+    def on_known(self, handler: AuthenticationHandler) -> None:
+        """The client of a connection has authenticated or left."""
+        self._strangers.pop(handler, None)
+
+
+class AuthenticationHandler(RequestHandler):
+    """See the module."""
+
+    __slots__ = ("_connection", "_dispatcher", "_listener", "_session", "_timer")
+
+    def __init__(self, listener: ListenerAuthentication, connection: Connection) -> None:
+        self._listener = listener
+        self._dispatcher = listener.dispatcher
+        self._connection = connection
+        self._session = SaslSession(listener.offer, listener.clock_ns, listener.now_ms, self._on_authenticated)
+        seconds = listener.config[OTTLA_AUTHENTICATION_TIMEOUT_MS] / 1000
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
+        connection.client.sasl = self._session
+        connection.client.on_lost = self._on_lost
+        connection.exchange_handler(self, listener.max_receive_size)
+
+    def handle(self, frame: memoryview, connection: Connection) -> Answer:
+        """See `RequestHandler`."""
+        session = self._session
+        state = session.state
+        if state is State.RAW_TOKEN:
+            return self._on_raw_token(bytes(frame))
+        api_key = fields.int16(frame, 0) if len(frame) >= 2 else -1
+        if state is State.AUTHENTICATED:
+            if api_key == ApiKey.SASL_HANDSHAKE:
+                if session.begin_again():
+                    connection.exchange_handler(self, self._listener.max_receive_size)
+            elif session.is_expired:
+                connection.offend("the session has expired and the client has not authenticated again")
+                return CLOSE
+        elif api_key not in _EXPECTED.get(state, ()):
+            return self._refuse(frame, state)
+        return self._dispatcher.handle(frame, connection)
+
+    def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
+        """Authentication never waits for the requests of clients; later requests are judged by the dispatcher."""
+        return not self._session.is_authenticated or self._dispatcher.is_urgent(view, begin, end)
+
+    def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
+        """See `RequestHandler`."""
+        return self._session.is_authenticated and self._dispatcher.may_follow_appends(view, begin, end)
+
+    def _on_authenticated(self, principal: Principal) -> None:
+        connection = self._connection
+        client = connection.client
+        if client.on_lost == self._on_lost:
+            client.on_lost = None
+        self._timer.cancel()
+        self._listener.on_known(self)
+        client.principal = principal
+        connection.access.forget()
+        if self._session.expires_ns is None:
+            client.sasl = None
+            connection.exchange_handler(self._dispatcher)  # without a detour for each request
+        else:
+            connection.exchange_handler(self)
+        logger.debug("%s: authenticated as %s", client.connection_id, principal)
+
+    def _on_raw_token(self, token: bytes) -> Answer:
+        """Answers a token that came without a request header, after SaslHandshake 0. A failure closes the connection without an answer."""
+        try:
+            return self._session.on_token(token)[0]
+        except AuthenticationFailed as failed:
+            self._connection.offend(f"authentication failed: {failed}")
+            return last_answer(self._delay_ms)
+
+    def _refuse(self, frame: memoryview, state: State) -> Answer:
+        """Closes the connection, after an error when tokens are expected."""
+        self._connection.offend(f"unexpected {name_of(frame)} during authentication; expected is {state.value}")
+        self._session.state = State.FAILED
+        if state is not State.TOKEN:
+            return last_answer(self._delay_ms)
+        return last_answer(self._delay_ms, self._dispatcher.error_answer(frame, ErrorCode.ILLEGAL_SASL_STATE))
+
+    @property
+    def _delay_ms(self) -> int:
+        return self._listener.config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS]
+
+    def _on_lost(self) -> None:
+        """Leaves no cycle of references behind."""
+        self._timer.cancel()
+        self._listener.on_known(self)
+        self._connection.client.sasl = None
+        self._connection.exchange_handler(self._dispatcher)
+
+    def close(self, reason: str) -> None:
+        """Close the connection of a client that has not authenticated."""
+        connection = self._connection
+        self._on_lost()
+        if connection.was_made:
+            connection.offend(reason)
+            connection.abort()
+
+    def _on_timeout(self) -> None:
+        self.close("the client has not authenticated in time")

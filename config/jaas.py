@@ -1,0 +1,180 @@
+"""Parses JAAS configurations: the value of `sasl.jaas.config`, and files with sections.
+
+The tokens are those of Java's `StreamTokenizer` as Kafka's JaasConfig sets it up. No error text holds a value, because values are secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from config.errors import JaasError
+
+FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
+PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTHBEARER_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
+MODULES: Final = frozenset({PLAIN_MODULE, SCRAM_MODULE, OAUTHBEARER_MODULE, KERBEROS_MODULE})
+"""The login modules that a configuration may name."""
+
+_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_END: Final = ""
+_AFTER_END: Final = "\uffff"
+"""Java's cast of the end of a text to a character; a backslash at the end stands for it."""
+
+
+class LoginModule(NamedTuple):
+    """One entry of a JAAS configuration."""
+
+    name: str
+    flag: str
+    options: Mapping[str, str]
+
+
+class _Token(NamedTuple):
+    """A token: `text` of a word or a quoted string; otherwise None, and `kind` is the character, "number", or empty at the end."""
+
+    kind: str
+    text: str | None = None
+
+
+def parse_jaas(text: str) -> list[LoginModule]:
+    """The entries of `module flag key=value ...;`. Raises JaasError."""
+    tokens = _tokens(text)
+    found = []
+    while (token := next(tokens)).kind != _END:
+        found.append(_entry(token, tokens))
+    if not found:
+        raise JaasError("Login module not specified in JAAS config")
+    return found
+
+
+def parse_jaas_file(text: str) -> dict[str, list[LoginModule]]:
+    """The entries of each section `name { module flag key=value ...; ... };`. Raises JaasError."""
+    tokens = _tokens(text)
+    sections: dict[str, list[LoginModule]] = {}
+    while (token := next(tokens)).kind != _END:
+        name = token.text
+        if name is None or next(tokens).kind != "{":
+            raise JaasError("a section of a JAAS file is not of the form NAME { ... };")
+        if name in sections:
+            raise JaasError(f"the JAAS file has the section {name} twice")
+        entries = sections[name] = []
+        while (token := next(tokens)).kind != "}":
+            entries.append(_entry(token, tokens))
+        if next(tokens).kind != ";":
+            raise JaasError(f"the section {name} of the JAAS file is not terminated by semi-colon")
+    return sections
+
+
+def _entry(first: _Token, tokens: Iterator[_Token]) -> LoginModule:
+    """The entry whose first token was read already."""
+    flag = next(tokens)
+    if flag.kind == _END:
+        raise JaasError("Login module control flag not specified in JAAS config")
+    if flag.text is None:
+        raise JaasError("Login module control flag is not available in the JAAS config")
+    if flag.text.upper() not in FLAGS:
+        raise JaasError(f"Invalid login module control flag '{flag.text}' in JAAS config")
+    options: dict[str, str] = {}
+    while (token := next(tokens)).kind not in (_END, ";"):
+        separator = next(tokens)
+        value = next(tokens) if separator.kind == "=" else separator
+        if separator.kind != "=" or value.text is None:
+            raise JaasError(f"Value not specified for key '{'null' if token.text is None else token.text}' in JAAS config")
+        if token.text is not None:
+            options[token.text] = value.text
+    if token.kind == _END:
+        raise JaasError("JAAS config entry not terminated by semi-colon")
+    if not first.text:
+        raise JaasError("Login module not specified in JAAS config")
+    if first.text not in MODULES:
+        raise JaasError(f"the login module {first.text} is not supported; use one of {', '.join(sorted(MODULES))}")
+    return LoginModule(first.text, flag.text.upper(), options)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """The tokens of Java's StreamTokenizer; endless, since the end repeats."""
+    position = 0
+    while True:
+        position, token = _next_token(text, position)
+        if token is not None:
+            yield token
+
+
+def _next_token(text: str, position: int) -> tuple[int, _Token | None]:
+    """The token at `position` and the position after it; None for space and comments."""
+    char = text[position : position + 1]
+    if char == "":
+        return position, _Token(_END)
+    if char <= " ":
+        return position + 1, None
+    if char == "/":
+        return _after_comment(text, position), None
+    if char in "0123456789.-":
+        return _number(text, position)
+    if char in "\"'":
+        return _quoted(text, position)
+    if _is_word(char):
+        end = position + 1
+        while end < len(text) and (_is_word(text[end]) or text[end] in "0123456789."):
+            end += 1
+        return end, _Token("word", text[position:end])
+    return position + 1, _Token(char)
+
+
+def _is_word(char: str) -> bool:
+    return (char.isascii() and char.isalpha()) or char in "-_$" or char >= "\xa0"
+
+
+def _after_comment(text: str, position: int) -> int:
+    """The end of a comment. A single slash begins one, too, as by StreamTokenizer's default."""
+    if text.startswith("/*", position):
+        end = text.find("*/", position + 2)
+        return len(text) if end < 0 else end + 2
+    while position < len(text) and text[position] not in "\r\n":
+        position += 1
+    return position
+
+
+def _number(text: str, position: int) -> tuple[int, _Token]:
+    """A number, whose value Kafka never uses; or a minus without digits."""
+    end = position
+    if text[end] == "-":
+        end += 1
+        if text[end : end + 1] not in tuple("0123456789."):
+            return end, _Token("-")
+    has_dot = False
+    while end < len(text) and (text[end] in "0123456789" or (text[end] == "." and not has_dot)):
+        has_dot |= text[end] == "."
+        end += 1
+    return end, _Token("number")
+
+
+def _quoted(text: str, position: int) -> tuple[int, _Token]:
+    """A quoted string, which ends at the quote or at the end of the line."""
+    quote = text[position]
+    position += 1
+    found = []
+    while position < len(text) and text[position] not in (quote, "\n", "\r"):
+        char = text[position]
+        position += 1
+        if char == "\\":
+            position, char = _escaped(text, position)
+        found.append(char)
+    return position + (text[position : position + 1] == quote), _Token(quote, "".join(found))
+
+
+def _escaped(text: str, position: int) -> tuple[int, str]:
+    """The character after a backslash: up to three octal digits, a letter, or itself."""
+    char = text[position : position + 1]
+    if char == "":
+        return position, _AFTER_END
+    if char not in "01234567":
+        return position + 1, _ESCAPES.get(char, char)
+    end = position + 1
+    longest = position + (3 if char <= "3" else 2)
+    while end < min(longest, len(text)) and text[end] in "01234567":
+        end += 1
+    return end, chr(int(text[position:end], 8))

@@ -1,0 +1,197 @@
+"""Reads how clients of a SASL listener authenticate: its mechanisms, their JAAS entries, and how long a session lasts.
+
+`config.validation` calls it for every SASL listener, so that a configuration that cannot be honoured stops the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from config.broker_keys import LISTENER_PREFIX
+from config.broker_properties import BrokerProperties
+from config.errors import ConfigError, ConfigValueError
+from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas, parse_jaas_file
+from config.keys.own import OTTLA_JAAS_FILE
+from config.keys.security import (
+    CONNECTIONS_MAX_REAUTH_MS,
+    PRINCIPAL_BUILDER_CLASS,
+    SASL_CLIENT_CALLBACK_HANDLER_CLASS,
+    SASL_ENABLED_MECHANISMS,
+    SASL_JAAS_CONFIG,
+    SASL_LOGIN_CALLBACK_HANDLER_CLASS,
+    SASL_LOGIN_CLASS,
+    SASL_MECHANISM_INTER_BROKER_PROTOCOL,
+    SASL_SERVER_CALLBACK_HANDLER_CLASS,
+    SASL_SERVER_MAX_RECEIVE_SIZE,
+)
+from config.schema.key import Key
+
+T = TypeVar("T")
+
+PLAIN: Final = "PLAIN"
+SCRAM_SHA_256: Final = "SCRAM-SHA-256"
+SCRAM_SHA_512: Final = "SCRAM-SHA-512"
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
+"""The mechanisms that a listener may enable."""
+
+LOGIN_MODULES: Final = {PLAIN: PLAIN_MODULE, SCRAM_SHA_256: SCRAM_MODULE, SCRAM_SHA_512: SCRAM_MODULE, OAUTHBEARER: OAUTHBEARER_MODULE}
+"""The login module that has the credential for a mechanism."""
+
+DEFAULT_PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+KAFKA_SERVER: Final = "KafkaServer"
+"""The section of a JAAS file for all listeners; `<listener>.KafkaServer` precedes it."""
+
+_CLASS_KEYS: Final[tuple[Key[str | None], ...]] = (
+    SASL_SERVER_CALLBACK_HANDLER_CLASS,
+    SASL_LOGIN_CALLBACK_HANDLER_CLASS,
+    SASL_LOGIN_CLASS,
+)
+"""Keys that name a class to load into Java."""
+
+
+class Mechanism(NamedTuple):
+    """One enabled mechanism of a listener. `max_reauth_ms`: how long a session may last, ms; 0 without a limit."""
+
+    name: str
+    modules: Sequence[LoginModule]
+    max_reauth_ms: int
+
+    def option(self, module: str, name: str) -> str | None:
+        """The value of an option of the first entry of this login module that has it."""
+        return next((each.options[name] for each in self.modules if each.name == module and name in each.options), None)
+
+
+class UnsecuredTokens(NamedTuple):
+    """Which unsecured tokens are valid: the options of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler."""
+
+    principal_claim_name: str
+    scope_claim_name: str
+    required_scope: tuple[str, ...]
+    allowable_clock_skew_ms: int
+
+
+def unsecured_tokens(mechanism: Mechanism) -> UnsecuredTokens:
+    """The tokens that OAUTHBEARER accepts. Raises ConfigError for an option that is no number."""
+
+    def option(name: str) -> str | None:
+        return mechanism.option(OAUTHBEARER_MODULE, f"unsecuredValidator{name}")
+
+    skew = option("AllowableClockSkewMs") or "0"
+    if not skew.isdecimal():
+        raise ConfigError("the option unsecuredValidatorAllowableClockSkewMs is not a number of milliseconds")
+    scope = tuple((option("RequiredScope") or "").split())
+    return UnsecuredTokens(option("PrincipalClaimName") or "sub", option("ScopeClaimName") or "scope", scope, int(skew))
+
+
+class SaslListener(NamedTuple):
+    """How clients of one listener authenticate. `max_receive_size` bounds their frames until then, bytes."""
+
+    mechanisms: dict[str, Mechanism]
+    max_receive_size: int
+
+
+def sasl_listener(properties: BrokerProperties, listener_name: str) -> SaslListener:
+    """The configuration of a SASL listener. Raises ConfigError, which names key, value and reason."""
+    of_listener = properties.for_listener(listener_name)
+    names = of_listener[SASL_ENABLED_MECHANISMS]
+    if not names:
+        raise ConfigValueError(SASL_ENABLED_MECHANISMS.name, "", f"listener {listener_name} has no SASL mechanism")
+    builder = properties[PRINCIPAL_BUILDER_CLASS]
+    if builder != DEFAULT_PRINCIPAL_BUILDER:
+        raise ConfigValueError(PRINCIPAL_BUILDER_CLASS.name, builder, f"only {DEFAULT_PRINCIPAL_BUILDER} is supported")
+    mechanisms: dict[str, Mechanism] = {}
+    for name in names:
+        if name not in MECHANISMS:
+            reason = f"listener {listener_name} cannot offer {name}; the mechanisms of this server are {', '.join(MECHANISMS)}"
+            raise ConfigValueError(SASL_ENABLED_MECHANISMS.name, ",".join(names), reason)
+        _refuse_classes(properties, listener_name, name)
+        mechanisms[name] = Mechanism(
+            name, _modules(properties, listener_name, name), _of_mechanism(properties, listener_name, name, CONNECTIONS_MAX_REAUTH_MS)
+        )
+        if name == OAUTHBEARER:
+            try:
+                unsecured_tokens(mechanisms[name])
+            except ConfigError as reason:
+                raise ConfigValueError(_prefixed(listener_name, name, SASL_JAAS_CONFIG), "[hidden]", str(reason)) from None
+    return SaslListener(mechanisms, of_listener[SASL_SERVER_MAX_RECEIVE_SIZE])
+
+
+def inter_broker_login(properties: BrokerProperties, listener_name: str) -> tuple[str, LoginModule]:
+    """The mechanism by which this broker logs in at a listener of other brokers, and its JAAS entry. Raises ConfigError."""
+    name = properties[SASL_MECHANISM_INTER_BROKER_PROTOCOL]
+    if name not in MECHANISMS:
+        raise ConfigValueError(
+            SASL_MECHANISM_INTER_BROKER_PROTOCOL.name, name, f"the mechanisms of this server are {', '.join(MECHANISMS)}"
+        )
+    if handler := properties[SASL_CLIENT_CALLBACK_HANDLER_CLASS]:
+        raise ConfigValueError(SASL_CLIENT_CALLBACK_HANDLER_CLASS.name, handler, "this server loads no Java classes")
+    return name, login_module(name, _modules(properties, listener_name, name))
+
+
+def login_module(mechanism: str, modules: Sequence[LoginModule]) -> LoginModule:
+    """The JAAS entry with the credential of a client of this mechanism. Raises ConfigError."""
+    needed = LOGIN_MODULES[mechanism]
+    found = next((each for each in modules if each.name == needed), None)
+    if found is None:
+        raise ConfigError(f"{mechanism} needs the login module {needed}, which the JAAS configuration lacks")
+    return found
+
+
+def _prefixed(listener_name: str, mechanism: str, key: Key[Any]) -> str:
+    return f"{LISTENER_PREFIX}{listener_name.lower()}.{mechanism.lower()}.{key.name}"
+
+
+def _of_mechanism(properties: BrokerProperties, listener_name: str, mechanism: str, key: Key[T]) -> T:
+    """The value with the prefix of listener and mechanism, else that of the listener, else the bare one."""
+    name = _prefixed(listener_name, mechanism, key)
+    text = properties.properties.get(name)
+    if text is None:
+        return properties.for_listener(listener_name)[key]
+    value: T = key.type.parse(name, text)
+    return value
+
+
+def _refuse_classes(properties: BrokerProperties, listener_name: str, mechanism: str) -> None:
+    for key in _CLASS_KEYS:
+        value = _of_mechanism(properties, listener_name, mechanism, key)
+        if value:
+            name = _prefixed(listener_name, mechanism, key)
+            raise ConfigValueError(key.name if name not in properties.properties else name, value, "this server loads no Java classes")
+
+
+def _modules(properties: BrokerProperties, listener_name: str, mechanism: str) -> Sequence[LoginModule]:
+    """The JAAS entries of a mechanism: of its own key, which must have exactly one, or of the file."""
+    name = _prefixed(listener_name, mechanism, SASL_JAAS_CONFIG)
+    text = properties.properties.get(name)
+    if text is not None:
+        try:
+            modules = parse_jaas(text)
+        except ConfigError as error:
+            raise ConfigValueError(name, "[hidden]", str(error)) from None
+        if len(modules) != 1:
+            raise ConfigValueError(name, "[hidden]", f"JAAS config property contains {len(modules)} login modules, should be 1 module")
+        return modules
+    sections = _sections(properties)
+    of_listener = f"{listener_name.lower()}.{KAFKA_SERVER}"
+    found = sections.get(of_listener) or sections.get(KAFKA_SERVER)
+    if not found:
+        instead = f"{OTTLA_JAAS_FILE.name} with a section {of_listener} or {KAFKA_SERVER}"
+        raise ConfigValueError(name, None, f"listener {listener_name} enables {mechanism}; set it, or {instead}")
+    return found
+
+
+def _sections(properties: BrokerProperties) -> dict[str, list[LoginModule]]:
+    path = properties[OTTLA_JAAS_FILE]
+    if path is None:
+        return {}
+    try:
+        return parse_jaas_file(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise ConfigValueError(OTTLA_JAAS_FILE.name, path, f"cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ConfigValueError(OTTLA_JAAS_FILE.name, path, "is not UTF-8") from None
+    except ConfigError as reason:
+        raise ConfigValueError(OTTLA_JAAS_FILE.name, path, str(reason)) from None

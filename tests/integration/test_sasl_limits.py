@@ -1,0 +1,87 @@
+"""A SASL listener that cannot be as configured stops the start; sessions end, and strangers leave for newer clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.server import CannotStart
+from protocol.errors import ErrorCode
+from tests.integration.test_sasl_listener import MODULE, USERS, Wire, port_of
+from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+
+LINE = f"{MODULE}.plain.PlainLoginModule required {USERS};"
+SASL = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": LINE,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (
+            {"sasl.enabled.mechanisms": "PLAIN,GSSAPI"},
+            "Invalid value PLAIN,GSSAPI for configuration sasl.enabled.mechanisms: listener SASL cannot offer GSSAPI",
+        ),
+        (
+            {"listener.name.sasl.plain.sasl.jaas.config": LINE.rstrip(";")},
+            "Invalid value [hidden] for configuration listener.name.sasl.plain.sasl.jaas.config: JAAS config entry not terminated",
+        ),
+        (
+            {"inter.broker.listener.name": "SASL", "sasl.mechanism.inter.broker.protocol": "PLAIN"},
+            "this broker cannot log in at listener SASL of other brokers: the login module org.apache.kafka.common.security.plain.",
+        ),
+    ],
+)
+def test_the_start_is_refused_in_one_line_and_nothing_is_touched(tmp_path: Path, change: dict[str, str], line: str) -> None:
+    with pytest.raises(CannotStart) as refused, a_broker_in_process(tmp_path / "log", **{**SASL, **change}):
+        pass
+    assert str(refused.value).startswith(line)
+    assert "\n" not in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_client_that_does_not_authenticate_again_in_time_is_closed(tmp_path: Path) -> None:
+    with a_broker_in_process(tmp_path / "log", **SASL, **{"connections.max.reauth.ms": 1}) as broker:
+        with Wire(port_of(broker, "SASL")) as wire:
+            wire.log_in()
+            assert wire.metadata() is None
+        with Wire(port_of(broker, "SASL")) as wire:
+            wire.log_in()
+            assert wire.handshake().error_code == ErrorCode.NONE
+
+
+def principals(broker: InProcessBroker) -> list[str]:
+    return broker.run(lambda: sorted(str(each.client.principal) for each in broker.broker.socket_server.connections()))
+
+
+def test_the_oldest_stranger_leaves_for_a_newer_client(tmp_path: Path) -> None:
+    with a_broker_in_process(tmp_path / "log", **SASL, **{"max.connections": 8}) as broker:
+        port = port_of(broker, "SASL")
+        with Wire(port) as known, Wire(port) as oldest:
+            known.log_in()
+            with Wire(port) as newer, Wire(port) as newest:
+                assert oldest.receive() is None
+                for each in (known, newer, newest):
+                    if each is not known:
+                        each.log_in()
+                    assert each.metadata() is not None
+                assert principals(broker) == ["User:alice"] * 3
+
+
+def test_no_secret_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    with a_broker_in_process(tmp_path / "log", **SASL, **{"connection.failed.authentication.delay.ms": 0}) as broker:
+        port = port_of(broker, "SASL")
+        with Wire(port) as wrong, Wire(port) as right:
+            wrong.handshake()
+            wrong.authenticate(b"\0alice\0alice-secret-wrong")
+            right.log_in()
+    assert "authenticated as User:alice" in caplog.text
+    assert "authentication failed: Authentication failed: Invalid username or password; closing the connection" in caplog.text
+    assert "-secret" not in caplog.text

@@ -1,0 +1,103 @@
+"""How the clients of a SASL listener authenticate, read from the properties of the broker."""
+
+from pathlib import Path
+
+import pytest
+
+from config.broker_properties import BrokerProperties
+from config.errors import ConfigError
+from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE
+from config.sasl import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SaslListener, sasl_listener, unsecured_tokens
+
+PLAIN_LINE = f'{PLAIN_MODULE} required user_alice="alice-secret";'
+KEY = "listener.name.clients.plain.sasl.jaas.config"
+
+
+def listener_of(**properties: str) -> SaslListener:
+    return sasl_listener(BrokerProperties(properties), "CLIENTS")
+
+
+def test_a_mechanism_has_the_users_of_its_own_key() -> None:
+    listener = listener_of(**{"sasl.enabled.mechanisms": "PLAIN", KEY: PLAIN_LINE})
+    mechanism = listener.mechanisms[PLAIN]
+    assert mechanism.option(PLAIN_MODULE, "user_alice") == "alice-secret"
+    assert mechanism.option(SCRAM_MODULE, "user_alice") is None
+    assert (mechanism.max_reauth_ms, listener.max_receive_size) == (0, 524_288)
+
+
+def test_keys_of_the_listener_precede_bare_keys() -> None:
+    listener = listener_of(
+        **{
+            "sasl.enabled.mechanisms": "GSSAPI",
+            "listener.name.clients.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            KEY: PLAIN_LINE,
+            "listener.name.clients.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+            "connections.max.reauth.ms": "1000",
+            "listener.name.clients.plain.connections.max.reauth.ms": "50",
+            "listener.name.clients.sasl.server.max.receive.size": "1000",
+        }
+    )
+    assert {name: each.max_reauth_ms for name, each in listener.mechanisms.items()} == {PLAIN: 50, SCRAM_SHA_256: 1000}
+    assert listener.max_receive_size == 1000
+
+
+def test_a_file_stands_in_for_keys_and_the_section_of_the_listener_comes_first(tmp_path: Path) -> None:
+    file = tmp_path / "jaas.conf"
+    given = {"sasl.enabled.mechanisms": "PLAIN", "ottla.jaas.file": str(file)}
+    file.write_text(f"KafkaServer {{ {PLAIN_LINE} }};")
+    assert listener_of(**given).mechanisms[PLAIN].option(PLAIN_MODULE, "user_alice") == "alice-secret"
+    file.write_text(f'KafkaServer {{ {PLAIN_LINE} }}; clients.KafkaServer {{ {PLAIN_MODULE} required user_bob="b"; }};')
+    mechanism = listener_of(**given).mechanisms[PLAIN]
+    assert (mechanism.option(PLAIN_MODULE, "user_alice"), mechanism.option(PLAIN_MODULE, "user_bob")) == (None, "b")
+
+
+def test_the_options_of_unsecured_tokens_have_kafkas_defaults() -> None:
+    line = f'{OAUTHBEARER_MODULE} required unsecuredValidatorRequiredScope="a b" unsecuredValidatorAllowableClockSkewMs="3";'
+    listener = listener_of(**{"sasl.enabled.mechanisms": "OAUTHBEARER", "listener.name.clients.oauthbearer.sasl.jaas.config": line})
+    assert unsecured_tokens(listener.mechanisms[OAUTHBEARER]) == ("sub", "scope", ("a", "b"), 3)
+
+
+@pytest.mark.parametrize(
+    ("properties", "error"),
+    [
+        ({}, "Invalid value GSSAPI for configuration sasl.enabled.mechanisms: listener CLIENTS cannot offer GSSAPI; the mechanisms of"),
+        (
+            {"sasl.enabled.mechanisms": ""},
+            "Invalid value  for configuration sasl.enabled.mechanisms: listener CLIENTS has no SASL",
+        ),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, f"Invalid value null for configuration {KEY}: listener CLIENTS enables PLAIN; set it, or"),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", KEY: f"{PLAIN_LINE} {PLAIN_LINE}"},
+            f"Invalid value [hidden] for configuration {KEY}: JAAS config property contains 2 login modules, should be 1 module",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", KEY: PLAIN_LINE.rstrip(";")},
+            f"Invalid value [hidden] for configuration {KEY}: JAAS config entry not terminated by semi-colon",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", KEY: PLAIN_LINE, "listener.name.clients.plain.sasl.server.callback.handler.class": "a.B"},
+            "Invalid value a.B for configuration listener.name.clients.plain.sasl.server.callback.handler.class: this server loads no Java",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", KEY: PLAIN_LINE, "principal.builder.class": "a.B"},
+            "Invalid value a.B for configuration principal.builder.class: only org.apache.kafka",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", "ottla.jaas.file": "/does/not/exist"},
+            "Invalid value /does/not/exist for configuration ottla.jaas.file: cannot be read: No such file or directory",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.clients.oauthbearer.sasl.jaas.config": f"{OAUTHBEARER_MODULE} required "
+                'unsecuredValidatorAllowableClockSkewMs="-3";',
+            },
+            "Invalid value [hidden] for configuration listener.name.clients.oauthbearer.sasl.jaas.config: the option unsecured",
+        ),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_with_key_value_and_reason(properties: dict[str, str], error: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        listener_of(**properties)
+    assert str(refused.value).startswith(error)
+    assert "alice-secret" not in str(refused.value)

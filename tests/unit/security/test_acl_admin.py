@@ -1,0 +1,312 @@
+"""ACLs in the metadata store: the znodes of Apache Kafka, brokers that write at the same time, and what becomes of bad nodes."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from broker.security.acl_admin import AclAdmin
+from broker.security.acl_authorizer import AclAuthorizer
+from broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.principals import Principal
+from controller.admin.change_notifications import EXPIRATION_MS
+from controller.errors import BadVersion, StoreError
+from controller.store.memory_store import MemoryEnsemble, MemoryStore
+from controller.store.metadata_store import Request, Result, SetData
+from controller.znodes.pauses import no_pause
+from controller.znodes.znode_json import MalformedZNode
+from tests.support.clocks import ManualClock
+from tests.support.controlled_cluster import until
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper" / "security.json"
+ALICE = Principal("User", "alice")
+EVERYTHING = AclFilter(1, None, 1, None, None, 1, 1)
+
+
+def acl(resource: str, name: str, pattern: str, principal: str, host: str, operation: str, permission: str) -> AclBinding:
+    return AclBinding(
+        ResourcePattern(ResourceType[resource], name, PatternType[pattern]),
+        AccessControlEntry(principal, host, Operation[operation], PermissionType[permission]),
+    )
+
+
+RECORDED = [
+    acl("TOPIC", "t", "LITERAL", "User:alice", "*", "WRITE", "ALLOW"),
+    acl("TOPIC", "t", "LITERAL", "User:alice", "*", "READ", "ALLOW"),
+    acl("TOPIC", "pre-", "PREFIXED", "User:alice", "127.0.0.1", "ALL", "ALLOW"),
+    acl("TOPIC", "*", "LITERAL", "User:bob", "*", "DESCRIBE", "ALLOW"),
+    acl("TOPIC", "secret", "LITERAL", "User:*", "*", "ALL", "DENY"),
+    acl("GROUP", "g", "LITERAL", "User:alice", "*", "READ", "ALLOW"),
+    acl("CLUSTER", "kafka-cluster", "LITERAL", "User:bob", "*", "IDEMPOTENT_WRITE", "ALLOW"),
+    acl("TRANSACTIONAL_ID", "tx", "PREFIXED", "User:alice", "*", "WRITE", "ALLOW"),
+    acl("DELEGATION_TOKEN", "x", "LITERAL", "User:alice", "*", "DESCRIBE", "ALLOW"),
+    acl("USER", "bob", "LITERAL", "User:alice", "*", "CREATE_TOKENS", "ALLOW"),
+]
+"""What the recording's client created, in its order; then it deleted the ACLs of the group, and created them again."""
+T_READ = RECORDED[1]
+
+
+class Brokers:
+    """Brokers of one cluster, each with an authorizer."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.ensemble = MemoryEnsemble(self.clock)
+        self.admins: list[AclAdmin] = []
+        self.stores: list[MemoryStore] = []
+
+    async def add(self) -> AclAdmin:
+        store = self.ensemble.store()
+        await store.open_session()
+        admin = AclAdmin(store, self.clock, AclAuthorizer(), lambda: -2.0)  # retries do not wait
+        self.stores.append(store)
+        self.admins.append(admin)
+        await admin.load()
+        return admin
+
+    def acl_nodes(self) -> dict[str, str | None]:
+        return {
+            path: None if node.data is None else node.data.decode()
+            for path, node in self.ensemble.dump().items()
+            if path.startswith("/kafka-acl")
+        }
+
+
+def run(scenario: Callable[[Brokers], Awaitable[None]]) -> None:
+    async def play() -> None:
+        brokers = Brokers()
+        try:
+            await scenario(brokers)
+        finally:
+            for admin in brokers.admins:
+                await admin.close()
+
+    asyncio.run(play())
+
+
+async def create(admin: AclAdmin, *bindings: AclBinding) -> None:
+    assert await admin.create(bindings, no_pause) == [None] * len(bindings)
+
+
+def acls_of(admin: AclAdmin) -> set[AclBinding]:
+    return set(admin.authorizer.index.select(EVERYTHING))
+
+
+def test_znodes_are_those_of_apache_kafka() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        admin = await brokers.add()
+        for binding in RECORDED:
+            await create(admin, binding)
+        group = AclFilter(ResourceType.GROUP, "g", PatternType.LITERAL, None, None, 1, 1)
+        none = group._replace(name="none")
+        assert await admin.delete([group, none], no_pause) == [[(RECORDED[5], None)], []]
+        await create(admin, RECORDED[5])
+        recorded = {node["path"]: node["data"] for node in json.loads(GOLDEN.read_text())["tree"] if node["path"].startswith("/kafka-acl")}
+        assert brokers.acl_nodes() == recorded
+
+    run(scenario)
+
+
+def test_a_broker_reads_the_acls_of_apache_kafka() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        store = brokers.ensemble.store()
+        await store.open_session()
+        for node in json.loads(GOLDEN.read_text())["tree"]:
+            if node["path"].startswith("/kafka-acl"):
+                await store.create(node["path"], None if node["data"] is None else node["data"].encode())
+        admin = await brokers.add()
+        assert acls_of(admin) == {*RECORDED}
+
+    run(scenario)
+
+
+def test_every_broker_learns_of_changes() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        one, other = await brokers.add(), await brokers.add()
+        await create(one, *RECORDED)
+        assert acls_of(one) == {*RECORDED}
+        await until(lambda: acls_of(other) == {*RECORDED})
+        generation = one.authorizer.generation
+        await other.delete([EVERYTHING], no_pause)
+        await until(lambda: not acls_of(one))
+        assert one.authorizer.generation > generation
+        assert [path for path in brokers.acl_nodes() if path.startswith("/kafka-acl/Topic/")] == []
+
+    run(scenario)
+
+
+def test_brokers_that_add_to_one_pattern_at_the_same_time_lose_nothing() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        admins = [await brokers.add() for _ in range(4)]
+        added = [acl("TOPIC", "t", "LITERAL", f"User:u{number}", "*", "READ", "ALLOW") for number in range(4)]
+        await asyncio.gather(*(create(admin, binding) for admin, binding in zip(admins, added, strict=True)))
+        await until(lambda: all(acls_of(admin) == {*added} for admin in admins))
+
+    run(scenario)
+
+
+def test_an_acl_that_exists_is_not_written_again() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        admin = await brokers.add()
+        await create(admin, T_READ, T_READ)
+        before = brokers.acl_nodes()
+        await create(admin, T_READ)
+        assert brokers.acl_nodes() == before
+        assert sum(path.startswith("/kafka-acl-changes/") for path in before) == 1
+
+    run(scenario)
+
+
+def test_patterns_of_one_request_travel_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        admin = await brokers.add()
+        store = brokers.stores[0]
+        pipeline, sizes = store.pipeline, []
+
+        async def counted(requests: Sequence[Request]) -> list[Result | StoreError]:
+            sizes.append(len(requests))
+            return await pipeline(requests)
+
+        monkeypatch.setattr(store, "pipeline", counted)
+        added = [acl("TOPIC", f"t{number}", "LITERAL", "User:u", "*", "READ", "ALLOW") for number in range(1000)]
+        await create(admin, *added)
+        assert acls_of(admin) == {*added}
+        assert len(sizes) < 100  # some look for notifications
+        (deleted,) = await admin.delete([EVERYTHING], no_pause)
+        assert deleted == [(binding, None) for binding in added]
+
+    run(scenario)
+
+
+def test_an_acl_belongs_to_the_first_filter_that_selects_it() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        admin = await brokers.add()
+        await create(admin, *RECORDED)
+        match = AclFilter(ResourceType.TOPIC, "pre-1", PatternType.MATCH, None, None, 1, 1)
+        first, second, third = await admin.delete([match, EVERYTHING, EVERYTHING], no_pause)
+        assert {binding for binding, _ in first} == {RECORDED[2], RECORDED[3]}
+        assert {binding for binding, _ in second} == {*RECORDED} - {RECORDED[2], RECORDED[3]}
+        assert third == []
+
+    run(scenario)
+
+
+def test_a_filter_that_names_a_resource_deletes_what_this_broker_has_not_heard_of() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        one, other = await brokers.add(), await brokers.add()
+        await other.close()
+        await create(one, T_READ)
+        assert acls_of(other) == set()
+        named = AclFilter(ResourceType.TOPIC, "t", PatternType.ANY, None, None, 1, 1)
+        assert await other.delete([EVERYTHING, named], no_pause) == [[(T_READ, None)], []]
+
+    run(scenario)
+
+
+def test_a_principal_without_a_type_fails_alone() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        admin = await brokers.add()
+        bad = acl("GROUP", "g", "LITERAL", "alice", "*", "READ", "ALLOW")
+        failure, success = await admin.create([bad, T_READ], no_pause)
+        assert isinstance(failure, ValueError)
+        assert success is None
+        assert acls_of(admin) == {T_READ}
+
+    run(scenario)
+
+
+def test_a_write_that_others_always_forestall_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        admin = await brokers.add()
+        store = brokers.stores[0]
+        pipeline, count = store.pipeline, 0
+
+        async def forestalled(requests: Sequence[Request]) -> list[Result | StoreError]:
+            nonlocal count
+            outcomes = await pipeline(requests)
+            if len(requests) == 1 and getattr(requests[0], "path", "") == "/kafka-acl/Topic/t":
+                count += 1
+                body = f'{{"acls":[{{"principal":"User:{count}","permissionType":"Allow","host":"*","operation":"Read"}}],"version":1}}'
+                (stat,) = await pipeline([SetData("/kafka-acl/Topic/t", body.encode())])
+                assert stat is not None
+            return outcomes
+
+        await create(admin, T_READ)
+        monkeypatch.setattr(store, "pipeline", forestalled)
+        (failure,) = await admin.create([RECORDED[0]], no_pause)
+        assert isinstance(failure, BadVersion)
+        assert count == 11
+
+    run(scenario)
+
+
+def test_a_lost_session_loses_no_change() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        one, other = await brokers.add(), await brokers.add()
+        await create(one, RECORDED[0])
+        await until(lambda: acls_of(other) == {RECORDED[0]})
+        brokers.ensemble.expire(brokers.stores[1].session_id)
+        await one.delete([EVERYTHING], no_pause)
+        await create(one, T_READ)
+        brokers.clock.move(EXPIRATION_MS + 1)
+        await create(one, RECORDED[2])
+        await brokers.stores[1].open_session()
+        await other.on_new_session()
+        assert acls_of(other) == {T_READ, RECORDED[2]}
+        await create(one, RECORDED[3])
+        await until(lambda: RECORDED[3] in acls_of(other))
+
+    run(scenario)
+
+
+BODY = '{"version":1,"acls":[{"principal":"User:a","permissionType":"%s","host":"*","operation":"%s"}]}'
+
+
+@pytest.mark.parametrize("body", ["", "x", "[]", '{"acls":[{}]}', BODY % ("Allow", "Fly"), BODY % ("Maybe", "Read")])
+def test_acls_that_cannot_be_read_stop_the_start(body: str) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await create(await brokers.add(), T_READ)
+        await brokers.stores[0].set("/kafka-acl/Topic/t", body.encode())
+        with pytest.raises(MalformedZNode, match="/kafka-acl/Topic/t"):
+            await brokers.add()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("notification", [b"x", b"FISH:t", b"\xff:t", b""])
+def test_a_bad_notification_is_passed_over(notification: bytes) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        one, other = await brokers.add(), await brokers.add()
+        await brokers.stores[0].create("/kafka-acl-changes/acl_changes_", notification, sequential=True)
+        await brokers.stores[0].create("/kafka-acl-extended-changes/acl_changes_", notification, sequential=True)
+        await create(one, T_READ, RECORDED[2])
+        await until(lambda: acls_of(other) == {T_READ, RECORDED[2]})
+
+    run(scenario)
+
+
+def test_a_changed_node_that_cannot_be_read_leaves_what_was_known(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        one, other = await brokers.add(), await brokers.add()
+        await create(one, T_READ)
+        await until(lambda: acls_of(other) == {T_READ})
+        await brokers.stores[0].set("/kafka-acl/Topic/t", b"x")
+        await brokers.stores[0].create("/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True)
+        await until(lambda: "a change of ACLs is lost" in caplog.text)
+        assert acls_of(other) == {T_READ}
+        assert not other.authorizer.is_authorized(ALICE, "h", Operation.WRITE, ResourceType.TOPIC, "t")
+
+    run(scenario)
+
+
+def test_nodes_of_unknown_resource_types_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await create(await brokers.add(), T_READ)
+        await brokers.stores[0].ensure_path("/kafka-acl/Fish/f")
+        assert acls_of(await brokers.add()) == {T_READ}
+        assert "ignoring the ACLs of the unknown resource type Fish" in caplog.text
+
+    run(scenario)

@@ -1,0 +1,239 @@
+"""The exchanges of SASL mechanisms from the server's side."""
+
+import base64
+import hashlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
+from broker.security.sasl.oauthbearer import OAuthBearerServer
+from broker.security.sasl.plain import PlainServer
+from broker.security.sasl.scram import ScramCredential, ScramServer, parse_credential
+from config.sasl import UnsecuredTokens
+from controller.admin.scram_credentials import Upsertion, credential
+from tests.support.scram_client import ScramClient
+
+PASSWORDS = {"alice": "alice-secret", "ünal": "pässword"}
+WRONG = "Authentication failed: Invalid username or password"
+OTHER_NAME = "Authentication failed: Client requested an authorization id that is different from username"
+MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+NOW_MS = 1_700_000_000_000
+
+
+def plain(token: str) -> SaslServer:
+    server = PlainServer(PASSWORDS.get)
+    assert server.evaluate(token.encode()) == b""
+    return server
+
+
+@pytest.mark.parametrize("token", ["\0alice\0alice-secret", "alice\0alice\0alice-secret", "\0ünal\0pässword"])
+def test_plain_accepts_the_password_of_a_user(token: str) -> None:
+    assert plain(token).authorization_id == token.split("\0")[1]
+
+
+@pytest.mark.parametrize(
+    ("token", "text"),
+    [
+        ("\0alice\0wrong", WRONG),
+        ("\0bob\0alice-secret", WRONG),
+        ("\0bob\0None", WRONG),
+        ("bob\0alice\0alice-secret", OTHER_NAME),
+    ],
+)
+def test_plain_says_why_it_refuses(token: str, text: str) -> None:
+    with pytest.raises(AuthenticationRefused) as refused:
+        plain(token)
+    assert str(refused.value) == text
+
+
+@pytest.mark.parametrize("token", ["", "alice", "\0alice", "\0\0password", "\0alice\0", "\0alice\0alice-secret\0", "\0" * 500_000])
+def test_plain_refuses_malformed_tokens(token: str) -> None:
+    with pytest.raises(InvalidCredentials):
+        plain(token)
+
+
+def stored(mechanism: int, password: str, salt: bytes = b"salt1234", iterations: int = 4096) -> ScramCredential:
+    """The credential in the form in which AlterUserScramCredentials stores it."""
+    salted = hashlib.pbkdf2_hmac("sha256" if mechanism == 1 else "sha512", password.encode(), salt, iterations)
+    return parse_credential(credential(Upsertion("alice", mechanism, iterations, salt, salted)))
+
+
+def scram(mechanism: int = 1, known: ScramCredential | None = None, nonce: str = "nonce") -> ScramServer:
+    found = known or stored(mechanism, "alice-secret")
+    return ScramServer(MECHANISMS[mechanism], lambda user: found if user in ("alice", "a,b=c", "user") else None, nonce, b"cluster")
+
+
+def test_scram_answers_as_in_rfc_7677() -> None:
+    salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    server = scram(known=stored(1, "pencil", salt), nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    first = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    assert server.evaluate(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == first
+    final = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    assert server.evaluate(final) == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    assert server.authorization_id == "user"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("user", ["alice", "a,b=c"])
+def test_scram_accepts_the_password_and_proves_itself(mechanism: int, user: str) -> None:
+    server, client = scram(mechanism), ScramClient(MECHANISMS[mechanism], user, "alice-secret")
+    final = client.final(server.evaluate(client.first))
+    assert server.authorization_id is None
+    assert client.is_server(server.evaluate(final))
+    assert server.authorization_id == user
+
+
+@pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "alice-secret")])
+def test_scram_refuses_a_wrong_password_and_an_unknown_user_in_the_same_step(user: str, password: str) -> None:
+    server, client = scram(), ScramClient("SCRAM-SHA-256", user, password)
+    final = client.final(server.evaluate(client.first))
+    with pytest.raises(InvalidCredentials, match="Invalid client credentials"):
+        server.evaluate(final)
+    assert server.authorization_id is None
+
+
+def test_an_unknown_user_has_the_same_salt_in_every_attempt_and_another_one_than_others() -> None:
+    first = scram().evaluate(ScramClient("SCRAM-SHA-256", "nobody", "").first)
+    assert scram().evaluate(ScramClient("SCRAM-SHA-256", "nobody", "").first) == first
+    assert scram().evaluate(ScramClient("SCRAM-SHA-256", "nemo", "").first) != first
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"",
+        b"n,,n=alice",
+        b"y,,n=alice,r=n",
+        b"p=tls-unique,,n=alice,r=n",
+        b"n,,m=must,n=alice,r=n",
+        b"n,,n=ali=2Dce,r=n",
+        b"n,,n=\xff\xfe,r=n",
+        b"n,,n=alice,r=n,tokenauth=true",
+        b"n,,n=alice,r=n" + b",x" * 100_000,
+        b"\0" * 500_000,
+    ],
+)
+def test_scram_refuses_malformed_first_messages(first: bytes) -> None:
+    with pytest.raises(InvalidCredentials):
+        scram().evaluate(first)
+
+
+def test_scram_ignores_a_hundred_thousand_extensions() -> None:
+    client = ScramClient("SCRAM-SHA-256", "alice", "alice-secret", extensions=",x=y" * 100_000)
+    server = scram()
+    assert client.is_server(server.evaluate(client.final(server.evaluate(client.first))))
+
+
+def test_scram_refuses_another_name_and_few_iterations() -> None:
+    with pytest.raises(AuthenticationRefused) as refused:
+        scram().evaluate(b"n,a=bob,n=alice,r=n")
+    assert str(refused.value) == OTHER_NAME
+    with pytest.raises(InvalidCredentials, match="Iterations 4095 is less than the minimum 4096"):
+        scram(known=stored(1, "alice-secret", iterations=4095)).evaluate(b"n,,n=alice,r=n")
+
+
+@given(st.binary(max_size=200))
+def test_no_final_message_but_the_right_one_is_accepted(final: bytes) -> None:
+    server = scram()
+    server.evaluate(b"n,,n=alice,r=n")
+    with pytest.raises(InvalidCredentials):
+        server.evaluate(final)
+
+
+@pytest.mark.parametrize("proof", [b"", b"AAAA", base64.b64encode(bytes(32)), base64.b64encode(bytes(64))])
+def test_a_proof_of_another_length_or_value_is_refused(proof: bytes) -> None:
+    server = scram()
+    server.evaluate(b"n,,n=alice,r=n")
+    with pytest.raises(InvalidCredentials, match="Invalid client credentials"):
+        server.evaluate(b"c=biws,r=nnonce,p=" + proof)
+
+
+@pytest.mark.parametrize("text", ["", "salt=YQ==", "salt=!,stored_key=YQ==,server_key=YQ==,iterations=4096", "a,b,c,d"])
+def test_a_malformed_credential_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match="SCRAM credential"):
+        parse_credential(text)
+
+
+def encoded(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def token_of(header: object = None, **claims: object) -> str:
+    return f"{encoded(header or {'alg': 'none'})}.{encoded({'sub': 'alice', 'exp': NOW_MS / 1000 + 60, **claims})}."
+
+
+def bearer(compact: str, name: str = "", extensions: str = "") -> bytes:
+    return f"n,{name},\x01auth=Bearer {compact}\x01{extensions}\x01".encode()
+
+
+def oauthbearer(scope: tuple[str, ...] = ()) -> OAuthBearerServer:
+    return OAuthBearerServer(UnsecuredTokens("sub", "scope", scope, 0), lambda: NOW_MS)
+
+
+@pytest.mark.parametrize("message", [bearer(token_of()), bearer(token_of(), "a=alice"), bearer(token_of(), extensions="trace=x\x01")])
+def test_an_unsecured_token_authenticates_until_it_expires(message: bytes) -> None:
+    server = oauthbearer()
+    assert server.evaluate(message) == b""
+    assert (server.authorization_id, server.credential_expires_ms) == ("alice", NOW_MS + 60_000)
+
+
+@pytest.mark.parametrize(
+    "compact",
+    [
+        "a",
+        "a.b.c",
+        "..",
+        token_of(exp=NOW_MS / 1000),
+        token_of(exp="soon"),
+        token_of(exp=True),
+        token_of(exp=None),
+        token_of(iat=NOW_MS / 1000 + 1),
+        token_of(sub=" "),
+        token_of(sub=5),
+        token_of({"alg": "HS256"}),
+        token_of() + "YQ",
+        f"{encoded([])}.{encoded({})}.",
+        f"{encoded({'alg': 'none'})}.{base64.urlsafe_b64encode(b'[' * 100_000).decode().rstrip('=')}.",
+    ],
+)
+def test_a_token_that_is_not_valid_is_answered_with_a_status_and_then_refused(compact: str) -> None:
+    server = oauthbearer()
+    status = server.evaluate(bearer(compact))
+    assert json.loads(status) == {"status": "invalid_token"}
+    assert server.authorization_id is None
+    with pytest.raises(AuthenticationRefused) as refused:
+        server.evaluate(b"\x01")
+    assert str(refused.value) == status.decode()
+
+
+def test_a_token_needs_the_required_scopes() -> None:
+    assert oauthbearer(("a", "b")).evaluate(bearer(token_of(scope=["b", "a", "c"]))) == b""
+    assert oauthbearer(("a",)).evaluate(bearer(token_of(scope="a"))) == b""
+    expected = b'{"status":"insufficient_scope", "scope":"[a, b]"}'
+    for given_scope in (["a"], "a b", 5, None, {"a": "b"}):
+        assert oauthbearer(("a", "b")).evaluate(bearer(token_of(scope=given_scope))) == expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"\x01",
+        b"n,,\x01\x01",
+        b"n,,\x01auth=Basic YQ==\x01\x01",
+        b"n,,\x01auth=Bearer \x01\x01",
+        b"n,,\x01other=x\x01\x01",
+        b"\xff" * 500_000,
+    ],
+)
+def test_a_malformed_first_message_is_refused(message: bytes) -> None:
+    with pytest.raises(InvalidCredentials):
+        oauthbearer().evaluate(message)
+
+
+def test_another_name_than_that_of_the_token_is_refused() -> None:
+    with pytest.raises(AuthenticationRefused, match=r"authorization id \(bob\) that is different from the token"):
+        oauthbearer().evaluate(bearer(token_of(), "a=bob"))

@@ -1,0 +1,1 @@
+"""Tests of the certificates, names and contexts of TLS listeners."""

@@ -1,0 +1,246 @@
+"""A listener's TLS is built from the configuration; what cannot be honoured is refused with the listener and the key."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import ssl
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from broker.security.principals import ANONYMOUS
+from broker.security.tls.listener import ListenerTls, tls_of
+from config.broker_properties import BrokerProperties
+from config.errors import ConfigError
+from config.listeners import EndPoint, SecurityProtocol
+from tests.support.certificates import Identity, java_key_store
+
+SSL = EndPoint("IN", "127.0.0.1", 0, SecurityProtocol.SSL)
+SASL_SSL = EndPoint("IN", "127.0.0.1", 0, SecurityProtocol.SASL_SSL)
+
+
+@cache
+def authority() -> Identity:
+    return Identity("CN=authority")
+
+
+@cache
+def server() -> Identity:
+    return Identity("CN=broker", authority())
+
+
+def inline(**more: str) -> dict[str, str]:
+    """Properties with a key in PEM; keyword arguments have underscores for dots."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": server().key_pem(),
+        "ssl.keystore.certificate.chain": server().certificate_pem + authority().certificate_pem,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+def built(properties: dict[str, str], endpoint: EndPoint = SSL) -> ListenerTls:
+    return tls_of(BrokerProperties(properties), endpoint)
+
+
+def certificate_shown_by(tls: ListenerTls, client: ssl.SSLContext | None = None) -> bytes:
+    """The server's certificate after a handshake in memory."""
+    if client is None:
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = tls.context.wrap_bio(to_server, to_client, server_side=True)
+    theirs = client.wrap_bio(to_client, to_server)
+    done: set[ssl.SSLObject] = set()
+    while len(done) < 2:
+        for side in (theirs, ours):
+            try:
+                side.do_handshake()
+                done.add(side)
+            except ssl.SSLWantReadError:
+                pass
+    return theirs.getpeercert(binary_form=True) or b""
+
+
+@pytest.mark.parametrize("name", ["pem", "encrypted pem", "pkcs12", "jks", "pkcs12 as jks", "jks as pkcs12"])
+def test_every_kind_of_key_store_gives_the_key(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "store"
+    properties = {"ssl.keystore.location": str(path), "ssl.keystore.type": name.rpartition(" ")[2].upper()}
+    if name.endswith("pem"):
+        password = "secret" if "encrypted" in name else None
+        path.write_text(server().certificate_pem + server().key_pem(password))
+        properties |= {} if password is None else {"ssl.key.password": password}
+    elif name.startswith("pkcs12"):
+        path.write_bytes(server().pkcs12("store-secret"))
+        properties |= {"ssl.keystore.password": "store-secret"}
+    else:
+        path.write_bytes(java_key_store("store-secret", authority().jks_certificate(), server().jks_key("key-secret")))
+        properties |= {"ssl.keystore.password": "store-secret", "ssl.key.password": "key-secret"}
+
+    assert certificate_shown_by(built(properties)) == server().der
+
+
+def test_the_alias_of_the_key_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "store").write_bytes(java_key_store("s", server().jks_key("s", "mine")))
+    with caplog.at_level(logging.INFO):
+        built({"ssl.keystore.location": str(tmp_path / "store"), "ssl.keystore.password": "s"})
+    assert "listener IN: uses the key mine of its key store" in caplog.messages
+
+
+@pytest.mark.parametrize("name", ["inline", "pem", "pkcs12", "jks"])
+def test_every_kind_of_trust_store_gives_the_certificates(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "trust"
+    properties = {"ssl.client.auth": "required", "ssl.truststore.type": {"inline": "PEM"}.get(name, name.upper())}
+    if name == "inline":
+        properties["ssl.truststore.certificates"] = authority().certificate_pem
+    else:
+        properties["ssl.truststore.location"] = str(path)
+        if name == "pem":
+            path.write_text("# a comment\n" + authority().certificate_pem)
+        else:
+            path.write_bytes(authority().pkcs12("s") if name == "pkcs12" else java_key_store("s", authority().jks_certificate()))
+            properties["ssl.truststore.password"] = "s"
+    context = built({**inline(), **properties}).context
+    assert context.get_ca_certs(binary_form=True) == [authority().der]
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_a_prefixed_key_precedes_and_another_listeners_key_does_not_count() -> None:
+    properties = inline(ssl_client_auth="none")
+    assert built({**properties, "listener.name.in.ssl.client.auth": "requested"}).context.verify_mode is ssl.CERT_OPTIONAL
+    assert built({**properties, "listener.name.out.ssl.client.auth": "requested"}).context.verify_mode is ssl.CERT_NONE
+
+
+def test_with_sasl_only_the_prefixed_client_auth_counts_and_the_certificate_is_no_principal() -> None:
+    properties = inline(ssl_client_auth="required")
+    tls = built(properties, SASL_SSL)
+    assert tls.context.verify_mode is ssl.CERT_NONE
+    assert tls.principal_of(server().der) == ANONYMOUS
+    assert built({**properties, "listener.name.in.ssl.client.auth": "required"}, SASL_SSL).context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_the_principal_is_the_mapped_name_of_the_certificate() -> None:
+    tls = built(inline(ssl_principal_mapping_rules="RULE:^CN=(.*)$/$1/U"))
+    assert str(tls.principal_of(server().der)) == "User:BROKER"
+    assert str(built(inline()).principal_of(server().der)) == "User:CN=broker"
+    assert tls.principal_of(None) == ANONYMOUS
+
+
+@pytest.mark.parametrize(("versions", "least", "most"), [("TLSv1.2", 2, 2), ("TLSv1.3", 3, 3), ("TLSv1.3,TLSv1.2", 2, 3), ("", 2, 3)])
+def test_enabled_protocols_are_the_versions_of_the_context(versions: str, least: int, most: int) -> None:
+    context = built(inline(ssl_enabled_protocols=versions)).context
+    assert (context.minimum_version.name, context.maximum_version.name) == (f"TLSv1_{least}", f"TLSv1_{most}")
+
+
+def test_cipher_suites_limit_suites_and_versions(caplog: pytest.LogCaptureFixture) -> None:
+    older = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256,TLS_DHE_RSA_WITH_AES_128_CCM_8"
+    more = "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,TLS_RSA_WITH_AES_128_GCM_SHA256"
+    context = built(inline(ssl_cipher_suites=f"{older},{more}")).context
+    names = {cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"}
+    expected = {"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES128-SHA256", "DHE-RSA-AES128-CCM8"}
+    assert names == expected | {"ECDHE-RSA-CHACHA20-POLY1305", "AES128-GCM-SHA256"}
+    assert context.maximum_version is ssl.TLSVersion.TLSv1_2
+    assert not caplog.messages
+    assert built(inline(ssl_cipher_suites="TLS_AES_128_GCM_SHA256")).context.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert "cannot select among the suites of TLS 1.3" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"ssl.keystore.key": None, "ssl.keystore.certificate.chain": None}, "no private key: set ssl.keystore.location or"),
+        ({"ssl.keystore.key": None}, "ssl.keystore.key and ssl.keystore.certificate.chain have to be set together"),
+        ({"ssl.keystore.certificate.chain": None}, "have to be set together"),
+        ({"ssl.keystore.type": "JKS"}, "ssl.keystore.key needs ssl.keystore.type=PEM, but it is JKS"),
+        ({"ssl.keystore.type": "BKS"}, "ssl.keystore.type=BKS is not supported"),
+        ({"ssl.keystore.location": "/x"}, "only one of ssl.keystore.key and ssl.keystore.location"),
+        ({"ssl.keystore.password": "hush"}, "ssl.keystore.password cannot be set with ssl.keystore.type=PEM"),
+        ({"ssl.key.password": "hush"}, "not encrypted, yet ssl.key.password is set"),
+        ({"ssl.keystore.key": "nothing"}, "ssl.keystore.key: expected one private key in PEM, found 0"),
+        ({"ssl.truststore.password": "hush"}, "ssl.truststore.password is set, but ssl.truststore.location is not"),
+        ({"ssl.truststore.location": "/no/such/file"}, "ssl.truststore.location=/no/such/file: No such file"),
+        ({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": "x"}, "ssl.truststore.certificates: no certificate in PEM"),
+        ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols: TLSv1.1 is not supported"),
+        ({"ssl.protocol": "SSLv3"}, "ssl.protocol=SSLv3 is not supported"),
+        ({"ssl.cipher.suites": "TLS_NOT_A_SUITE"}, "ssl.cipher.suites: TLS_NOT_A_SUITE is not supported by OpenSSL"),
+        ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256", "ssl.enabled.protocols": "TLSv1.2"}, "has no suite for the versions"),
+        ({"ssl.engine.factory.class": "a.B"}, "ssl.engine.factory.class=a.B"),
+        ({"ssl.provider": "BC"}, "ssl.provider=BC"),
+        ({"security.providers": "BC"}, "security.providers=BC"),
+        ({"principal.builder.class": "a.B"}, "principal.builder.class=a.B cannot be loaded"),
+        ({"ssl.principal.mapping.rules": "nonsense"}, "ssl.principal.mapping.rules=nonsense"),
+    ],
+)
+def test_a_configuration_that_cannot_be_honoured_is_refused(changes: dict[str, str | None], complaint: str) -> None:
+    properties = {name: value for name, value in {**inline(), **changes}.items() if value is not None}
+    with pytest.raises(ConfigError) as error:
+        built(properties)
+    assert str(error.value).startswith("listener IN: ")
+    assert complaint in str(error.value)
+    assert "hush" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_key_of_another_certificate_is_refused_and_an_encrypted_key_without_password() -> None:
+    with pytest.raises(ConfigError, match="private key cannot be used with its certificate"):
+        built(inline(ssl_keystore_key=authority().key_pem()))
+    with pytest.raises(ConfigError, match=r"encrypted, but ssl\.key\.password is not set"):
+        built(inline(ssl_keystore_key=server().key_pem("secret")))
+    with pytest.raises(ConfigError, match="private key cannot be used"):
+        built(inline(ssl_keystore_key=server().key_pem("secret"), ssl_key_password="other"))
+
+
+@pytest.mark.parametrize(
+    ("store", "complaint"),
+    [
+        (b"", "no JKS file"),
+        (bytes.fromhex("cececece"), "JCEKS"),
+        (b"\x30\x03abc", "PKCS12"),
+        (java_key_store("other"), "the password is wrong"),
+        (java_key_store("s"), "no private key"),
+        (java_key_store("s", b"\0\0\0\x09\0\0" + bytes(8)), "unknown kind 9"),
+        (java_key_store("s", b"\0\0\0\x02\0\0" + bytes(8) + b"\0\x05X.509\x7f\xff\xff\xff"), "cut off"),
+    ],
+)
+def test_a_damaged_store_is_refused(tmp_path: Path, store: bytes, complaint: str) -> None:
+    (tmp_path / "store").write_bytes(store)
+    with pytest.raises(ConfigError, match=complaint):
+        built({"ssl.keystore.location": str(tmp_path / "store"), "ssl.keystore.password": "s"})
+
+
+def test_a_jks_file_that_is_cut_or_changed_anywhere_is_refused(tmp_path: Path) -> None:
+    whole = java_key_store("s", server().jks_key("s"))
+    path = tmp_path / "store"
+    for at in range(0, len(whole), 61):
+        for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+            path.write_bytes(damaged)
+            with pytest.raises(ConfigError):
+                built({"ssl.keystore.location": str(path), "ssl.keystore.password": "s"})
+
+
+@pytest.mark.skipif(shutil.which("keytool") is None, reason="needs Java's keytool")
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_stores_made_by_keytool_are_read(tmp_path: Path, kind: str) -> None:
+    server().files(tmp_path, "server")
+    (tmp_path / "source").write_bytes(server().pkcs12("source-secret"))
+
+    def keytool(*arguments: str) -> None:
+        subprocess.run(["keytool", *arguments, "-noprompt"], cwd=tmp_path, check=True, capture_output=True)
+
+    source = ["-srckeystore", "source", "-srcstoretype", "PKCS12", "-srcstorepass", "source-secret"]
+    keytool("-importkeystore", *source, "-destkeystore", "keys", "-deststoretype", kind, "-deststorepass", "store-secret")
+    keytool("-importcert", "-file", "server.crt", "-alias", "a", "-keystore", "trust", "-storetype", kind, "-storepass", "store-secret")
+    tls = built(
+        {
+            "ssl.keystore.location": str(tmp_path / "keys"),
+            "ssl.keystore.password": "store-secret",
+            "ssl.key.password": "source-secret" if kind == "JKS" else "store-secret",
+            "ssl.truststore.location": str(tmp_path / "trust"),
+            "ssl.truststore.password": "store-secret",
+        }
+    )
+    assert certificate_shown_by(tls) == server().der
+    assert tls.context.cert_store_stats()["x509"] == 1
