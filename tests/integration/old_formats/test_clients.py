@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import confluent_kafka as confluent
 import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.support.admin_requests import a_topic, create
 from tests.support.broker_process import BrokerProcess, a_broker
@@ -75,6 +76,30 @@ def test_an_old_librdkafka_reads_what_one_of_today_wrote(broker: BrokerProcess, 
         create(client, a_topic(topic))
     sent = produced({"bootstrap.servers": broker.bootstrap, "compression.codec": "lz4", "enable.idempotence": True}, topic)
     assert consumed(old(broker.bootstrap, version), topic) == sent
+
+
+@pytest.mark.parametrize("version", [(0, 8, 2), (0, 9), (0, 10, 2)])
+def test_kafka_python_of_any_age_produces_and_consumes(broker: BrokerProcess, version: tuple[int, ...]) -> None:
+    topic = f"python-{'.'.join(map(str, version))}"
+    with a_wire_client(broker.port) as client:
+        create(client, a_topic(topic))
+    codecs = [None, "gzip", "snappy", "lz4"] if version >= (0, 10) else [None, "gzip", "snappy"]  # it lacks a library for lz4 of format 0
+    sent = []
+    for codec in codecs:
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap, api_version=version, compression_type=codec, linger_ms=20, enable_idempotence=False
+        )
+        for number in range(COUNT):
+            sent.append(b"%d" % number)
+            producer.send(topic, sent[-1], key=b"k", partition=0)
+        producer.flush(10)
+        producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, api_version=version, group_id=None, consumer_timeout_ms=10_000)
+    consumer.assign([TopicPartition(topic, 0)])
+    consumer.seek_to_beginning()
+    found = [message.value for message, _ in zip(consumer, sent, strict=False)]
+    consumer.close()
+    assert found == sent
 
 
 def test_old_and_new_members_share_a_group(broker: BrokerProcess) -> None:
