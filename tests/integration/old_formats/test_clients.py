@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import confluent_kafka as confluent
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.support.admin_requests import a_topic, create
 from tests.support.broker_process import BrokerProcess, a_broker
@@ -78,8 +77,11 @@ def test_an_old_librdkafka_reads_what_one_of_today_wrote(broker: BrokerProcess, 
     assert consumed(old(broker.bootstrap, version), topic) == sent
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of kafka-python's own
 @pytest.mark.parametrize("version", [(0, 8, 2), (0, 9), (0, 10, 2)])
 def test_kafka_python_of_any_age_produces_and_consumes(broker: BrokerProcess, version: tuple[int, ...]) -> None:
+    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
     topic = f"python-{'.'.join(map(str, version))}"
     with a_wire_client(broker.port) as client:
         create(client, a_topic(topic))
