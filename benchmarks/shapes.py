@@ -19,6 +19,8 @@ from benchmarks.loadgen.runner import Load
 from benchmarks.sizes import Pace, Size
 from benchmarks.stage import CONTENTS, Stage, fetches
 from benchmarks.workloads import FETCH_CONNECTIONS, IN_FLIGHT, PRODUCE_CONNECTIONS, RECORDS_OF_16_KIB
+from tests.support.old_messages import Old
+from tests.support.old_messages import messages as message_set
 
 LoadMaker = Callable[[Pace], Load]
 """Makes a load that can be run once: an idempotent producer has an id of its own each time."""
@@ -35,6 +37,8 @@ _ALL, _LEADER, _NONE = -1, 1, 0  # acks
 _CODECS: Sequence[Codec] = ("none", "lz4", "snappy", "zstd", "gzip")
 _FIRST_WITH_ZSTD = 7  # version of Produce
 _NEWEST_PRODUCE, _NEWEST_FETCH = PRODUCE_VERSIONS[-1], FETCH_VERSIONS[-1]
+_PRODUCE_OF_MESSAGES, _FETCH_OF_MESSAGES = 2, 3
+_MESSAGE_BYTES = 100
 _NAME_LENGTHS = (3, 38, 73, 108, 143, 178, 213, 249)  # one per connection; 249 is the longest that Kafka allows
 _POSITIONS = 256  # different fetches of a load
 _SESSION_CONNECTIONS = 8
@@ -139,6 +143,16 @@ def _produce_version(key: str, version: int, *, is_idempotent: bool) -> Callable
         return make
 
     return prepare
+
+
+def _produce_messages(stage: Stage) -> LoadMaker:
+    """Clients of before 2017: as many messages of format 1 as a batch of 16 KiB has records, each connection to a partition of its own."""
+    (topic,) = stage.topics(["old"], PRODUCE_CONNECTIONS)
+    now_ms = int(time.time() * 1000)
+    olds = [Old(number, now_ms, None, bytes(_MESSAGE_BYTES)) for number in range(ONE_LARGE.records)]
+    messages = message_set(1, olds)
+    sent = [produced(topic.name, {partition: messages}, version=_PRODUCE_OF_MESSAGES) for partition in range(topic.partitions)]
+    return lambda pace: _produce_load(pace, sent)
 
 
 def _produce_load(pace: Pace, sent: Sequence[Prepared]) -> Load:
@@ -332,6 +346,11 @@ PRODUCE_BY_VERSION = tuple(
     for version in PRODUCE_VERSIONS
     for is_idempotent in (False, True)
 )
+OLD = (
+    Shape("produce-messages-v2", "produce, messages of format 1 as in 16 KiB, v2", 0.5, _produce_messages),
+    Shape("fetch-64k-v3", "fetch, 64 KiB, v3, converted to messages of format 1", 0.5, _fetch("16k", 4, _FETCH_OF_MESSAGES)),
+)
+"""Shapes of clients that know message format 1 only."""
 MIXED = Shape("mixed", f"mixed, {MIXED_CONNECTIONS} connections, each another shape", 2, _mixed)
 STEADY = (
     Shape("steady-produce", f"produce 16 KiB at {STEADY_RATE:,} req/s", 1, _steady_produce),
@@ -347,4 +366,4 @@ def in_sessions(size: Size) -> Shape:
 
 def closed_loops(size: Size) -> Sequence[Shape]:
     """All shapes that are sent as fast as they are answered."""
-    return (*MANY, in_sessions(size), *FETCH_BY_VERSION, *PRODUCE_BY_VERSION, MIXED)
+    return (*MANY, in_sessions(size), *FETCH_BY_VERSION, *PRODUCE_BY_VERSION, *OLD, MIXED)

@@ -7,12 +7,12 @@ from typing import IO, Any
 from benchmarks.loadgen.prepared import Prepared
 from protocol.api_keys import ApiKey
 from protocol.messages.header import RequestHeader, ResponseHeader
+from protocol.records.batch import parse_header
 from protocol.schema.message import Struct
 from protocol.schema.registry import api
 
 _PREFIX = struct.Struct(">II")
 _KEY_AND_VERSION = struct.Struct(">hh")
-_BATCH_HEAD = struct.Struct(">q15xi")  # base offset, last offset delta
 
 
 class WrongAnswerError(ValueError):
@@ -81,9 +81,9 @@ def _check_fetched(name: str, request: Any, response: Any) -> None:
         records = answered[partition].records
         if not records:
             continue  # caught up; where records must come, too short an answer was noticed
-        base_offset, last_offset_delta = _BATCH_HEAD.unpack_from(records)
-        if not base_offset <= offset <= base_offset + last_offset_delta:
-            raise WrongAnswerError(f"{name}: asked for offset {offset}, got a batch from {base_offset}")
+        header = parse_header(records)
+        if not header.base_offset <= offset <= header.last_offset:
+            raise WrongAnswerError(f"{name}: asked for offset {offset}, got a batch from {header.base_offset}")
 
 
 def _check_partitions(name: str, asked: Any, answered: Any) -> None:

@@ -62,14 +62,6 @@ class Stations:
         return (getattr(self, name) for name in self.__slots__)
 
 
-class Throttled(Protocol):
-    """A connection whose requests may have a throttle time."""
-
-    @property
-    def last_throttle_time_ms(self) -> int:
-        """The throttle time of the last answer, ms."""
-
-
 class Conversions:
     """The histograms of conversions between message formats; microseconds, and bytes in memory."""
 
@@ -78,6 +70,14 @@ class Conversions:
     def __init__(self) -> None:
         self.time = Histogram()
         self.temporary_bytes = Histogram()
+
+
+class Throttled(Protocol):
+    """A connection whose requests may have a throttle time."""
+
+    @property
+    def last_throttle_time_ms(self) -> int:
+        """The throttle time of the last answer, ms."""
 
 
 class Timing:

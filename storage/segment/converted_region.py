@@ -9,6 +9,7 @@ smaller, a message that cannot be complete fills the rest; clients ignore an inc
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from struct import Struct
 from time import perf_counter_ns
@@ -112,15 +113,19 @@ class ConvertedRegion:
         region = self._region
         position = region.position + self._at
         left = region.length - self._at
-        start = region.file.pread(min(HEADER_SIZE, left), position)
+        start = self._read(min(HEADER_SIZE, left), position)
         found = message_at(start, 0, left)
         if found is None or 0 < max_bytes < found.size:
             return None
         self._at += found.size
-        batch = start[: found.size] if found.size <= len(start) else region.file.pread(found.size, position)
-        if len(batch) < found.size:
-            raise OSError(5, "the file is shorter than the log said", region.file.path)
-        return batch
+        return start[: found.size] if found.size <= len(start) else self._read(found.size, position)
+
+    def _read(self, size: int, position: int) -> bytes:
+        file = self._region.file
+        data = file.pread(size, position)
+        if len(data) < size:
+            raise OSError(errno.EIO, "the file is shorter than the log said", file.path)
+        return data
 
     def _convert(self, batch: bytes) -> bytes:
         found = message_at(batch, 0, len(batch))

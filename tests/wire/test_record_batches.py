@@ -21,7 +21,7 @@ from protocol.records.errors import CorruptRecord, InvalidMagic, RecordFormatErr
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 
 MAGIC_1 = bytes.fromhex("00000000000000000000001839268c3301000000018bcfe56800000000016b0000000176")
-MAGIC_0 = bytes.fromhex("0000000000000000000000101fecd70a000000000000000000016b0000000176")
+MAGIC_0 = bytes.fromhex("0000000000000000000000101fecd70a0000000000016b0000000176")
 
 
 def test_the_properties_of_a_header_follow_from_its_fields() -> None:
