@@ -16,6 +16,7 @@ COMMANDS = {
     "groups": "List, describe and delete groups, and change their offsets.",
     "configs": "Describe and change configurations.",
     "transactions": "List transactions, find those that hang, abort them.",
+    "console": "Show a cluster in the browser.",
     "doctor": "Find what is wrong with a host and a cluster.",
     "metadata": "Move a stopped cluster's metadata to a ZooKeeper, and back.",
     "produce": "Write records to a topic.",
