@@ -30,6 +30,7 @@ from benchmarks.parts import (
     old_readers,
     rates,
     replication,
+    security,
     shapes,
     single,
     transactions,
@@ -42,7 +43,20 @@ from benchmarks.table import FOREIGN_SHARE, Sides, is_well, notes
 from benchmarks.turns import Plan, Turn, foreign_share, two_cores
 from tests.support.apache_kafka import ToolMissingError, process_guard
 
-MODULES = (single, shapes, transactions, rates, many_partitions, connections, old_readers, two_brokers, groups, replication, long_run)
+MODULES = (
+    single,
+    shapes,
+    transactions,
+    security,
+    rates,
+    many_partitions,
+    connections,
+    old_readers,
+    two_brokers,
+    groups,
+    replication,
+    long_run,
+)
 PARTS: dict[str, Part] = {module.PART.key: module.PART for module in MODULES}
 _CHOICES = tuple(dict.fromkeys(choice for part in PARTS.values() for choice in part.choices))
 _KINDS = tuple(dict.fromkeys(kind for part in PARTS.values() for kind in part.kinds))

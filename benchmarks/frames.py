@@ -43,6 +43,7 @@ VERSIONS = {
     ApiKey.OFFSET_FETCH: 9,
     ApiKey.LIST_OFFSETS: 7,
     ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ALTER_CLIENT_QUOTAS: 1,
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,
     ApiKey.ADD_OFFSETS_TO_TXN: 4,
     ApiKey.END_TXN: 4,

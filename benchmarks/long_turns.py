@@ -134,7 +134,7 @@ class Cluster:
 
     async def ask(self, api_key: ApiKey, version: int, request: Message) -> Any:
         """The controller's answer to a client."""
-        address = PeerAddress("127.0.0.1", int(self.controller.addresses[0].rpartition(":")[2]), 0)
+        address = PeerAddress("127.0.0.1", int(self.controller.addresses[0].rpartition(":")[2]))
         peer = PeerConnections()(lambda: address, "client")
         answer = await peer.request(api_key, version, request, timeout_ms=600_000)
         await peer.close()

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 
 from config.broker import BrokerConfig
+from config.keys.authorizer_zookeeper import AuthorizerReading
 from config.keys.own import OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
 from config.keys.zookeeper import (
     ZOOKEEPER_CONNECT,
@@ -25,7 +26,7 @@ from config.keys.zookeeper import (
     ZOOKEEPER_SSL_TRUSTSTORE_LOCATION,
     ZOOKEEPER_SSL_TRUSTSTORE_TYPE,
 )
-from config.schema.key import Key
+from config.schema.key import Key, Reading
 from controller.errors import StoreUnavailable
 from controller.store.metadata_store import MetadataStore
 from storage.disk.clock import Clock
@@ -48,6 +49,12 @@ def open_metadata_store(config: BrokerConfig, clock: Clock, directories: Sequenc
     return EmbeddedStore(metadata_file(config, directories), clock, config[ZOOKEEPER_SESSION_TIMEOUT_MS])
 
 
+def open_acl_store(config: Reading) -> MetadataStore | None:
+    """The store of the ACLs, if `authorizer.zookeeper.*` makes it another one. Raises StoreUnavailable as `open_metadata_store` does."""
+    of_authorizer = AuthorizerReading(config)
+    return _zookeeper(of_authorizer) if of_authorizer.differs else None
+
+
 def metadata_file(config: BrokerConfig, directories: Sequence[LogDirectory]) -> str:
     """The path of the metadata file, which the first start creates. Raises StoreUnavailable for directories that have lost the file."""
     shared = config[OTTLA_METADATA_FILE]
@@ -68,7 +75,7 @@ def metadata_file(config: BrokerConfig, directories: Sequence[LogDirectory]) -> 
     return candidates[0]
 
 
-def _zookeeper(config: BrokerConfig) -> MetadataStore:
+def _zookeeper(config: Reading) -> MetadataStore:
     from controller.store.zookeeper_client import TlsFiles
     from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 
@@ -101,7 +108,7 @@ def _zookeeper(config: BrokerConfig) -> MetadataStore:
     )
 
 
-def _pem_file(config: BrokerConfig, location: Key[str | None], kind: Key[str | None]) -> str | None:
+def _pem_file(config: Reading, location: Key[str | None], kind: Key[str | None]) -> str | None:
     """The path of the file, if one is configured. Raises StoreUnavailable for Java's own formats."""
     path = config[location]
     given = config[kind]

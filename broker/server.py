@@ -28,6 +28,7 @@ from broker.cluster.control_requests import ControlRequests
 from broker.cluster.log_dir_failures import LogDirFailures
 from broker.cluster.producer_ids import ProducerIds
 from broker.configuration.certificate_renewal import CertificateRenewal
+from broker.configuration.client_quotas import StoredQuotas
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.configuration.ip_quotas import IpQuotas
 from broker.configuration.reconfiguration import Reconfiguration
@@ -38,15 +39,21 @@ from broker.loop.background import LoopBackground, in_thread
 from broker.loop.collector import collector_paused, collector_resting
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
-from broker.metadata_store import open_metadata_store
+from broker.metadata_store import open_acl_store, open_metadata_store
 from broker.network.acceptor import BindFailed
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
+from broker.network.offenders import Offenders
+from broker.quotas.client_quotas import ClientQuotas, Windows
 from broker.request.services import Services
 from broker.request.turns import Turns
 from broker.security.acl_admin import AclAdmin
 from broker.security.acl_authorizer import AclAuthorizer, parse_super_users
+from broker.security.acl_session import AclSession
+from broker.security.audit_log import AuditLog
+from broker.security.audit_log import logger as audit_logger
 from broker.security.authorizer import AllowAll
+from broker.security.client_security import InterBrokerSecurity
 from broker.security.principals import Principal
 from broker.security.sasl.offers import Credentials, offer_of
 from broker.serving.authentication import ListenerAuthentication
@@ -57,6 +64,15 @@ from broker.transactions.coordinator import TransactionCoordinator
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
+from config.keys.metrics import (
+    CLIENT_QUOTA_CALLBACK_CLASS,
+    CONTROLLER_QUOTA_WINDOW_NUM,
+    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
+    METRICS_NUM_SAMPLES,
+    METRICS_SAMPLE_WINDOW_MS,
+    QUOTA_WINDOW_NUM,
+    QUOTA_WINDOW_SIZE_SECONDS,
+)
 from config.keys.network import (
     DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS,
     FETCH_MAX_BYTES,
@@ -72,7 +88,7 @@ from config.keys.replication import (
     REPLICA_SELECTOR_CLASS,
 )
 from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, AUTHORIZER_CLASS_NAME, SUPER_USERS
-from config.listeners import EndPoint, SecurityProtocol
+from config.listeners import EndPoint
 from config.passwords import encoder_of, old_encoder_of
 from config.sasl import sasl_listener
 from config.topic import TopicConfig
@@ -103,6 +119,9 @@ DRAIN_AMONG_OTHERS_SECONDS = 2.0
 """The same for a broker among others, seconds. Requests that remain wait for followers, whose fetches this broker no longer serves; the
 next leader decides their outcome."""
 
+SENSOR_CHECK_MS = 60_000
+"""Interval of looking for idle sensors of quotas, ms; looking at 40,000 takes some milliseconds."""
+
 COLLECTOR_THRESHOLDS = (2_000, 5, 10_000)
 """Thresholds of the garbage collector's generations while the broker runs. A pass stops the loop for a time that grows with the number of
 new objects, so passes are frequent and short, although all passes together may take longer. A pass over all older objects takes longest;
@@ -131,6 +150,7 @@ class Broker:
         self._random = self._surroundings.random
         self.on_fatal: Callable[[], None] = lambda: None
         """Called when the broker cannot go on because its last log directory failed. The owner of the broker replaces this."""
+        self._acl_session: AclSession | None = None
         self._held = AsyncExitStack()
         """Releases what the start has acquired so far."""
 
@@ -164,6 +184,9 @@ class Broker:
         services.administration.acls = None
         services.cluster.broker_epoch = -1
         _refuse_unsupported(config)
+        for security in self._between_brokers():
+            if security.protocol.uses_sasl:
+                security.begin()
         if self._surroundings.is_process:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(50_000, 20, 100)
@@ -244,18 +267,35 @@ class Broker:
         for endpoint in self.config.listeners.listeners:
             if endpoint.security_protocol.uses_tls:
                 self._tls_of(endpoint)
+        for security in self._between_brokers():
+            if security.protocol.uses_tls:
+                security.context()
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 
     async def _load_acls(self) -> None:
         """Replace the authorizer by the configured one, and read its ACLs."""
         if self.config[AUTHORIZER_CLASS_NAME]:
-            authorizer = AclAuthorizer(_super_users(self.config), allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND])
-            acls = AclAdmin(self.store, self._clock, authorizer, self._random.random)
+            authorizer = AclAuthorizer(
+                _super_users(self.config),
+                allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND],
+                audit_log=self._audit_log(),
+            )
+            own_store = open_acl_store(self.config)
+            store = own_store or self.store
+            acls = AclAdmin(store, self._clock, authorizer, self._random.random)
+            if own_store is not None:
+                self._acl_session = AclSession(own_store, acls.on_new_session)
+                self._held.push_async_callback(self._acl_session.close)
             self._held.push_async_callback(acls.close)
-            await in_session(self.store, acls.load)
+            await in_session(store, acls.load)
             self.services.authorizer = authorizer
             self.services.administration.acls = acls
+
+    def _audit_log(self) -> AuditLog:
+        refusing = Offenders(audit_logger.info, "requests were refused")
+        self._held.callback(refusing.summarize)
+        return AuditLog(lambda host, line: refusing.report(host, line, self._clock.monotonic()))
 
     async def _close_logs(self) -> None:
         self._background.close()
@@ -278,7 +318,7 @@ class Broker:
         self._held.push_async_callback(failures.close)
         waits = administration.metadata_waits = MetadataWaits()
         services.cluster.control_requests = ControlRequests(data.replica_manager, administration.dynamic_config, waits, paused)
-        self._cluster = ClusterWiring(services, self._surroundings.connect)
+        self._cluster = ClusterWiring(services, self._surroundings.connect, self._security_at)
         self._held.push_async_callback(self._cluster.close)
         services.cluster.controller = self.controller = Controller(
             store,
@@ -294,7 +334,7 @@ class Broker:
             paused,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
-        if administration.acls is not None:
+        if administration.acls is not None and self._acl_session is None:
             self.controller.on_new_session(administration.acls.on_new_session)
         administration.topic_admin = TopicAdmin(
             store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
@@ -307,6 +347,7 @@ class Broker:
         data.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
         data.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])
         services.error_counts = {}
+        services.quotas = self._client_quotas()
         data.fetch_max_bytes = config[FETCH_MAX_BYTES]
         self._make_coordinators(paused)
         data.producer_ids = ProducerIds(self._cluster.producer_id_block)
@@ -355,9 +396,11 @@ class Broker:
         credentials = ScramCredentials(administration.config_admin, administration.dynamic_config)
         await in_session(self.store, credentials.load)
         authentication = partial(self._authentication, credentials)
-        authorizer = self.services.authorizer
+        authorizer, quotas = self.services.authorizer, self.services.quotas
+        await in_session(self.store, StoredQuotas(administration.config_admin, administration.dynamic_config, quotas).load)
+        self._background.schedule("quota-sensors", SENSOR_CHECK_MS, SENSOR_CHECK_MS, quotas.expire)
         await server.start(
-            endpoints, dispatcher, protected, authorizer, authentication=authentication, accepting=False, tls_of=self._tls_of
+            endpoints, dispatcher, protected, authorizer, quotas, authentication=authentication, accepting=False, tls_of=self._tls_of
         )
         self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
@@ -368,6 +411,15 @@ class Broker:
         reconfiguration.start()
         CertificateRenewal(self.config, server).start()
         self._held.push_async_callback(reconfiguration.close)
+
+    def _client_quotas(self) -> ClientQuotas:
+        config = self.config
+        return ClientQuotas(
+            Windows.of(config[QUOTA_WINDOW_NUM], config[QUOTA_WINDOW_SIZE_SECONDS] * 1000),
+            Windows.of(config[CONTROLLER_QUOTA_WINDOW_NUM], config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * 1000),
+            Windows.of(config[METRICS_NUM_SAMPLES], config[METRICS_SAMPLE_WINDOW_MS]),
+            self._surroundings.clock_ns,
+        )
 
     def _authentication(self, scram: ScramCredentials, endpoint: EndPoint) -> ListenerAuthentication:
         """How clients of a SASL listener authenticate. Raises ConfigError."""
@@ -382,6 +434,16 @@ class Broker:
             self._surroundings.clock_ns,
             self._clock.now_ms,
         )
+
+    def _security_at(self, listener_name: str) -> InterBrokerSecurity:
+        """The security of connections to a listener of other brokers."""
+        return InterBrokerSecurity(self.config, listener_name, self._surroundings.random_bytes, self._clock.now_ms)
+
+    def _between_brokers(self) -> list[InterBrokerSecurity]:
+        """The security of all connections to other brokers."""
+        listeners = self.config.listeners
+        names = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
+        return [self._security_at(name) for name in names if name is not None]
 
     def _tls_of(self, endpoint: EndPoint) -> ListenerTls:
         # Only brokers with such a listener load OpenSSL's part of Python's library.
@@ -489,18 +551,15 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
     """Raises CannotStart for security settings that are not implemented. Ignoring them would leave the broker open to everyone."""
     if config[AUTHORIZER_CLASS_NAME] not in ("", ACL_AUTHORIZER):
         raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: the only authorizer of this server is {ACL_AUTHORIZER}")
+    if config[CLIENT_QUOTA_CALLBACK_CLASS]:
+        raise CannotStart(
+            f"client.quota.callback.class={config[CLIENT_QUOTA_CALLBACK_CLASS]}: classes of Java cannot be loaded here; "
+            "remove it, and set quotas of users and client ids"
+        )
     _super_users(config)
-    listeners = config.listeners
-    for endpoint in listeners.listeners:
+    for endpoint in config.listeners.listeners:
         if endpoint.security_protocol.uses_sasl:
             sasl_listener(config.current, endpoint.listener_name)
-    between_brokers = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
-    for name in filter(None, between_brokers):
-        if listeners.security_protocols[name] is not SecurityProtocol.PLAINTEXT:
-            raise CannotStart(
-                f"listener {name} is used between brokers, which support only PLAINTEXT yet; "
-                "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
-            )
 
 
 def _super_users(config: BrokerConfig) -> frozenset[Principal]:

@@ -18,6 +18,7 @@ from broker.metadata_store import is_listening
 from broker.network.limits import NetworkLimits
 from broker.network.peer_connection import PeerConnections
 from broker.network.socket_server import SocketServer
+from broker.security.client_security import ClientSecurity
 from config.broker import BrokerConfig
 from controller.registration import RandomBytes
 from controller.store.metadata_store import MetadataStore
@@ -53,9 +54,9 @@ class Surroundings:
         """The server to which clients and other brokers connect."""
         return SocketServer(limits)
 
-    def connect(self, max_response_bytes: int) -> Connect:
+    def connect(self, max_response_bytes: int, security: ClientSecurity) -> Connect:
         """Opens connections to other brokers."""
-        return PeerConnections(max_response_bytes)
+        return PeerConnections(max_response_bytes, security)
 
     def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
         """The metadata store; `open_store` opens the one that the configuration names."""

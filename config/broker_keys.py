@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from config.keys import authorizer_zookeeper as broker_authorizer_zookeeper
 from config.keys import cleaner as broker_cleaner
 from config.keys import general as broker_general
 from config.keys import groups as broker_groups
@@ -38,6 +39,7 @@ SUBJECTS = (
     broker_security,
     broker_tls,
     broker_zookeeper,
+    broker_authorizer_zookeeper,
     broker_tiered,
     broker_metrics,
     broker_own,

@@ -12,15 +12,17 @@ from typing import Any, Final, NamedTuple, TypeVar
 from config.broker_keys import LISTENER_PREFIX
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError, ConfigValueError
-from config.jaas import OAUTHBEARER_MODULE, LoginModule, parse_jaas, parse_jaas_file
+from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas, parse_jaas_file
 from config.keys.own import OTTLA_JAAS_FILE
 from config.keys.security import (
     CONNECTIONS_MAX_REAUTH_MS,
     PRINCIPAL_BUILDER_CLASS,
+    SASL_CLIENT_CALLBACK_HANDLER_CLASS,
     SASL_ENABLED_MECHANISMS,
     SASL_JAAS_CONFIG,
     SASL_LOGIN_CALLBACK_HANDLER_CLASS,
     SASL_LOGIN_CLASS,
+    SASL_MECHANISM_INTER_BROKER_PROTOCOL,
     SASL_SERVER_CALLBACK_HANDLER_CLASS,
     SASL_SERVER_MAX_RECEIVE_SIZE,
 )
@@ -34,6 +36,9 @@ SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 """The mechanisms that a listener may enable."""
+
+LOGIN_MODULES: Final = {PLAIN: PLAIN_MODULE, SCRAM_SHA_256: SCRAM_MODULE, SCRAM_SHA_512: SCRAM_MODULE, OAUTHBEARER: OAUTHBEARER_MODULE}
+"""The login module that has the credential for a mechanism."""
 
 DEFAULT_PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 KAFKA_SERVER: Final = "KafkaServer"
@@ -112,6 +117,27 @@ def sasl_listener(properties: BrokerProperties, listener_name: str) -> SaslListe
             except ConfigError as reason:
                 raise ConfigValueError(_prefixed(listener_name, name, SASL_JAAS_CONFIG), "[hidden]", str(reason)) from None
     return SaslListener(mechanisms, of_listener[SASL_SERVER_MAX_RECEIVE_SIZE])
+
+
+def inter_broker_login(properties: BrokerProperties, listener_name: str) -> tuple[str, LoginModule]:
+    """The mechanism by which this broker logs in at a listener of other brokers, and its JAAS entry. Raises ConfigError."""
+    name = properties[SASL_MECHANISM_INTER_BROKER_PROTOCOL]
+    if name not in MECHANISMS:
+        raise ConfigValueError(
+            SASL_MECHANISM_INTER_BROKER_PROTOCOL.name, name, f"the mechanisms of this server are {', '.join(MECHANISMS)}"
+        )
+    if handler := properties[SASL_CLIENT_CALLBACK_HANDLER_CLASS]:
+        raise ConfigValueError(SASL_CLIENT_CALLBACK_HANDLER_CLASS.name, handler, "this server loads no Java classes")
+    return name, login_module(name, _modules(properties, listener_name, name))
+
+
+def login_module(mechanism: str, modules: Sequence[LoginModule]) -> LoginModule:
+    """The JAAS entry with the credential of a client of this mechanism. Raises ConfigError."""
+    needed = LOGIN_MODULES[mechanism]
+    found = next((each for each in modules if each.name == needed), None)
+    if found is None:
+        raise ConfigError(f"{mechanism} needs the login module {needed}, which the JAAS configuration lacks")
+    return found
 
 
 def _prefixed(listener_name: str, mechanism: str, key: Key[Any]) -> str:

@@ -174,3 +174,7 @@ class AdminTimeout(ControllerError):
         super().__init__(message)
         self.topic_id = topic_id
         """Id of the topic that was created; zero for any other change."""
+
+
+class ThrottlingQuotaExceeded(ControllerError):
+    """The client has created or deleted too many partitions, and has to wait before it may go on (KIP-599)."""

@@ -20,7 +20,7 @@ from config.keys.transactions import (
     TRANSACTION_STATE_LOG_SEGMENT_BYTES,
 )
 from config.topic import CLEANUP_POLICY, COMPRESSION_TYPE, MIN_INSYNC_REPLICAS, SEGMENT_BYTES, UNCLEAN_LEADER_ELECTION_ENABLE
-from controller.admin.topic_admin import CreatedTopic, NewTopic, TopicAdmin
+from controller.admin.topic_admin import CreatedTopic, NewTopic, TakeMutations, TopicAdmin, unlimited
 from controller.errors import AdminTimeout, ControllerError, InvalidTopicName, StoreError, TopicExists
 from controller.znodes.topic_names import validate_topic_name
 from protocol.errors import ErrorCode
@@ -70,8 +70,8 @@ class AutoTopics:
         """Whether a Metadata request may create topics (`auto.create.topics.enable`)."""
         return self._config[AUTO_CREATE_TOPICS_ENABLE]
 
-    async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """Create topics; for each the code for a Metadata response.
+    async def create(self, names: Iterable[str], take_mutations: TakeMutations = unlimited) -> dict[str, ErrorCode]:
+        """Create topics; for each the code for a Metadata response. Their partitions count towards the quota of the client.
 
         LEADER_NOT_AVAILABLE means that the topic was created, or existed already, and that the client should ask again.
         Every broker answers so, not only the controller: some clients take UNKNOWN_TOPIC_OR_PARTITION as final.
@@ -87,17 +87,18 @@ class AutoTopics:
                 codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
         new = [name for name in legal if name not in self._in_flight]
         if new:
-            task = asyncio.get_running_loop().create_task(self._create(new), name="auto-topics")
+            task = asyncio.get_running_loop().create_task(self._create(new, take_mutations), name="auto-topics")
             self._in_flight.update(dict.fromkeys(new, task))
         for name, creation in [(name, self._in_flight[name]) for name in legal]:
             # Shielded: a client that disconnects must not cancel the creation for other waiting clients.
             codes[name] = (await asyncio.shield(creation))[name]
         return codes
 
-    async def _create(self, names: list[str]) -> dict[str, ErrorCode]:
+    async def _create(self, names: list[str], take_mutations: TakeMutations) -> dict[str, ErrorCode]:
         try:
             # Without a timeout: the client asks again until the topic has leaders.
-            results = await self._topic_admin.create_topics([self._new_topic(name) for name in names], timeout_ms=0)
+            new = [self._new_topic(name) for name in names]
+            results = await self._topic_admin.create_topics(new, timeout_ms=0, take_mutations=take_mutations)
         except StoreError as error:
             return dict.fromkeys(names, error_code(error))
         finally:

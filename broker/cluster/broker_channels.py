@@ -78,7 +78,7 @@ class BrokerChannels:
         versions: ControlVersions,
         timeout_ms: int,
     ) -> None:
-        """`listener` is the inter-broker listener, `timeout_ms` is `controller.socket.timeout.ms`."""
+        """`listener` is the listener for the controller's requests, `timeout_ms` is `controller.socket.timeout.ms`."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._receiver = receiver
@@ -97,10 +97,10 @@ class BrokerChannels:
 
 
 def address_of(broker: LiveBroker, listener: str) -> PeerAddress | None:
-    """The address of a registered broker's inter-broker listener; None when it has no such listener."""
+    """The address of a registered broker at that listener; None when it has no such listener."""
     for endpoint in broker.registration.endpoints:
         if endpoint.listener == listener:
-            return PeerAddress(endpoint.host, endpoint.port, SecurityProtocol[endpoint.security_protocol])
+            return PeerAddress(endpoint.host, endpoint.port)
     return None
 
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import TypeAlias
 
 from broker.cluster.broker_channels import BrokerChannels, control_versions
 from broker.cluster.broker_requests import BrokerRequests
@@ -19,6 +20,7 @@ from broker.cluster.stray_replicas import StrayReplicas
 from broker.loop.background import LoopBackground
 from broker.request.first_metadata import FirstMetadata
 from broker.request.services import Services
+from broker.security.client_security import ClientSecurity
 from broker.transactions.markers import WRITE_MARKERS_VERSION, WriteMarkers
 from broker.transactions.verification import VERIFICATION_VERSION, TransactionVerifier
 from config.broker import BrokerConfig
@@ -47,6 +49,10 @@ from storage.disk.clock import elapsed_ms
 
 logger = logging.getLogger(__name__)
 
+Connector: TypeAlias = Callable[[int, ClientSecurity], Connect]
+"""Makes a function that connects to other brokers, for responses of at most the given number of bytes."""
+SecurityAt: TypeAlias = Callable[[str], ClientSecurity]
+
 ISOLATION_PERIOD_MS = 500
 DELIVERY_SECONDS = 1.0
 """Time for a stopping controller to deliver its last decisions to the brokers, seconds."""
@@ -60,22 +66,27 @@ def is_alone(config: BrokerConfig) -> bool:
 class ClusterWiring:
     """See the module. Needs `services` with all but the controller and the components made here."""
 
-    def __init__(self, services: Services, connect_within: Callable[[int], Connect]) -> None:
-        """`connect_within` returns a function that connects to other brokers, for responses of at most the given number
-        of bytes."""
+    def __init__(self, services: Services, connector: Connector, security_at: SecurityAt) -> None:
+        """`security_at` returns the security of connections to a listener of other brokers."""
         config = services.config
         self._services = services
         services.cluster.fetcher_pool = None
         services.cluster.first_metadata = FirstMetadata(services)
-        self._listener = config.listeners.inter_broker_listener_name
+        listeners = config.listeners
+        self._listener = listeners.inter_broker_listener_name
+        self._control_plane = listeners.control_plane_listener_name or self._listener
+        """The listener for requests from and to the controller."""
         # A response may exceed its limit by one batch, which arrived in a request.
-        self.connect = connect_within(config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES])
+        max_response_bytes = config[REPLICA_FETCH_RESPONSE_MAX_BYTES] + config[SOCKET_REQUEST_MAX_BYTES]
+        self.connect = self._connect_control = connector(max_response_bytes, security_at(self._listener))
+        if self._control_plane != self._listener:
+            self._connect_control = connector(max_response_bytes, security_at(self._control_plane))
         self._channels = BrokerChannels(
             services.broker_id,
             lambda: services.cluster.controller.broker_epoch,
             services.cluster.control_requests,
-            self.connect,
-            self._listener,
+            self._connect_control,
+            self._control_plane,
             control_versions(config[INTER_BROKER_PROTOCOL_VERSION]),
             config[CONTROLLER_SOCKET_TIMEOUT_MS],
         )
@@ -186,7 +197,7 @@ class ClusterWiring:
         """A channel to the active controller, whichever broker that is."""
         services = self._services
         return ControllerChannel(
-            services.metadata, self.connect, self._listener, str(services.broker_id), self._is_controller, self._ask_here
+            services.metadata, self._connect_control, self._control_plane, str(services.broker_id), self._is_controller, self._ask_here
         )
 
     def _address_of(self, broker_id: int) -> PeerAddress | None:

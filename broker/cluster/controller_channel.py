@@ -1,7 +1,7 @@
 """Sends requests to the active controller. Kafka's NodeToControllerChannelManager.
 
 Used for AlterPartition, AllocateProducerIds and, without ApiVersions and retries of its own, ControlledShutdown. The
-controller is the broker named in the last UpdateMetadata, at its endpoint of the inter-broker listener. If that is this
+controller is the broker named in the last UpdateMetadata, at its endpoint of the control plane's or inter-broker listener. If that is this
 broker, the handler is called without a socket.
 
 One request is in flight at a time, the others wait in order. A channel costs nothing until it is used, so every purpose
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast
 
 from broker.handlers.table import Handler, handlers_of
 from broker.network.request_channel import NO_RESPONSE, Completion, Pending
-from broker.network.throttle import QuotaType
+from broker.quotas.token_bucket import MutationQuota
 from broker.request.context import RequestContext
 from broker.request.services import Services
 from broker.security.access import Access
@@ -28,9 +28,11 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.message import Message
 from replication.ports.cluster import MetadataCache
-from replication.ports.peer import Connect, Peer, PeerAddress, PeerUnavailable
+from replication.ports.peer import Connect, Peer, PeerAddress, PeerRefused, PeerUnavailable
 
 RETRY_BACKOFF_SECONDS = 0.05
+REFUSED_BACKOFF_SECONDS = 1.0
+"""Pause after a failed authentication, in seconds; only an operator can help."""
 
 AskHere: TypeAlias = Callable[[ApiKey, int, Message], Awaitable[Message]]
 
@@ -72,6 +74,7 @@ class ControllerChannel:
             async with asyncio.timeout_at(deadline):
                 async with self._turn:
                     while True:
+                        pause = RETRY_BACKOFF_SECONDS
                         try:
                             response = await self._ask(api_key, version, message, max(1, int((deadline - loop.time()) * 1000)))
                             if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NOT_CONTROLLER:
@@ -79,8 +82,10 @@ class ControllerChannel:
                             why = f"broker {self._cluster.controller_id} is no longer the controller"
                         except PeerUnavailable as error:
                             why = str(error)
+                            if isinstance(error, PeerRefused):
+                                pause = REFUSED_BACKOFF_SECONDS
                         await self.close()
-                        await asyncio.sleep(RETRY_BACKOFF_SECONDS)
+                        await asyncio.sleep(pause)
         except TimeoutError:
             raise PeerUnavailable(f"the controller did not answer {api_key.name} within {timeout_ms} ms: {why}") from None
 
@@ -103,14 +108,14 @@ class ControllerChannel:
 
 
 def controller_address(cluster: MetadataCache, listener: str) -> PeerAddress | None:
-    """The controller's address of the inter-broker listener, as in the last metadata."""
+    """The controller's address at this listener, as in the last metadata."""
     return address_in(cluster, cluster.controller_id, listener)
 
 
 def address_in(cluster: MetadataCache, broker_id: int, listener: str) -> PeerAddress | None:
-    """A broker's address of the inter-broker listener, as in the last metadata."""
+    """A broker's address at this listener, as in the last metadata."""
     endpoint = cluster.endpoint(broker_id, listener)
-    return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port, endpoint.security_protocol)
+    return None if endpoint is None else PeerAddress(endpoint.host, endpoint.port)
 
 
 class _Itself:
@@ -120,7 +125,21 @@ class _Itself:
         self.client = client
         self.access = Access(AllowAll(), client)
 
-    def throttle(self, quota: QuotaType, amount: int) -> int:
+    def throttle(self, quota: int, amount: int) -> int:
+        """See `RequestContext`."""
+        return 0
+
+    def exempt(self) -> None:
+        """See `RequestContext`."""
+
+    def add_work(self, work_ns: int) -> None:
+        """See `RequestContext`."""
+
+    def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
+        """See `RequestContext`."""
+        return MutationQuota(None, lambda: 0, is_strict=is_strict)
+
+    def throttle_mutations(self, quota: MutationQuota) -> int:
         """See `RequestContext`."""
         return 0
 
@@ -137,6 +156,12 @@ class _Arrival:
     def on_answer_ready(self) -> None:
         """The answer is complete."""
         self.answered.set()
+
+    def begin_work(self) -> None:
+        """See `Waiter`. The work of the broker itself is not limited."""
+
+    def end_work(self) -> None:
+        """See `Waiter`."""
 
 
 def asking_here(services: Services, listener: str) -> AskHere:

@@ -58,7 +58,7 @@ class CertificateRenewal:
             return None
         from broker.security.tls.listener import source_of, tls_of
 
-        if present.source == source_of(properties, endpoint):
+        if present.source == source_of(properties, endpoint.listener_name):
             return None
         name = endpoint.listener_name
         built = tls_of(properties, endpoint)

@@ -12,6 +12,7 @@ from broker.metrics.controller_families import CONTROLLER_FAMILIES
 from broker.metrics.families import Family, Kind
 from broker.metrics.follower_families import FOLLOWER_FAMILIES
 from broker.metrics.log_families import LOG_FAMILIES
+from broker.metrics.quota_families import QUOTA_FAMILIES
 from broker.metrics.replica_families import REPLICA_FAMILIES
 from broker.metrics.request_families import REQUEST_FAMILIES
 from broker.metrics.transaction_families import TRANSACTION_FAMILIES
@@ -48,6 +49,7 @@ work. Names that begin with `ottla_` have no MBean.
 _SECTIONS: Final = (
     ("Requests", REQUEST_FAMILIES),
     ("Connections", CONNECTION_FAMILIES),
+    ("Quotas of clients", QUOTA_FAMILIES),
     ("Topics and replicas", REPLICA_FAMILIES),
     ("Following other brokers", FOLLOWER_FAMILIES),
     ("Logs", LOG_FAMILIES),

@@ -38,6 +38,7 @@ from broker.metrics.histogram import Histogram
 from broker.metrics.http_server import HttpServer, bind
 from broker.metrics.log_families import LOG_FAMILIES
 from broker.metrics.loop_watch import LoopWatch
+from broker.metrics.quota_families import QUOTA_FAMILIES
 from broker.metrics.replica_families import REPLICA_FAMILIES
 from broker.metrics.request_families import REQUEST_FAMILIES
 from broker.metrics.request_metrics import RequestMetrics
@@ -56,6 +57,7 @@ logger = logging.getLogger(__name__)
 FAMILIES: tuple[Family, ...] = (
     *REQUEST_FAMILIES,
     *CONNECTION_FAMILIES,
+    *QUOTA_FAMILIES,
     *REPLICA_FAMILIES,
     *FOLLOWER_FAMILIES,
     *LOG_FAMILIES,

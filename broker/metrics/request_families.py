@@ -18,6 +18,7 @@ _STATIONS = {
     "response_queue": ("ResponseQueueTimeMs", "Time that answers wait until they are written."),
     "response_send": ("ResponseSendTimeMs", "Time that writing answers takes."),
     "total": ("TotalTimeMs", "Total time, from the bytes to the answer. At high rates one request in up to 1024 is measured."),
+    "throttle": ("ThrottleTimeMs", "Throttle times in answers, because clients have exceeded a quota."),
     "request_bytes": ("RequestBytes", "Sizes of requests in bytes."),
 }
 
@@ -39,7 +40,7 @@ def _station(name: str) -> Family:
         for request, stations in view.requests.named():
             yield labels_text(("request",), (request,)), getattr(stations, name).look()
 
-    scale = 1.0 if name == "request_bytes" else 0.001
+    scale = 1.0 if name in ("request_bytes", "throttle") else 0.001
     pattern = _REQUEST_METRICS.format(name=mbean)
     return Family(f"kafka_network_requestmetrics_{mbean.lower()}", Kind.SUMMARY, ("request",), pattern, doc, read, scale)
 

@@ -18,7 +18,7 @@ counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.metrics.histogram import Histogram
 from broker.metrics.response_errors import ErrorCounts, count_answers
@@ -40,9 +40,9 @@ FETCH_FOLLOWER: Final = "FetchFollower"
 
 
 class Stations:
-    """The histograms of one request name; microseconds, and bytes of the request."""
+    """The histograms of one request name; microseconds, bytes of the request, and milliseconds of the throttle time."""
 
-    __slots__ = ("local", "queue", "remote", "request_bytes", "response_queue", "response_send", "total")
+    __slots__ = ("local", "queue", "remote", "request_bytes", "response_queue", "response_send", "throttle", "total")
 
     def __init__(self) -> None:
         self.queue = Histogram()
@@ -50,6 +50,7 @@ class Stations:
         self.remote = Histogram()
         self.response_queue = Histogram()
         self.response_send = Histogram()
+        self.throttle = Histogram()
         self.total = Histogram()
         self.request_bytes = Histogram()
 
@@ -58,12 +59,20 @@ class Stations:
         return (getattr(self, name) for name in self.__slots__)
 
 
+class Throttled(Protocol):
+    """A connection whose requests may have a throttle time."""
+
+    @property
+    def last_throttle_time_ms(self) -> int:
+        """The throttle time of the last answer, ms."""
+
+
 class Timing:
     """One sampled request. The network floor reports when its answer is completed, written and sent; times are
     monotonic ns."""
 
-    __slots__ = ("_clock_ns", "_completed_ns", "_handled_ns", "_local_until_completed", "_queue_ns", "_received_ns", "_size", "_stations",
-                 "_weight", "_written_ns")  # fmt: skip
+    __slots__ = ("_clock_ns", "_completed_ns", "_connection", "_handled_ns", "_local_until_completed", "_queue_ns", "_received_ns", "_size",
+                 "_stations", "_throttle_time_ms", "_weight", "_written_ns")  # fmt: skip
 
     def __init__(
         self,
@@ -72,6 +81,7 @@ class Timing:
         weight: int,
         size: int,
         times: tuple[int, int, int],
+        connection: Throttled,
         *,
         local_until_completed: bool,
     ) -> None:
@@ -85,11 +95,14 @@ class Timing:
         self._queue_ns = began_ns - received_ns
         self._completed_ns = self._handled_ns
         self._written_ns = 0
+        self._connection = connection
+        self._throttle_time_ms = connection.last_throttle_time_ms
         self._local_until_completed = local_until_completed
 
     def on_completed(self) -> None:
         """The event for which the request waited has happened."""
         self._completed_ns = self._clock_ns()
+        self._throttle_time_ms = self._connection.last_throttle_time_ms
 
     def on_write(self) -> None:
         """The answer is about to be written."""
@@ -115,6 +128,7 @@ class Timing:
             stations.response_send.add((sent_ns - written_ns) // 1000, weight)
             stations.total.add((sent_ns - self._received_ns) // 1000, weight)
             stations.request_bytes.add(self._size, weight)
+            stations.throttle.add(self._throttle_time_ms, weight)
 
 
 class _Sampling:
@@ -181,6 +195,7 @@ class RequestMetrics:
             weight,
             size,
             (connection.received_ns, began_ns, handled_ns),
+            connection,
             local_until_completed=isinstance(answer, Pending) and (answer.occupies_slot or answer.in_turns),
         )
         if isinstance(answer, Pending) and not answer.completed:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-NO_QUOTAS: Final = "quotas of users and client ids are not enforced yet"
 NO_CLIENT_METRICS: Final = "connections to other brokers are not measured one by one: see the fetchers, and the controller's queues"
 NO_NAME: Final = "the exporter's rules give it no name"
 NO_EVENT: Final = "it is not an event of the controller here"
@@ -31,11 +30,9 @@ UNCOVERED: Final = (
     ),
     ("kafka.network:name=MessageConversionsTimeMs,request=*,type=RequestMetrics", NO_CONVERSION),
     ("kafka.network:name=TemporaryMemoryBytes,request=*,type=RequestMetrics", NO_CONVERSION),
-    ("kafka.network:name=ThrottleTimeMs,request=*,type=RequestMetrics", NO_QUOTAS),
     ("kafka.server:BrokerId=*,type=alter-partition-metrics", NO_CLIENT_METRICS),
     ("kafka.server:BrokerId=*,type=forwarding-metrics", "nothing is forwarded without KRaft"),
     ("kafka.server:broker-id=*,type=controller-channel-metrics", NO_CLIENT_METRICS),
-    ("kafka.server:client-id=*,type=Request", NO_QUOTAS),
     (
         "kafka.server:clientId=*,name=*,type=ReplicaAlterLogDirsManager",
         "a move between directories is not a fetcher: DescribeLogDirs shows the progress of each",
@@ -48,12 +45,7 @@ UNCOVERED: Final = (
     ("kafka.server:name=ZooKeeperSaslAuthenticationsPerSec,type=SessionExpireListener", NO_SASL_TO_ZOOKEEPER),
     ("kafka.server:name=yammer-metrics-count,type=KafkaServer", NO_SUCH_THING),
     ("kafka.server:type=AddPartitionsManager-channel-metrics", NO_CLIENT_METRICS),
-    ("kafka.server:type=ControllerMutation", NO_QUOTAS),
-    ("kafka.server:type=Fetch", NO_QUOTAS),
     ("kafka.server:type=LeaderReplication", NO_NAME),
-    ("kafka.server:type=Produce", NO_QUOTAS),
-    ("kafka.server:type=Produce,user=*", NO_QUOTAS),
-    ("kafka.server:type=Request", NO_QUOTAS),
     ("kafka.server:type=app-info", AS_TEXT),
     ("kafka.server:type=group-coordinator-metrics", NO_NAME),
     ("kafka.server:type=kafka-metrics-count", NO_SUCH_THING),

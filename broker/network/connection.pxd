@@ -4,12 +4,15 @@ from broker.network.frame_reader cimport FrameReader
 from broker.network.handler cimport RequestHandler
 from broker.network.processor cimport Processor
 from broker.network.request_channel cimport Pending, Request, RequestChannel
+from broker.quotas.throttle cimport Throttle
 from broker.security.access cimport Access
 from broker.security.client cimport Client
 from protocol.cursors cimport fields
 cimport cython
 
 cdef int64_t APPENDED, CLOSED, CLOSING, DRAINING, MUTED, PAUSED, QUEUED, SENDING, STARVED, WAITING, YIELDED
+cdef double INFINITE
+cdef int64_t CONTROLLER_MUTATION
 cdef int64_t ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES
 cdef int64_t _SHORT
 cdef list _SHORT_PREFIXES
@@ -26,6 +29,7 @@ cdef class Connection:
     cdef Processor _processor
     cdef Request _request
     cdef object _muted
+    cdef Throttle _throttle
     cdef int64_t _state
     cdef bint _paused
 
@@ -39,6 +43,7 @@ cdef class Connection:
     cdef void _pause(self) except *
     cdef void _refuse(self, int64_t size, object head) except *
     cdef Py_ssize_t _on_answer(self, object answer, list out) except -1
+    @cython.locals(processor=Processor)
     cdef void _wait_for(self, Pending pending) except *
     cpdef void on_answer_ready(self) except *
     cpdef void run_queued(self) except *
@@ -48,5 +53,16 @@ cdef class Connection:
     cdef Py_ssize_t _append_answer(self, object answer, list out) except -1
     cdef void _write(self, list out) except *
     cpdef void send_unsent(self) except *
-    cpdef int64_t throttle(self, object quota, int64_t amount) except -1
+    @cython.locals(processor=Processor, time_ms=int64_t)
+    cpdef int64_t throttle(self, int64_t quota, int64_t amount) except -1
+    @cython.locals(processor=Processor)
+    cpdef void count_more(self, int64_t quota, int64_t amount) except *
+    @cython.locals(processor=Processor)
+    cpdef void exempt(self) except *
+    cpdef int64_t throttle_mutations(self, object quota) except -1
+    @cython.locals(processor=Processor)
+    cpdef void begin_work(self) except *
+    @cython.locals(processor=Processor)
+    cpdef void end_work(self) except *
+    cpdef void add_work(self, int64_t work_ns) except *
     cpdef void touch(self) except *

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import socket
 from collections import deque
 from struct import Struct
@@ -40,8 +41,10 @@ from broker.network.frame_reader import FrameReader
 from broker.network.handler import RequestHandler
 from broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, LastAnswer, Parts, Pending, Request
-from broker.network.throttle import QuotaType
 from broker.network.timings import Timing, add_timing
+from broker.quotas.quota_type import CONTROLLER_MUTATION
+from broker.quotas.throttle import Throttle
+from broker.quotas.token_bucket import MutationQuota
 from broker.security.access import Access
 from broker.security.client import Client
 from protocol.cursors import fields
@@ -55,6 +58,7 @@ _prefix: Final = Struct(">i").pack
 _SHORT: Final = 256
 _SHORT_PREFIXES: Final = [_prefix(length) for length in range(_SHORT)]
 """The length prefixes of most answers. A look-up costs a tenth of packing one."""
+INFINITE: Final = float("inf")
 
 
 class Connection:
@@ -67,6 +71,7 @@ class Connection:
         "_reader",
         "_request",
         "_state",
+        "_throttle",
         "_waiting",
         "_writer",
         "access",
@@ -81,6 +86,7 @@ class Connection:
         """`sock` is the transport's socket when file regions may be sent beside the transport; None with TLS."""
         self.client = client
         self.access = Access(processor.authorizer, client)
+        self._throttle = Throttle(processor.quotas, client)
         self.handler: RequestHandler = processor.handler
         self.max_request_bytes = processor.request_max_bytes
         self.received_ns = self.last_active_ns = processor.clock_ns()
@@ -106,6 +112,7 @@ class Connection:
         self.received_ns = self.last_active_ns = self._processor.clock_ns()
         reader = self._reader
         if reader.receive(nbytes):
+            self._throttle.begin(self.received_ns)
             self._process(False)
             reader.on_handled()
 
@@ -135,6 +142,7 @@ class Connection:
         except Exception:
             self._fail()
             return
+        self._throttle.end()
         if position != reader.end and not self._state & CLOSED:
             self._keep_or_wait(position)
 
@@ -244,6 +252,9 @@ class Connection:
         if self._waiting is None:
             self._waiting = deque()
         self._waiting.append(pending)
+        processor = self._processor
+        if processor.quotas.counts_time:
+            self._throttle.interrupt(processor.clock_ns())
         pending.connection = self
         if pending.occupies_slot:
             self._processor.channel.hold_slot(pending)
@@ -300,6 +311,7 @@ class Connection:
             return
         reader = self._reader
         if reader.take_kept():
+            self.begin_work()
             self._process(admitted)
             reader.on_handled()
         # While the last request waits and no bytes are kept, reading on shows whether the client has left.
@@ -372,17 +384,72 @@ class Connection:
 
     # The throttle ---------------------------------------------------------------------------------------------------------------------
 
-    def throttle(self, quota: QuotaType, amount: int) -> int:
-        """Count `amount` towards a quota of the client. Returns the throttle time for the answer in ms; reading pauses that long."""
-        time_ms = self._processor.throttle.record(self.client, quota, amount)
+    def throttle(self, quota: int, amount: int) -> int:
+        """Count `amount` towards a quota of the client (see `QuotaType`), and the time of its request towards its request quota.
+
+        Returns the longer throttle time for the answer in ms; reading pauses that long. Called once for each request.
+        """
+        processor = self._processor
+        if not processor.quotas.is_limited:
+            return 0
+        time_ms = self._throttle.charge(quota, amount, processor.clock_ns())
         if time_ms > 0:
             self.mute(time_ms)
+            if self._muted is not None:
+                self._throttle.begin_delay()
         return time_ms
 
+    def count_more(self, quota: int, amount: int) -> None:
+        """Count a further amount of the request for which `throttle` was called."""
+        processor = self._processor
+        if processor.quotas.is_limited:
+            self._throttle.charge_more(quota, amount, processor.clock_ns())
+
+    def exempt(self) -> None:
+        """Have the request that is handled not count towards the client's request quota."""
+        processor = self._processor
+        if processor.quotas.is_limited:
+            self._throttle.exempt(processor.clock_ns())
+
     @property
-    def counts_time(self) -> bool:
-        """Whether the time of handlers counts towards a quota (`QuotaType.REQUEST`)."""
-        return self._processor.throttle.counts_time
+    def most_fetch_bytes(self) -> float:
+        """The most bytes that a fetch may return without a throttle time for sure; infinite without a quota."""
+        return self._throttle.most_fetch_bytes() if self._processor.quotas.is_limited else INFINITE
+
+    @property
+    def last_throttle_time_ms(self) -> int:
+        """The last result of `throttle`, ms."""
+        return self._throttle.last_time_ms if self._processor.quotas.is_limited else 0
+
+    def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
+        """The quota for partitions that the request creates and deletes (KIP-599). `throttle_mutations` follows with the answer."""
+        bucket = self._throttle.mutations() if self._processor.quotas.is_limited else None
+        return MutationQuota(bucket, self._now_ms, is_strict=is_strict)
+
+    def _now_ms(self) -> int:
+        return self._processor.clock_ns() // 1_000_000
+
+    def throttle_mutations(self, quota: MutationQuota) -> int:
+        """Like `throttle`, for the partitions that the request has created and deleted."""
+        return self.throttle(CONTROLLER_MUTATION, quota.throttle_time_ms())
+
+    def begin_work(self) -> None:
+        """Count the time until `end_work` as work for the client's request."""
+        processor = self._processor
+        if processor.quotas.counts_time:
+            self._throttle.begin(processor.clock_ns())
+
+    def end_work(self) -> None:
+        """Keep the work since `begin_work` for an answer that comes later."""
+        processor = self._processor
+        if processor.quotas.counts_time:
+            self._throttle.interrupt(processor.clock_ns())
+        self._throttle.end()
+
+    def add_work(self, work_ns: int) -> None:
+        """Add work that a task has done for the request whose answer is awaited."""
+        if self._processor.quotas.counts_time:
+            self._throttle.add_work(work_ns)
 
     def mute(self, time_ms: int) -> None:
         """Read and handle nothing for `time_ms`. Answers are sent nevertheless. A longer pause in progress is kept."""
@@ -400,6 +467,7 @@ class Connection:
 
     def _unmute(self) -> None:
         self._muted = None
+        self._throttle.end_delay()
         self._state &= ~MUTED
         self.touch()
         self._processor.wake(self)
@@ -408,6 +476,16 @@ class Connection:
     def is_muted(self) -> bool:
         """Whether the client waits for its throttle time, and so is not idle."""
         return self._muted is not None
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the client has closed its side. A connection that is not read does not notice."""
+        sock = self._writer.transport.get_extra_info("socket")
+        if sock is None:
+            return False
+        poll = select.poll()
+        poll.register(sock.fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     # Closing --------------------------------------------------------------------------------------------------------------------------
 
@@ -491,6 +569,7 @@ class Connection:
         if self._muted is not None:
             self._muted.cancel()
             self._muted = None
+            self._throttle.end_delay()
         self._reader.forget()
         self._writer.forget()
         self._withdraw()

@@ -1,4 +1,4 @@
-"""Limits log lines about bad input: a few lines per host and minute, then a count.
+"""Limits log lines about hosts: a few lines per host and minute, then a count.
 
 Pure: time is an argument. Tracks at most MAX_HOSTS hosts; further hosts share one entry.
 """
@@ -39,11 +39,12 @@ def describe_handshake(error: BaseException) -> str:
 class Offenders:
     """Counts events per host and decides which are logged."""
 
-    __slots__ = ("_hosts", "_say", "_window_ends")
+    __slots__ = ("_events", "_hosts", "_say", "_window_ends")
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        """`say` logs a line."""
+    def __init__(self, say: Callable[[str], None], events: str = "connections were closed for bad or refused input") -> None:
+        """`say` logs a line. `events` names in the plural the events that are reported."""
         self._say = say
+        self._events = events
         self._hosts: dict[str, int] = {}
         self._window_ends = 0.0
 
@@ -66,5 +67,5 @@ class Offenders:
         """Log the counts of lines that were not shown, and start over."""
         for host, count in self._hosts.items():
             if count > LINES_PER_WINDOW:
-                self._say(f"{host}: {count - LINES_PER_WINDOW} more connections were closed for bad or refused input")
+                self._say(f"{host}: {count - LINES_PER_WINDOW} more {self._events}")
         self._hosts.clear()

@@ -1,5 +1,8 @@
 """Implements the port to other brokers (`replication.ports.peer`) on sockets: one connection, one request in flight, as in Apache Kafka.
 
+A connection is secured as its `ClientSecurity` says. The login precedes the first request. A session that ends is renewed in time, before
+the next request. Without security that costs a request one comparison of numbers.
+
 `broker.server` makes peers for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
 connection but no task. A request opens the connection, and so does the next request after the connection was lost. A request costs one
 future and no task. One timer per connection serves all of its requests. `peer_wire` handles the bytes.
@@ -8,13 +11,16 @@ future and no task. One timer per connection serves all of its requests. `peer_w
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Generator
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from broker.network.peer_wire import WINDOW_BYTES, Wire
-from config.listeners import SecurityProtocol
+from broker.security.client_security import PLAINTEXT, ClientSecurity
+from broker.security.sasl.login import LoginFailed, log_in, renewal_seconds
+from config.errors import ConfigError
 from protocol.api_keys import ApiKey
 from protocol.cursors.fetch_answer_reader import FetchAnswerReader
 from protocol.errors import ErrorCode
@@ -23,7 +29,7 @@ from protocol.schema.fields import Versions
 from protocol.schema.message import Message
 from protocol.schema.registry import api
 from protocol.schema.wire import ProtocolError, skip_tagged_fields
-from replication.ports.peer import Peer, PeerUnavailable, Resolve
+from replication.ports.peer import Peer, PeerAddress, PeerRefused, PeerUnavailable, Resolve
 
 CLIENT_SOFTWARE_NAME = "apache-kafka-java"
 CLIENT_SOFTWARE_VERSION = "3.9.1"
@@ -46,20 +52,22 @@ _T = TypeVar("_T")
 
 _INT16: Final = Struct(">h")
 _NO_TAGGED_FIELDS: Final = b"\x00"
+_NEVER: Final = float("inf")
 
 
 class PeerConnections:
     """Makes peers (`replication.ports.peer.Connect`). They share one receive buffer, because the bytes of a read are taken at once."""
 
-    __slots__ = ("_max_response_bytes", "_window")
+    __slots__ = ("_max_response_bytes", "_security", "_window")
 
-    def __init__(self, max_response_bytes: int = MAX_RESPONSE_BYTES) -> None:
+    def __init__(self, max_response_bytes: int = MAX_RESPONSE_BYTES, security: ClientSecurity = PLAINTEXT) -> None:
         self._max_response_bytes = max_response_bytes
+        self._security = security
         self._window = memoryview(bytearray(WINDOW_BYTES))
 
     def __call__(self, resolve: Resolve, client_id: str, *, negotiate: bool = False) -> Peer:
         """See replication.peer.Connect."""
-        return PeerConnection(resolve, client_id, self._window, self._max_response_bytes, negotiate=negotiate)
+        return PeerConnection(resolve, client_id, self._window, self._max_response_bytes, self._security, negotiate=negotiate)
 
 
 class _Form(NamedTuple):
@@ -73,15 +81,43 @@ class _Form(NamedTuple):
 class PeerConnection(Peer):
     """A peer on a socket; see `replication.ports.peer.Peer`. Belongs to one event loop."""
 
-    __slots__ = ("_client_id", "_closed", "_forms", "_max_response_bytes", "_negotiate", "_resolve", "_supported", "_window", "_wire")
+    __slots__ = (
+        "_client_id",
+        "_closed",
+        "_forms",
+        "_max_response_bytes",
+        "_negotiate",
+        "_renew_at",
+        "_resolve",
+        "_security",
+        "_supported",
+        "_versions",
+        "_window",
+        "_wire",
+    )
 
-    def __init__(self, resolve: Resolve, client_id: str, window: memoryview, max_response_bytes: int, *, negotiate: bool = False) -> None:
+    def __init__(
+        self,
+        resolve: Resolve,
+        client_id: str,
+        window: memoryview,
+        max_response_bytes: int,
+        security: ClientSecurity,
+        *,
+        negotiate: bool = False,
+    ) -> None:
         self._resolve = resolve
         self._client_id = client_id.encode()
         self._window = window
         self._max_response_bytes = max_response_bytes
+        self._security = security
         self._negotiate = negotiate
+        self._versions: dict[int, Versions] = {}
+        """The versions that the other broker listed before the login."""
         self._supported: dict[int, Versions] | None = None
+        """The versions that bound those of requests."""
+        self._renew_at = _NEVER
+        """When the session has to be renewed, by the loop's clock."""
         self._forms: dict[int, _Form] = {}
         self._wire: Wire | None = None
         self._closed = False
@@ -93,16 +129,22 @@ class PeerConnection(Peer):
 
     async def request(self, api_key: ApiKey, version: int, request: Message, *, timeout_ms: int) -> Message:
         """See replication.peer.Peer. Raises UnsupportedVersion, and UnsupportedField when the version lacks a field that is set."""
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        wire = await self._connected(deadline) if self._wire is None or self._wire.is_lost else self._wire
+        now = asyncio.get_running_loop().time()
+        deadline = now + timeout_ms / 1000
+        wire = self._wire
+        if wire is None or wire.is_lost or now >= self._renew_at:
+            wire = await self._ready(deadline)
         if self._supported is not None:
             version = self._lowered(api_key, version)
         return await self._ask(wire, api_key, version, request, deadline)
 
     async def fetch(self, version: int, request: FetchRequest, *, timeout_ms: int) -> FetchAnswerReader:
         """See replication.peer.Peer."""
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        wire = await self._connected(deadline) if self._wire is None or self._wire.is_lost else self._wire
+        now = asyncio.get_running_loop().time()
+        deadline = now + timeout_ms / 1000
+        wire = self._wire
+        if wire is None or wire.is_lost or now >= self._renew_at:
+            wire = await self._ready(deadline)
         wire.keep_window()
         form = self._forms.get(ApiKey.FETCH << 16 | version) or self._form(ApiKey.FETCH, version)
         try:
@@ -165,38 +207,74 @@ class PeerConnection(Peer):
         self._forms[api_key << 16 | version] = form
         return form
 
-    async def _connected(self, deadline: float) -> Wire:
+    async def _ready(self, deadline: float) -> Wire:
+        """A connection with a session that has not ended."""
         if self._closed:
             raise PeerUnavailable("this broker closed the connection")
-        return await self._connect(deadline)
+        wire = self._wire
+        if wire is None or wire.is_lost:
+            return await self._connect(deadline)
+        await self._log_in(wire, deadline)
+        return wire
 
     async def _connect(self, deadline: float) -> Wire:
         self._wire = None
+        self._renew_at = _NEVER
         address = self._resolve()
         if address is None:
             raise PeerUnavailable("the broker's address is not known")
-        if address.security_protocol != SecurityProtocol.PLAINTEXT:
-            protocol = SecurityProtocol(address.security_protocol).name
-            raise PeerUnavailable(
-                f"{address.host}:{address.port} uses {protocol}, but connections between brokers support only PLAINTEXT; "
-                "set security.inter.broker.protocol, or inter.broker.listener.name, to a PLAINTEXT listener"
-            )
+        protocol = self._security.protocol
+        wire = await self._opened(address, deadline, with_tls=protocol.uses_tls)
+        try:
+            if self._closed:
+                raise PeerUnavailable("this broker closed the connection")
+            if self._negotiate or protocol.uses_sasl:
+                self._versions = await self._versions_of(wire, deadline)
+                self._supported = self._versions if self._negotiate else None
+            if protocol.uses_sasl:
+                await self._log_in(wire, deadline)
+        except BaseException:
+            wire.lose("this broker closed the connection")
+            raise
+        self._wire = wire
+        return wire
+
+    async def _opened(self, address: PeerAddress, deadline: float, *, with_tls: bool) -> Wire:
+        """A new connection, after the TLS handshake. Raises PeerUnavailable."""
         loop = asyncio.get_running_loop()
         wire = Wire(loop, address, self._window, self._max_response_bytes)
         try:
+            context = self._security.context() if with_tls else None
             async with asyncio.timeout_at(deadline):
-                await loop.create_connection(lambda: wire, address.host, address.port)
+                await loop.create_connection(lambda: wire, address.host, address.port, ssl=context)
         except TimeoutError:
             raise PeerUnavailable(f"{wire.name} accepted no connection in time") from None
+        except ConfigError as error:
+            raise PeerRefused(f"this broker's TLS cannot be used: {error}") from None
+        except ssl.SSLCertVerificationError as error:
+            raise PeerRefused(
+                f"the certificate of {wire.name} is not accepted: {error.verify_message}; compare ssl.truststore.* of this broker with it, "
+                "and its names with the advertised listener"
+            ) from None
+        except ssl.SSLError as error:
+            raise PeerRefused(f"the TLS handshake with {wire.name} failed: {error.reason or error}") from None
         except OSError as error:
             raise PeerUnavailable(f"cannot connect to {wire.name}: {error}") from None
-        if self._closed:
-            wire.lose("this broker closed the connection")
-            raise PeerUnavailable("this broker closed the connection")
-        if self._negotiate:
-            self._supported = await self._versions_of(wire, deadline)
-        self._wire = wire
         return wire
+
+    async def _log_in(self, wire: Wire, deadline: float) -> None:
+        """Begin a SASL session, or the next one of the same connection. Raises PeerUnavailable, and then the connection is closed."""
+        loop = asyncio.get_running_loop()
+        try:
+            steps = log_in(self._security.begin(), self._versions)
+            asked = next(steps)
+            while True:
+                asked = steps.send(await self._ask(wire, asked.api_key, asked.version, asked.message, deadline))
+        except StopIteration as end:
+            self._renew_at = loop.time() + renewal_seconds(end.value, self._security.random_bytes)
+        except (ConfigError, LoginFailed) as failed:
+            wire.lose("the login failed")
+            raise PeerRefused(f"{wire.name}: {failed}") from None
 
     async def _versions_of(self, wire: Wire, deadline: float) -> dict[int, Versions]:
         """The versions that the peer supports. Raises PeerUnavailable."""

@@ -1,13 +1,15 @@
 from libc.stdint cimport int64_t
 from broker.network.handler cimport RequestHandler
 from broker.network.request_channel cimport RequestChannel
+from broker.quotas.throttle cimport Quotas
 from protocol.cursors.fields cimport View
 
 cdef int64_t MAX_UNSENT
 
 cdef class Processor:
-    cdef public object authorizer, buffers, clock_ns, loop, throttle, view, window
+    cdef public object authorizer, buffers, clock_ns, loop, view, window
     cdef public RequestHandler handler
+    cdef public Quotas quotas
     cdef public RequestChannel channel
     cdef public set connections
     cdef public bytearray buffer

@@ -19,7 +19,7 @@ from broker.network.handler import RequestHandler
 from broker.network.limits import FULL_WINDOW_BYTES, MAX_UNSENT, RECEIVE_BUFFER_BYTES, NetworkLimits
 from broker.network.offenders import Offenders, describe_length
 from broker.network.request_channel import RequestChannel
-from broker.network.throttle import NoThrottle, Throttle
+from broker.quotas.throttle import Quotas
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.client import Client
 
@@ -48,8 +48,8 @@ class Processor:
         "expired_connections",
         "handler",
         "loop",
+        "quotas",
         "request_max_bytes",
-        "throttle",
         "view",
         "window",
     )
@@ -64,14 +64,14 @@ class Processor:
         offenders: Offenders,
         on_closed: Callable[[Connection], None],
         authorizer: Authorizer | None = None,
-        throttle: Throttle | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
-        """`handler` is the first handler of new connections. `authorizer` and `throttle` limit clients; without them, everything is
+        """`handler` is the first handler of new connections. `authorizer` and `quotas` limit clients; without them, everything is
         allowed."""
         self.loop = loop
         self.handler = handler
         self.authorizer = authorizer or AllowAll()
-        self.throttle = throttle or NoThrottle()
+        self.quotas = quotas or Quotas()
         self.channel = channel
         self.clock_ns = clock_ns
         self.request_max_bytes = limits.socket_request_max_bytes
@@ -143,13 +143,14 @@ class Processor:
     def expire_idle(self, max_idle_ms: int) -> None:
         """Close connections that were idle for `max_idle_ms` (connections.max.idle.ms; negative: never), the most idle first.
 
-        Unused memory for large requests is dropped, too.
+        A client that waits for its throttle time is idle only if it has left. Unused memory for large requests is dropped, too.
         """
         self.buffers.clear()
         if max_idle_ms < 0:
             return
         oldest = self.clock_ns() - max_idle_ms * 1_000_000
-        idle = [connection for connection in self.connections if connection.last_active_ns <= oldest and not connection.is_muted]
+        silent = [connection for connection in self.connections if connection.last_active_ns <= oldest]
+        idle = [connection for connection in silent if not connection.is_muted or connection.has_left]
         idle.sort(key=lambda connection: connection.last_active_ns)
         for connection in idle:
             logger.debug("%s: idle for connections.max.idle.ms, closing", connection.client.connection_id)

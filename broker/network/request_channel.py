@@ -62,6 +62,12 @@ class Waiter(Protocol):
     def on_answer_ready(self) -> None:
         """Called when it was completed."""
 
+    def begin_work(self) -> None:
+        """Called before the request is worked on in a turn of the loop."""
+
+    def end_work(self) -> None:
+        """Called after that."""
+
 
 class Pending:
     """An answer that a later event completes, exactly once.

@@ -20,7 +20,7 @@ from broker.network.limits import NetworkLimits
 from broker.network.offenders import Offenders
 from broker.network.processor import Processor
 from broker.network.request_channel import RequestChannel
-from broker.network.throttle import Throttle
+from broker.quotas.throttle import Quotas
 from broker.security.authorizer import Authorizer
 from config.listeners import EndPoint
 
@@ -56,7 +56,7 @@ class SocketServer:
         self._authentication: Callable[[EndPoint], BeginAuthentication] | None = None
         self._handler: RequestHandler | None = None
         self._authorizer: Authorizer | None = None
-        self._throttle: Throttle | None = None
+        self._client_quotas: Quotas | None = None
         self._tls_of: Callable[[EndPoint], ListenerTls] | None = None
         self.limits = limits
         self.processors: list[Processor] = []
@@ -71,7 +71,7 @@ class SocketServer:
         handler: RequestHandler,
         protected_listener: str | None = None,
         authorizer: Authorizer | None = None,
-        throttle: Throttle | None = None,
+        client_quotas: Quotas | None = None,
         authentication: Callable[[EndPoint], BeginAuthentication] | None = None,
         *,
         accepting: bool = True,
@@ -80,14 +80,14 @@ class SocketServer:
         """Bind all end points, and accept on all. Without `accepting`, accept only after a call of `accept`.
 
         Raises BindFailed, and then none is bound. `protected_listener` is the inter-broker listener when there are others. `authorizer` and
-        `throttle` limit clients; without them, everything is allowed. `authentication` returns how clients of a SASL listener authenticate.
-        `tls_of` builds the TLS of SSL and SASL_SSL listeners. The errors that both raise are passed on.
+        `client_quotas` limit clients; without them, everything is allowed. `authentication` returns how clients of a SASL listener
+        authenticate. `tls_of` builds the TLS of SSL and SASL_SSL listeners. The errors that both raise are passed on.
         """
         self._tls_of = tls_of
         self._handler = handler
         self._authentication = authentication
         self._authorizer = authorizer
-        self._throttle = throttle
+        self._client_quotas = client_quotas
         self.quotas.protected_listener = protected_listener
         self._set_processors(self.limits.num_network_threads)
         try:
@@ -250,7 +250,7 @@ class SocketServer:
                     self._offenders,
                     self._on_closed,
                     self._authorizer,
-                    self._throttle,
+                    self._client_quotas,
                 )
             )
         while len(self.processors) > count:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from broker.network.throttle import QuotaType
+from broker.quotas.quota_type import REQUEST
 from broker.security.access import CLUSTER_NAME
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.network.request_channel import Completion
+    from broker.quotas.token_bucket import MutationQuota
     from broker.request.services import Services
     from broker.request.turns import Steps
     from broker.security.access import Access
     from broker.security.authorizer import Operation, ResourceType
     from broker.security.client import Client
     from protocol.schema.message import Message
+
+_NONE: Final = int(ErrorCode.NONE)
+_CLUSTER_AUTHORIZATION_FAILED: Final = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class Asker(Protocol):
@@ -29,9 +34,20 @@ class Asker(Protocol):
     def access(self) -> Access:
         """Decides which operations the client may perform."""
 
-    @property
-    def throttle(self) -> Callable[[QuotaType, int], int]:
-        """Counts an amount against a quota of the client; returns the throttle time, ms."""
+    def throttle(self, quota: int, amount: int) -> int:
+        """Count an amount, and the time of the request, against quotas of the client; returns the throttle time, ms."""
+
+    def throttle_mutations(self, quota: MutationQuota) -> int:
+        """The same for the partitions that the request has created and deleted."""
+
+    def exempt(self) -> None:
+        """Have the request not count towards the client's request quota."""
+
+    def add_work(self, work_ns: int) -> None:
+        """Add work that a task has done for the request."""
+
+    def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
+        """The quota for partitions that the request creates and deletes."""
 
     @property
     def offend(self) -> Callable[[str], None]:
@@ -44,18 +60,19 @@ class RequestContext:
     __slots__ = (
         "_encode",
         "_encode_steps",
-        "_is_throttled",
+        "_has_throttle_time",
+        "_is_exempt",
+        "_mutations",
         "access",
         "api_key",
         "api_version",
         "broker",
         "client",
         "client_id",
+        "connection",
         "correlation_id",
         "is_large",
         "offend",
-        "throttle",
-        "work_ns",
     )
 
     def __init__(
@@ -69,9 +86,11 @@ class RequestContext:
         encode: Callable[[int, Message], Completion],
         encode_steps: Callable[[int, Message], Steps[Completion]] | None = None,
         *,
-        is_throttled: bool = False,
+        is_exempt: bool = False,
+        has_throttle_time: bool = False,
     ) -> None:
-        """`is_throttled`: whether the response has a `throttle_time_ms`."""
+        """`is_exempt`: whether the request has no quota for its time. `has_throttle_time`: whether the response has a
+        `throttle_time_ms`."""
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
@@ -84,10 +103,10 @@ class RequestContext:
         self.is_large = False
         """Whether the request is large enough to be handled in steps."""
         self._encode_steps = encode_steps
-        self.throttle = connection.throttle
-        self._is_throttled = is_throttled
-        self.work_ns = 0
-        """The handler's processing time, ns; 0 unless a quota of the client counts it."""
+        self.connection = connection
+        self._is_exempt = is_exempt
+        self._has_throttle_time = has_throttle_time
+        self._mutations: MutationQuota | None = None
 
     def encode(self, response: Message) -> Completion:
         """The response in the form that the network sends; a handler completes its Pending with it."""
@@ -102,9 +121,28 @@ class RequestContext:
         return (yield from self._encode_steps(self.correlation_id, response))
 
     def _say_throttle_time(self, response: Any) -> None:
-        if self._is_throttled:
-            response.throttle_time_ms = self.throttle(QuotaType.REQUEST, self.work_ns)
+        if self._is_exempt and getattr(response, "error_code", _NONE) != _CLUSTER_AUTHORIZATION_FAILED:
+            self.connection.exempt()
+            return
+        mutations = self._mutations
+        if mutations is None:
+            time_ms = self.connection.throttle(REQUEST, 0)
+        else:
+            time_ms = self.connection.throttle_mutations(mutations)
+        if self._has_throttle_time:
+            response.throttle_time_ms = time_ms
 
-    def is_authorized(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client may do `operation` on the named resource. `name` is optional for the cluster, which has only one name."""
-        return self.access.may(operation, resource, name)
+    def mutation_quota(self, *, strict_since: int) -> MutationQuota:
+        """The client's quota for the partitions that this request creates and deletes (KIP-599). The answer has the throttle time.
+
+        Versions before `strict_since` are served although the quota is exhausted.
+        """
+        mutations = self._mutations = self.connection.mutation_quota(is_strict=self.api_version >= strict_since)
+        return mutations
+
+    def is_authorized(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME, *, log_if_denied: bool = True) -> bool:
+        """Whether the client may do `operation` on the named resource. `name` is optional for the cluster, which has only one name.
+
+        `log_if_denied`: see `Access.may`.
+        """
+        return self.access.may(operation, resource, name, log_if_denied)

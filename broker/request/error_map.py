@@ -69,6 +69,7 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     controller_errors.IneligibleReplica: ErrorCode.INELIGIBLE_REPLICA,
     controller_errors.BrokerNotAvailable: ErrorCode.BROKER_NOT_AVAILABLE,
     controller_errors.AdminTimeout: ErrorCode.REQUEST_TIMED_OUT,
+    controller_errors.ThrottlingQuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     # config
     config_errors.ConfigError: ErrorCode.INVALID_CONFIG,
 }

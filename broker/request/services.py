@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.fetching.fetch_sessions import FetchSessionCache
     from broker.groups.coordinator import GroupCoordinator
     from broker.loop.purgatory import Purgatory
+    from broker.quotas.client_quotas import ClientQuotas
     from broker.request.first_metadata import FirstMetadata
     from broker.request.turns import Turns
     from broker.security.acl_admin import AclAdmin
@@ -117,6 +118,7 @@ class Services:
         "data",
         "error_counts",
         "metadata",
+        "quotas",
         "turns",
         "workers",
     )
@@ -127,6 +129,7 @@ class Services:
     clock: Clock
     metadata: MetadataCache
     authorizer: Authorizer
+    quotas: ClientQuotas
     error_counts: dict[int, int]
     """Answers with an error code, by API key << 16 | code & 0xFFFF. The hot path always counts, others while metrics are served."""
     turns: Turns

@@ -181,12 +181,17 @@ class Turns:
             self._begun.append((work, pending))
         if self._begun:
             work, pending = self._begun.popleft()
+            connection = pending.connection
+            if connection is not None:
+                connection.begin_work()
             try:
                 result = self.first_slice(work)
             except Exception:
                 logger.exception("unexpected error in a request; closing its connection")
                 pending.complete(CLOSE)
                 result = None
+            if connection is not None:
+                connection.end_work()
             if isinstance(result, Unfinished):
                 self._begun.append((work, pending))
             elif result is None:

@@ -4,13 +4,15 @@ cimport cython
 
 cdef class Access:
     cdef Client _client
-    cdef object _authorizer
+    cdef object _audit, _authorizer
     cdef readonly dict _decisions
     cdef int64_t _count, _generation
+    cdef bint _logs_allowed
 
-    @cython.locals(decisions=dict)
-    cpdef bint may(self, int64_t operation, int64_t resource_type, str name=*) except -1
+    cpdef bint may(self, int64_t operation, int64_t resource_type, str name=*, bint log_if_denied=*) except -1
     cpdef void forget(self) except *
+    @cython.locals(decisions=dict)
+    cdef bint _decision(self, int64_t operation, int64_t resource_type, str name) except -1
     cdef bint _decide(self, int64_t operation, int64_t resource_type, str name) except -1
     cdef bint _ask(self, int64_t operation, int64_t resource_type, str name) except -1
 

@@ -2,7 +2,8 @@
 
 Every connection owns an `Access`; handlers ask it about each resource that a request names. A cached decision costs one look-up. It holds
 until the authorizer's generation changes, or until `forget` is called because the client has another principal. Decisions about other
-operations are not cached: a client that lists all topics of a large cluster asks about each topic only once.
+operations are not cached: a client that lists all topics of a large cluster asks about each topic only once. The audit log gets every
+decision, cached or not.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from broker.security.authorizer import SUPPORTED_OPERATIONS, Authorizer, Operation, ResourceType
 
 if TYPE_CHECKING:
+    from broker.security.audit_log import AuditLog
     from broker.security.client import Client
 
 MAX_DECISIONS: Final = 1024
@@ -25,52 +27,68 @@ CLUSTER_NAME: Final = "kafka-cluster"
 class Access:
     """See the module."""
 
-    __slots__ = ("_authorizer", "_client", "_count", "_decisions", "_generation")
+    __slots__ = ("_audit", "_authorizer", "_client", "_count", "_decisions", "_generation", "_logs_allowed")
 
     def __init__(self, authorizer: Authorizer, client: Client) -> None:
         self._authorizer = authorizer
         self._client = client
-        self._generation = authorizer.generation
+        self._audit: AuditLog | None = authorizer.audit_log
         self._decisions: dict[int, dict[str, bool]] = {}
         """By operation and resource type, then by name."""
-        self._count = 0
+        self.forget()
 
     @property
     def generation(self) -> int:
-        """A number that changes whenever an earlier decision may be different now."""
+        """A number that changes whenever an earlier decision may be different now, or is to be logged from now on."""
         return self._authorizer.generation
 
-    def may(self, operation: int, resource_type: int, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client may do `operation` on the resource of that type and name."""
-        if operation > LAST_REMEMBERED:
-            return self._ask(operation, resource_type, name)
+    def may(self, operation: int, resource_type: int, name: str = CLUSTER_NAME, log_if_denied: bool = True) -> bool:
+        """Whether the client may do `operation` on the resource of that type and name.
+
+        `log_if_denied` is false if the request does not name the resource, or if another right suffices: then a refusal is no news.
+        """
+        allowed = self._decision(operation, resource_type, name)
+        if self._audit is not None and (self._logs_allowed or not allowed):
+            self._audit.log(self._client, operation, resource_type, name, allowed, True, log_if_denied)
+        return allowed
+
+    def may_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the client may do `operation` on at least one resource of that type."""
+        client = self._client
+        allowed = self._authorizer.is_authorized_on_any(client.principal, client.client_host, operation, resource_type)
+        if self._audit is not None:
+            self._audit.log_any(client, operation, resource_type, allowed)
+        return allowed
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """The bit field of allowed operations that Metadata, DescribeCluster and DescribeGroups return when asked (KIP-430)."""
+        bits = 0
+        for operation in SUPPORTED_OPERATIONS[resource_type]:
+            allowed = self._decision(operation, resource_type, name)
+            if allowed:
+                bits |= 1 << operation
+            if self._audit is not None:
+                self._audit.log(self._client, operation, resource_type, name, allowed, False, False)
+        return bits
+
+    def forget(self) -> None:
+        """Drops all decisions: the authorizer's rules, the level of the audit log, or the client's principal have changed."""
+        self._generation = self._authorizer.generation
+        self._logs_allowed = self._audit is not None and self._audit.logs_allowed
+        self._decisions.clear()
+        self._count = 0
+
+    def _decision(self, operation: int, resource_type: int, name: str) -> bool:
         if self._generation != self._authorizer.generation:
             self.forget()
+        if operation > LAST_REMEMBERED:
+            return self._ask(operation, resource_type, name)
         decisions = self._decisions.get(resource_type << 8 | operation)
         if decisions is not None:
             allowed = decisions.get(name)
             if allowed is not None:
                 return allowed
         return self._decide(operation, resource_type, name)
-
-    def may_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether the client may do `operation` on at least one resource of that type."""
-        client = self._client
-        return self._authorizer.is_authorized_on_any(client.principal, client.client_host, operation, resource_type)
-
-    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """The bit field of allowed operations that Metadata, DescribeCluster and DescribeGroups return when asked (KIP-430)."""
-        bits = 0
-        for operation in SUPPORTED_OPERATIONS[resource_type]:
-            if self.may(operation, resource_type, name):
-                bits |= 1 << operation
-        return bits
-
-    def forget(self) -> None:
-        """Drops all decisions: the authorizer's rules or the client's principal have changed."""
-        self._generation = self._authorizer.generation
-        self._decisions.clear()
-        self._count = 0
 
     def _decide(self, operation: int, resource_type: int, name: str) -> bool:
         if self._count >= MAX_DECISIONS:

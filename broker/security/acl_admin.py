@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -43,6 +43,8 @@ _CONSTANTS: Final = {each.name: each for each in STORED_RESOURCE_TYPES}
 _PATTERN_TYPES: Final = {each.name: each for each in STORED_PATTERN_TYPES}
 
 _T = TypeVar("_T")
+
+_Change = Callable[[list[AccessControlEntry]], Iterable[AccessControlEntry]]
 
 Failure = StoreError | MalformedZNode | ValueError
 """The reason why ACLs could not be changed. A ValueError is a principal that is not `Type:name`."""
@@ -89,16 +91,21 @@ class AclAdmin:
             await pause()
             of_pattern.setdefault(binding.pattern, []).append(number)
         failures: list[Failure | None] = [None] * len(bindings)
+        changes: dict[ResourcePattern, _Change] = {}
+        for pattern, numbers in of_pattern.items():
+            await pause()
+            entries = [bindings[number].entry for number in numbers]
+            try:
+                for entry in entries:
+                    Principal.parse(entry.principal)
+                changes[pattern] = partial(_with, entries)
+            except ValueError as failure:
+                for number in numbers:
+                    failures[number] = failure
         async with self._lock:
-            for pattern, numbers in of_pattern.items():
-                entries = [bindings[number].entry for number in numbers]
-                try:
-                    for entry in entries:
-                        Principal.parse(entry.principal)
-                    await self._update(pattern, partial(_with, entries))
-                except (StoreError, MalformedZNode, ValueError) as failure:
-                    for number in numbers:
-                        failures[number] = failure
+            for pattern, failed in (await self._update(changes)).items():
+                for number in of_pattern[pattern]:
+                    failures[number] = failed
         return failures
 
     async def delete(self, filters: Sequence[AclFilter], pause: Pause) -> list[list[tuple[AclBinding, Failure | None]]]:
@@ -112,6 +119,7 @@ class AclAdmin:
             patterns = dict.fromkeys(self.authorizer.index.patterns())
             for each in filters:
                 patterns |= dict.fromkeys(each.named_patterns())
+            deletions: dict[ResourcePattern, _Deletion] = {}
             for pattern in patterns:
                 selecting = []
                 for number, each in enumerate(filters):
@@ -119,34 +127,25 @@ class AclAdmin:
                     if each.matches_pattern(pattern):
                         selecting.append((number, each))
                 if selecting:
-                    await self._delete(pattern, selecting, deleted)
+                    deletions[pattern] = _Deletion(selecting)
+            for pattern, failure in (await self._update({pattern: each.change for pattern, each in deletions.items()})).items():
+                for entry, number in deletions[pattern].selected.items():
+                    deleted[number].append((AclBinding(pattern, entry), failure))
         return deleted
 
-    async def _delete(
-        self, pattern: ResourcePattern, selecting: list[tuple[int, AclFilter]], deleted: list[list[tuple[AclBinding, Failure | None]]]
-    ) -> None:
-        selected: dict[AccessControlEntry, int] = {}
-
-        def without_selected(present: list[AccessControlEntry]) -> list[AccessControlEntry]:
-            selected.clear()
-            for entry in present:
-                number = next((number for number, each in selecting if each.matches_entry(entry)), None)
-                if number is not None:
-                    selected[entry] = number
-            return [entry for entry in present if entry not in selected]
-
-        failure: Failure | None = None
-        try:
-            await self._update(pattern, without_selected)
-        except (StoreError, MalformedZNode) as error:
-            failure = error
-        for entry, number in selected.items():
-            deleted[number].append((AclBinding(pattern, entry), failure))
-
-    async def _update(self, pattern: ResourcePattern, change: Callable[[list[AccessControlEntry]], Iterable[AccessControlEntry]]) -> None:
-        stored = StoredPattern(camel_case(pattern.resource_type), pattern.name, pattern.pattern_type.name)
-        present = await self._store.update(stored, lambda found: map(_stored_entry, dict.fromkeys(change(_entries(stored, found)))))
-        self.authorizer.set_acls(pattern, _entries(stored, present))
+    async def _update(self, changes: Mapping[ResourcePattern, _Change]) -> dict[ResourcePattern, Failure | None]:
+        """Change the ACLs of patterns; for each the reason why they were not changed, or None."""
+        stored = [StoredPattern(camel_case(pattern.resource_type), pattern.name, pattern.pattern_type.name) for pattern in changes]
+        wanted = [(each, partial(_stored, each, change)) for each, change in zip(stored, changes.values(), strict=True)]
+        outcomes = await self._store.update(wanted)
+        failures: dict[ResourcePattern, Failure | None] = {}
+        for pattern, each, outcome in zip(changes, stored, outcomes, strict=True):
+            failures[pattern] = None
+            if isinstance(outcome, Exception):
+                failures[pattern] = outcome
+            else:
+                self.authorizer.set_acls(pattern, _entries(each, outcome))
+        return failures
 
     async def _on_literal(self, path: str, data: bytes | None) -> None:
         resource_type, name = decode_acl_change(path, data)
@@ -194,6 +193,30 @@ def _entries(stored: StoredPattern, entries: Iterable[AclEntry]) -> list[AccessC
         )
         for each in entries
     ]
+
+
+class _Deletion:
+    """Removes the ACLs of one pattern that filters select."""
+
+    def __init__(self, selecting: Sequence[tuple[int, AclFilter]]) -> None:
+        """`selecting` are the filters that select the pattern, each with its number."""
+        self._selecting = selecting
+        self.selected: dict[AccessControlEntry, int] = {}
+        """The ACLs that the last call of `change` removed, with the number of the first filter that selects them."""
+
+    def change(self, present: list[AccessControlEntry]) -> list[AccessControlEntry]:
+        """The ACLs that stay."""
+        self.selected.clear()
+        for entry in present:
+            number = next((number for number, each in self._selecting if each.matches_entry(entry)), None)
+            if number is not None:
+                self.selected[entry] = number
+        return [entry for entry in present if entry not in self.selected]
+
+
+def _stored(pattern: StoredPattern, change: _Change, present: list[AclEntry]) -> Iterable[AclEntry]:
+    """A change in the form of the store. Raises MalformedZNode."""
+    return map(_stored_entry, dict.fromkeys(change(_entries(pattern, present))))
 
 
 def _with(added: list[AccessControlEntry], present: list[AccessControlEntry]) -> list[AccessControlEntry]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import IPv6Address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.security.acl_index import AclIndex
 from broker.security.acls import AccessControlEntry, ResourcePattern
 from broker.security.authorizer import Operation, ResourceType
 from broker.security.principals import Principal
+
+if TYPE_CHECKING:
+    from broker.security.audit_log import AuditLog
 
 MAX_DECISIONS: Final = 10_000
 """Decisions that are cached; when there are more, all are dropped. The names in them come from clients, so a bound is needed."""
@@ -38,8 +41,11 @@ def java_host(host: str) -> str:
 class AclAuthorizer:
     """See the module."""
 
-    def __init__(self, super_users: frozenset[Principal] = frozenset(), *, allow_without_acls: bool = False) -> None:
+    def __init__(
+        self, super_users: frozenset[Principal] = frozenset(), *, allow_without_acls: bool = False, audit_log: AuditLog | None = None
+    ) -> None:
         self.generation = 0
+        self.audit_log: Final = audit_log
         self.index: Final = AclIndex()
         """Change it only with `set_acls`, so that cached decisions are dropped."""
         self._super_users = super_users
@@ -51,6 +57,10 @@ class AclAuthorizer:
         if self.index.set(pattern, entries):
             self.generation += 1
             self._decisions.clear()
+
+    def on_log_levels_changed(self) -> None:
+        """See Authorizer."""
+        self.generation += 1
 
     def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """See Authorizer."""

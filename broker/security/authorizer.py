@@ -4,10 +4,15 @@ Without `authorizer.class.name` the authorizer is `AllowAll`. Connections cache 
 `generation` changes.
 """
 
+from __future__ import annotations
+
 from enum import IntEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.security.principals import Principal
+
+if TYPE_CHECKING:
+    from broker.security.audit_log import AuditLog
 
 
 class Operation(IntEnum):
@@ -79,7 +84,14 @@ class Authorizer(Protocol):
 
     @property
     def generation(self) -> int:
-        """A number that changes whenever an earlier decision may be different now."""
+        """A number that changes whenever an earlier decision may be different now, or is to be logged from now on."""
+
+    @property
+    def audit_log(self) -> AuditLog | None:
+        """Logs the decisions; None if they are not logged."""
+
+    def on_log_levels_changed(self) -> None:
+        """The level of a logger has changed. Connections must hear of that."""
 
     def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether `principal`, connected from `host`, may do `operation` on the named resource."""
@@ -92,6 +104,10 @@ class AllowAll:
     """Allows everything: the authorizer of a broker for which none is configured."""
 
     generation: int = 0
+    audit_log: None = None
+
+    def on_log_levels_changed(self) -> None:
+        """Nothing is logged."""
 
     def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Always true."""

@@ -19,6 +19,7 @@ class Client:
 
     __slots__ = (
         "_client_id",
+        "api_key",
         "client_host",
         "client_id_bytes",
         "client_port",
@@ -56,6 +57,8 @@ class Client:
         """Whether the connection is gone."""
         self.on_lost: Callable[[], None] | None = None
         """Called when the connection is closed; releases the state that is kept for the client between requests."""
+        self.api_key = -1
+        """The API of the request that is handled, or was handled last."""
         self.client_id_bytes: bytes | None = None
         self._client_id: str | None = None
 

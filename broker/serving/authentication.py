@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from broker.network.handler import RequestHandler
 from broker.network.request_channel import CLOSE, Answer
 from broker.request.last_answer import last_answer
+from broker.request.malformed import name_of
 from broker.security.sasl.session import AuthenticationFailed, Offer, SaslSession, State
-from broker.serving.message_requests import name_of
 from config.keys.network import MAX_CONNECTIONS
 from config.keys.own import OTTLA_AUTHENTICATION_TIMEOUT_MS
 from config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS

@@ -17,8 +17,9 @@ from broker.handlers.table import SERVED, handlers_of
 from broker.network.connection import Connection
 from broker.network.handler import RequestHandler
 from broker.network.request_channel import CLOSE, Answer, Completion
+from broker.request.malformed import MALFORMED, name_of, refuse
 from broker.request.services import Services
-from broker.serving.message_requests import MALFORMED, MessageRequests, name_of, refuse
+from broker.serving.message_requests import MessageRequests
 from broker.serving.route import BETWEEN_BROKERS, CORRELATION_ID, Route
 from protocol.api_keys import ApiKey
 from protocol.cursors import fields
@@ -56,21 +57,22 @@ class Dispatcher(RequestHandler):
                 if route is None:
                     return self._unsupported(frame, kind >> 16, correlation_id, connection)
             offset = 10
+            client = connection.client
+            client.api_key = kind >> 16
             if client_id_length < 0 or not route.has_client_id:
-                connection.client.identify(None)
+                client.identify(None)
                 if not route.has_client_id:
                     offset = 8
             else:
                 offset += client_id_length
                 if offset > len(frame):
                     raise ProtocolError(f"client id of {client_id_length} bytes in a frame of {len(frame)}")
-                client = connection.client
                 if client.client_id_bytes is None or not fields.holds(data, 10, offset, client.client_id_bytes):
                     client.identify(fields.take(data, 10, offset))
             if route.flexible_request_header:
                 offset = skip_tagged_fields(frame, offset) if fields.uint8(data, offset) else offset + 1
         except MALFORMED as malformed:
-            return refuse(frame, connection, malformed)
+            return refuse(name_of(frame), connection, malformed)
         route.requests = count = route.requests + 1
         if count == route.sample_at and self._metrics is not None:
             return self._metrics.handle(self.handle, frame, connection, route)
@@ -79,7 +81,7 @@ class Dispatcher(RequestHandler):
         try:
             return route.frame_handler(frame, offset, route.version, correlation_id, connection, self._services)
         except ProtocolError as malformed:
-            return refuse(frame, connection, malformed)
+            return refuse(name_of(frame), connection, malformed)
         except Exception as error:
             # The handler may have done part of its work already.
             return self.messages.on_unexpected(route, correlation_id, connection, error)

@@ -11,30 +11,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import struct
 import time
 from collections.abc import Callable, Coroutine
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code, is_expected
+from broker.request.malformed import MALFORMED, name_of, refuse
 from broker.request.services import Services
 from broker.request.turns import LARGE_BYTES, Steps, Unfinished, let_go
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.message import Message
-from protocol.schema.wire import ProtocolError
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.serving.route import Route
 
 logger = logging.getLogger(__name__)
-
-MALFORMED: Final = (ProtocolError, IndexError, struct.error)
-"""Exceptions of decoders for bytes that are no valid request."""
 
 
 class MessageRequests:
@@ -45,7 +41,7 @@ class MessageRequests:
     def __init__(self, services: Services, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._services = services
         self._clock_ns = clock_ns
-        self._tasks: dict[asyncio.Task[None], Pending] = {}
+        self._tasks: dict[asyncio.Task[None], _Running] = {}
         self._loop = asyncio.get_running_loop()
         self.large_bytes = LARGE_BYTES
         """Smallest request that waits for its turn, bytes."""
@@ -58,10 +54,10 @@ class MessageRequests:
         try:
             request, _ = route.request_class.decode(frame, route.version, offset)
         except MALFORMED as malformed:
-            return refuse(frame, connection, malformed)
+            return refuse(name_of(frame), connection, malformed)
         context = self._context(route, correlation_id, connection.client.client_id, connection)
         try:
-            response = self._call(route, request, context, connection)
+            response = route.handler(request, context)
             if type(response) is GeneratorType:
                 response = self.turns.first_slice(steps := cast("Steps[Any]", response))
         except Exception as error:
@@ -77,15 +73,6 @@ class MessageRequests:
             self._run(response, route, context, pending)
             return pending
         return cast("Answer", response)
-
-    def _call(self, route: Route, request: Any, context: RequestContext, connection: Connection) -> Any:
-        """Calls the handler, and counts its time where the client has a quota for it."""
-        if not connection.counts_time:
-            return route.handler(request, context)
-        began_ns = self._clock_ns()
-        response = route.handler(request, context)
-        context.work_ns = self._clock_ns() - began_ns
-        return response
 
     def _wait(self, frame: memoryview, offset: int, correlation_id: int, route: Route, connection: Connection) -> Pending:
         """Lets a large request wait for its turn."""
@@ -113,13 +100,13 @@ class MessageRequests:
         try:
             request, _ = yield from route.request_class.decode_steps(frame, route.version, offset)
         except MALFORMED as malformed:
-            pending.complete(refuse(memoryview(frame), connection, malformed))
+            pending.complete(refuse(name_of(memoryview(frame)), connection, malformed))
             return None
         del frame
         context = self._context(route, correlation_id, client_id, connection)
         context.is_large = True
         try:
-            response = self._call(route, request, context, connection)
+            response = route.handler(request, context)
         except Exception as error:
             pending.complete(self._unexpected(route, context, error))
             return None
@@ -160,13 +147,15 @@ class MessageRequests:
             self._services,
             route.encode,
             route.encode_steps,
-            is_throttled=route.is_throttled,
+            is_exempt=route.is_exempt,
+            has_throttle_time=route.has_throttle_time,
         )
 
     def _run(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext, pending: Pending) -> asyncio.Task[None]:
         """Runs a coroutine, which waits for the store or a thread, as a task. It holds a handler slot, or the turn of a large request."""
-        task = self._loop.create_task(self._complete(coroutine, route, context, pending))
-        self._tasks[task] = pending
+        running = _Running(pending, context, self._clock_ns())
+        task = self._loop.create_task(self._complete(coroutine, route, running))
+        self._tasks[task] = running
         task.add_done_callback(self._tasks.pop)
         return task
 
@@ -176,8 +165,10 @@ class MessageRequests:
         Otherwise a few requests for events that never happen, each with a timeout of weeks, would block all others.
         """
         task = asyncio.current_task()
-        pending = None if task is None else self._tasks.get(task)
-        if task is not None and pending is not None:
+        running = None if task is None else self._tasks.get(task)
+        if task is not None and running is not None:
+            running.end_work(self._clock_ns())
+            pending = running.pending
             pending.leave_slot()
             pending.in_turns = False
             self.turns.leave(pending)
@@ -187,17 +178,20 @@ class MessageRequests:
 
             pending.on_closed = end
 
-    async def _complete(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext, pending: Pending) -> None:
+    async def _complete(self, coroutine: Coroutine[Any, Any, Any], route: Route, running: _Running) -> None:
+        pending, context = running.pending, running.context
         try:
             response = await coroutine
             if type(response) is GeneratorType:
                 response = await self.turns.spread(response)
+            running.end_work(self._clock_ns())
             if isinstance(response, Message):
                 response = await self.turns.spread(context.encode_steps(response))
         except asyncio.CancelledError:
             pending.complete(CLOSE)
             raise
         except Exception as error:
+            running.end_work(self._clock_ns())
             pending.complete(self._unexpected(route, context, error))
             return
         pending.complete(response)
@@ -234,6 +228,23 @@ class MessageRequests:
         await self.drain()
 
 
+class _Running:
+    """A request that a task serves. As in Apache Kafka, the time for which it holds a handler slot is its request time."""
+
+    __slots__ = ("_began_ns", "context", "pending")
+
+    def __init__(self, pending: Pending, context: RequestContext, began_ns: int) -> None:
+        self.pending = pending
+        self.context = context
+        self._began_ns: int | None = began_ns
+
+    def end_work(self, now_ns: int) -> None:
+        """Count the time until now. Later calls count nothing."""
+        if self._began_ns is not None:
+            self.context.connection.add_work(now_ns - self._began_ns)
+            self._began_ns = None
+
+
 class _Relay:
     """Passes the answer of an inner Pending on to the outer one."""
 
@@ -246,6 +257,12 @@ class _Relay:
     def on_answer_ready(self) -> None:
         """See Waiter."""
         self._outer.complete(self._inner.answer)
+
+    def begin_work(self) -> None:
+        """See Waiter. The outer Pending counts the work."""
+
+    def end_work(self) -> None:
+        """See Waiter."""
 
 
 def _follow(inner: Pending, outer: Pending) -> None:
@@ -266,20 +283,3 @@ def _follow(inner: Pending, outer: Pending) -> None:
         on_closed()
     else:
         outer.on_closed = on_closed
-
-
-def refuse(frame: memoryview, connection: Connection, malformed: Exception) -> Completion:
-    """Answers a frame that is no valid request: the connection is closed."""
-    connection.offend(f"a request that cannot be read ({name_of(frame)}): {malformed}")
-    return CLOSE
-
-
-def name_of(frame: memoryview) -> str:
-    """API and version in the first bytes of a frame, for the log."""
-    if len(frame) < 4:
-        return f"{len(frame)} bytes"
-    api_key, version = struct.unpack_from(">hh", frame)
-    try:
-        return f"{ApiKey(api_key).name} v{version}"
-    except ValueError:
-        return f"api {api_key} v{version}"

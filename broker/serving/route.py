@@ -39,8 +39,17 @@ BETWEEN_BROKERS: Final = frozenset(
 """Requests between brokers and from the controller. They must not wait behind clients' requests, some of which wait for their effect."""
 
 
-EXEMPT: Final = frozenset({ApiKey.ALTER_PARTITION})
-"""APIs that are never throttled, although their answers have a field for a throttle time."""
+EXEMPT: Final = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.WRITE_TXN_MARKERS,
+    }
+)
+"""APIs that are never throttled. Those of clients without the right to use them are."""
 
 
 class Route:
@@ -55,8 +64,9 @@ class Route:
         "handler",
         "has_client_id",
         "has_error_code",
+        "has_throttle_time",
         "is_between_brokers",
-        "is_throttled",
+        "is_exempt",
         "request_class",
         "requests",
         "response_class",
@@ -86,7 +96,9 @@ class Route:
         self.encode_steps = step_encoder(version, header_is_flexible=header_is_flexible)
         self.is_between_brokers = types.key in BETWEEN_BROKERS
         """Whether the request never waits behind others; a large one takes turns with others all the same."""
-        self.is_throttled = types.key not in EXEMPT and any(field.name == "throttle_time_ms" for field in types.response.SCHEMA.fields)
+        self.is_exempt = types.key in EXEMPT
+        """Whether the request does not count towards a client's request quota."""
+        self.has_throttle_time = any(field.name == "throttle_time_ms" for field in types.response.SCHEMA.fields)
         """Whether answers tell a client how long its quotas make it wait."""
         self.requests = 0
         self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none

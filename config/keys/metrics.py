@@ -17,17 +17,22 @@ AUTO_INCLUDE_JMX_REPORTER = key(
     "auto.include.jmx.reporter", Bool(), default=True, importance=LOW, doc="Adds the JMX reporter of the Java platform to metric.reporters."
 )
 CLIENT_QUOTA_CALLBACK_CLASS = key(
-    "client.quota.callback.class", Class(), importance=LOW, doc="The class that decides which quota applies to a client."
+    "client.quota.callback.class",
+    Class(),
+    importance=LOW,
+    effective=True,
+    doc="A class of Java that decides which quota applies to a client. It cannot be loaded, so a value stops the start.",
 )
 CONTROLLER_QUOTA_WINDOW_NUM = key(
     "controller.quota.window.num",
     Int(1),
     default=11,
     importance=LOW,
+    effective=True,
     doc="How many samples the quota for changes of the cluster is measured over.",
 )
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = key(
-    "controller.quota.window.size.seconds", Int(1), default=1, importance=LOW, doc="How long one of those samples is."
+    "controller.quota.window.size.seconds", Int(1), default=1, importance=LOW, effective=True, doc="How long one of those samples is."
 )
 KAFKA_METRICS_POLLING_INTERVAL_SECS = key(
     "kafka.metrics.polling.interval.secs",
@@ -42,15 +47,21 @@ KAFKA_METRICS_REPORTERS = key(
 METRIC_REPORTERS = key(
     "metric.reporters", List(), default=(), importance=LOW, dynamic=CLUSTER, doc="Reporter classes of the Java platform."
 )
-METRICS_NUM_SAMPLES = key("metrics.num.samples", Int(1), default=2, importance=LOW, doc="How many samples a metric is measured over.")
+METRICS_NUM_SAMPLES = key(
+    "metrics.num.samples", Int(1), default=2, importance=LOW, effective=True, doc="How many samples a metric is measured over."
+)
 METRICS_RECORDING_LEVEL = key(
     "metrics.recording.level", String(), default="INFO", importance=LOW, doc="How detailed the metrics are: INFO, DEBUG or TRACE."
 )
 METRICS_SAMPLE_WINDOW_MS = key(
-    "metrics.sample.window.ms", Long(1), default=30 * SECOND, importance=LOW, doc="How long one sample of a metric is."
+    "metrics.sample.window.ms", Long(1), default=30 * SECOND, importance=LOW, effective=True, doc="How long one sample of a metric is."
 )
-QUOTA_WINDOW_NUM = key("quota.window.num", Int(1), default=11, importance=LOW, doc="How many samples a client quota is measured over.")
-QUOTA_WINDOW_SIZE_SECONDS = key("quota.window.size.seconds", Int(1), default=1, importance=LOW, doc="How long one of those samples is.")
+QUOTA_WINDOW_NUM = key(
+    "quota.window.num", Int(1), default=11, importance=LOW, effective=True, doc="How many samples a client quota is measured over."
+)
+QUOTA_WINDOW_SIZE_SECONDS = key(
+    "quota.window.size.seconds", Int(1), default=1, importance=LOW, effective=True, doc="How long one of those samples is."
+)
 REPLICATION_QUOTA_WINDOW_NUM = key(
     "replication.quota.window.num",
     Int(1),

@@ -129,6 +129,7 @@ SASL_CLIENT_CALLBACK_HANDLER_CLASS = key(
     "sasl.client.callback.handler.class",
     Class(),
     importance=MEDIUM,
+    effective=True,
     doc="The class that supplies the broker's own credentials when it connects to another broker.",
 )
 SASL_ENABLED_MECHANISMS = key(
@@ -245,6 +246,7 @@ SASL_MECHANISM_INTER_BROKER_PROTOCOL = key(
     default="GSSAPI",
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The SASL mechanism between brokers.",
 )
 SASL_OAUTHBEARER_CLOCK_SKEW_SECONDS = key(

@@ -52,6 +52,7 @@ SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = key(
     default="https",
     importance=LOW,
     dynamic=PER_BROKER,
+    effective=True,
     doc="How a server's name is checked against its certificate when this broker connects; empty for no check.",
 )
 SSL_ENGINE_FACTORY_CLASS = key(

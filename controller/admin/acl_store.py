@@ -10,7 +10,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from controller.errors import BadVersion, NodeExists, NoNode, StoreError
-from controller.store.metadata_store import Children, Create, Delete, Get, MetadataStore, Multi, SetData, Write, data_and_stat, names
+from controller.store.metadata_store import (
+    Children,
+    Create,
+    Delete,
+    Get,
+    MetadataStore,
+    Multi,
+    Result,
+    SetData,
+    Write,
+    data_and_stat,
+    names,
+)
 from controller.znodes.pauses import slices
 from controller.znodes.security import (
     ACL,
@@ -25,6 +37,7 @@ from controller.znodes.security import (
     encode_acls,
     encode_extended_acl_change,
 )
+from controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +45,11 @@ MAX_RETRIES = 10
 """Repetitions of a write that another broker was quicker than, as in Apache Kafka."""
 LITERAL, PREFIXED = "LITERAL", "PREFIXED"
 _ROOTS = {LITERAL: ACL, PREFIXED: PREFIXED_ACL}
+
+
+Change = Callable[[list[AclEntry]], Iterable[AclEntry]]
+"""Makes the wanted ACLs of a pattern from the present ones."""
+Failure = StoreError | MalformedZNode
 
 
 class StoredPattern(NamedTuple):
@@ -68,7 +86,8 @@ class AclStore:
 
     async def read(self, pattern: StoredPattern) -> list[AclEntry]:
         """The ACLs of a pattern. Raises StoreError, MalformedZNode."""
-        return (await self._read(pattern))[0]
+        (found,) = await self._store.pipeline([Get(pattern.path)])
+        return _acls(pattern, found)[0]
 
     async def read_all(self) -> list[tuple[StoredPattern, list[AclEntry]]]:
         """All ACLs. Directories of unknown resource types are ignored. Raises StoreError, MalformedZNode."""
@@ -87,34 +106,61 @@ class AclStore:
                             found.append((pattern, decode_acls(pattern.path, data_and_stat(outcome)[0])))
         return found
 
-    async def update(self, pattern: StoredPattern, change: Callable[[list[AclEntry]], Iterable[AclEntry]]) -> list[AclEntry]:
-        """Set the ACLs of a pattern to `change` of the present ones, and return them. Without ACLs the node is deleted.
+    async def update(self, changes: Sequence[tuple[StoredPattern, Change]]) -> list[list[AclEntry] | Failure]:
+        """Set the ACLs of each pattern to the change of the present ones; without ACLs the node is deleted.
 
-        Raises StoreError, also when other brokers are quicker at every attempt, and MalformedZNode. `change` is called again
-        for each attempt.
+        Returns for each pattern its ACLs, or the reason why they were not changed: a StoreError, also when other brokers are quicker at
+        every attempt, or a MalformedZNode. A change is called again for each attempt, and may raise MalformedZNode. Patterns are
+        independent of each other, and all different.
         """
+        outcomes: list[list[AclEntry] | Failure] = []
+        for some in slices(changes):
+            outcomes += await self._update(some)
+        return outcomes
+
+    async def _update(self, changes: Sequence[tuple[StoredPattern, Change]]) -> list[list[AclEntry] | Failure]:
+        """The outcomes of one slice, whose requests travel together."""
+        outcomes: dict[int, list[AclEntry] | Failure] = {}
         attempts_left = 1 + MAX_RETRIES
         while True:
-            present, version = await self._read(pattern)
-            wanted = list(change(present))
-            if set(wanted) == set(present):
-                return present
-            (outcome,) = await self._store.pipeline([Multi((_write(pattern.path, wanted, version), _notification(pattern)))])
-            if not isinstance(outcome, StoreError):
-                logger.info("updated the ACLs of %s", pattern.path)
-                return wanted
             attempts_left -= 1
-            if not attempts_left or not isinstance(outcome, BadVersion | NoNode | NodeExists):
-                raise outcome
+            left = [number for number in range(len(changes)) if number not in outcomes]
+            try:
+                read = await self._store.pipeline([Get(changes[number][0].path) for number in left])
+                writes: dict[int, tuple[list[AclEntry], Multi]] = {}
+                for number, found in zip(left, read, strict=True):
+                    pattern, change = changes[number]
+                    try:
+                        present, version = _acls(pattern, found)
+                        wanted = list(change(present))
+                    except (StoreError, MalformedZNode) as failure:
+                        outcomes[number] = failure
+                        continue
+                    if set(wanted) == set(present):
+                        outcomes[number] = present
+                    else:
+                        writes[number] = wanted, Multi((_write(pattern.path, wanted, version), _notification(pattern)))
+                written = await self._store.pipeline([write for _, write in writes.values()]) if writes else []
+            except StoreError as failure:  # of the session: all requests share it
+                outcomes |= {number: failure for number in left if number not in outcomes}
+                written, writes = [], {}
+            for (number, (wanted, _)), outcome in zip(writes.items(), written, strict=True):
+                if not isinstance(outcome, StoreError):
+                    logger.info("updated the ACLs of %s", changes[number][0].path)
+                    outcomes[number] = wanted
+                elif not attempts_left or not isinstance(outcome, BadVersion | NoNode | NodeExists):
+                    outcomes[number] = outcome
+            if len(outcomes) == len(changes):
+                return [outcomes[number] for number in range(len(changes))]
             await asyncio.sleep(self._retry_delay_s())
 
-    async def _read(self, pattern: StoredPattern) -> tuple[list[AclEntry], int | None]:
-        """The ACLs and the version of their node; None if there is no node."""
-        (outcome,) = await self._store.pipeline([Get(pattern.path)])
-        if isinstance(outcome, NoNode):
-            return [], None
-        data, stat = data_and_stat(outcome)
-        return decode_acls(pattern.path, data), stat.version
+
+def _acls(pattern: StoredPattern, found: Result | StoreError) -> tuple[list[AclEntry], int | None]:
+    """The ACLs and the version of their node; None if there is no node. Raises StoreError, MalformedZNode."""
+    if isinstance(found, NoNode):
+        return [], None
+    data, stat = data_and_stat(found)
+    return decode_acls(pattern.path, data), stat.version
 
 
 def _notification(pattern: StoredPattern) -> Create:

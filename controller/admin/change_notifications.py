@@ -75,16 +75,17 @@ class ChangeNotifications:
     async def _process(self) -> None:
         notified = await self._notifications()
         new = [name for name in notified if sequence_number(name) > self._seen]
-        for name in new:
-            path = f"{self._root}/{name}"
-            try:
-                data, _ = await self._store.get(path)
-                await self._report_to(path, data)
-            except NoNode:
-                logger.info("%s was already removed", path)
-            except MalformedZNode as error:
-                logger.error("a change of %s is lost: %s", self._subject, error)
-            self._seen = sequence_number(name)
+        for some in slices(new):
+            paths = [f"{self._root}/{name}" for name in some]
+            outcomes = await self._store.pipeline([Get(path) for path in paths])
+            for path, outcome in zip(paths, outcomes, strict=True):
+                try:
+                    await self._report_to(path, data_and_stat(outcome)[0])
+                except NoNode:
+                    logger.info("%s was already removed", path)
+                except MalformedZNode as error:
+                    logger.error("a change of %s is lost: %s", self._subject, error)
+                self._seen = sequence_number(path)
         if new:
             await self._purge(notified)
 

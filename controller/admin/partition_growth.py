@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from controller.admin.metadata_waits import MetadataWaits
 from controller.admin.placement import RandomBelow, assign_replicas
-from controller.admin.topic_admin import MAX_NEW_PARTITIONS
+from controller.admin.topic_admin import MAX_NEW_PARTITIONS, TakeMutations, unlimited
 from controller.errors import (
     AdminTimeout,
     BadVersion,
@@ -56,7 +56,12 @@ class PartitionGrowth:
         self._pause = pause
 
     async def create_partitions(
-        self, topics: Sequence[NewPartitions], *, validate_only: bool = False, timeout_ms: int = 30_000
+        self,
+        topics: Sequence[NewPartitions],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int = 30_000,
+        take_mutations: TakeMutations = unlimited,
     ) -> dict[str, ControllerError | None]:
         """For each topic None, or the reason why no partitions were added. AdminTimeout: they were added, but not all
         have a leader yet."""
@@ -73,7 +78,7 @@ class PartitionGrowth:
                     results[wanted.topic] = _unknown(wanted.topic)
                     continue
                 try:
-                    await self._grow(wanted, *data_and_stat(outcome), validate_only=validate_only)
+                    await self._grow(wanted, *data_and_stat(outcome), None if validate_only else take_mutations)
                     results[wanted.topic] = None
                     grown.append(wanted)
                 except ControllerError as error:
@@ -86,14 +91,17 @@ class PartitionGrowth:
                 results[wanted.topic] = AdminTimeout("")
         return results
 
-    async def _grow(self, wanted: NewPartitions, data: bytes | None, stat: Stat, *, validate_only: bool) -> None:
+    async def _grow(self, wanted: NewPartitions, data: bytes | None, stat: Stat, take_mutations: TakeMutations | None) -> None:
+        """Add the partitions. Without `take_mutations` only check whether that is possible."""
         topic = wanted.topic
         path = topic_path(topic)
         while True:
             existing = decode_topic(path, data)
             added = self._place(wanted, existing.partitions)
-            if validate_only:
+            if take_mutations is None:
                 return
+            take_mutations(len(added))
+            take_mutations = unlimited  # counted, however often another client interferes
             partitions = {**existing.partitions, **{index: ReplicaAssignment(replicas) for index, replicas in added.items()}}
             try:
                 await self._store.set(path, encode_topic(TopicAssignment(existing.topic_id, partitions)), stat.version)

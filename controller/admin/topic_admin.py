@@ -28,6 +28,7 @@ from controller.errors import (
     NodeExists,
     NotController,
     StoreError,
+    ThrottlingQuotaExceeded,
     TopicDeletionDisabled,
     TopicExists,
     TopicMarkedForDeletion,
@@ -65,6 +66,14 @@ MAX_NEW_PARTITIONS = 10_000
 
 OrderById = Callable[[Mapping[str, bytes]], Awaitable[Collection[str]]]
 """Requests the deletion of the topics that have these ids, and returns the names of the others."""
+
+
+TakeMutations = Callable[[int], None]
+"""Counts partitions that are about to be created or deleted. Raises ThrottlingQuotaExceeded if the client has to wait first."""
+
+
+def unlimited(partitions: int) -> None:
+    """Counts nothing: the TakeMutations of the broker itself."""
 
 
 class NewTopic(NamedTuple):
@@ -119,7 +128,12 @@ class TopicAdmin:
     # CreateTopics
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 30_000
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int = 30_000,
+        take_mutations: TakeMutations = unlimited,
     ) -> dict[str, CreatedTopic | ControllerError]:
         """Create topics of different names; for each the created topic, or the error.
 
@@ -139,6 +153,8 @@ class TopicAdmin:
             await self._pause()
             try:
                 plan = self._plan(topic, existing, remaining)
+                if not validate_only:
+                    take_mutations(len(plan.assignments))
                 remaining -= len(plan.assignments)
                 plans.append(plan)
                 results[topic.name] = self._created(plan, ZERO_UUID)
@@ -241,6 +257,7 @@ class TopicAdmin:
         ids: Mapping[str, bytes] = {},
         order_by_id: OrderById | None = None,
         timeout_ms: int = 30_000,
+        take_mutations: TakeMutations = unlimited,
     ) -> dict[str, ControllerError | None]:
         """Request the deletion of topics and wait until this broker no longer knows them; for each topic None, or the
         error.
@@ -258,6 +275,13 @@ class TopicAdmin:
         for topic in wanted:
             if topic not in existing:
                 results[topic] = UnknownTopicOrPartition(f"Topic `{topic}` to delete does not exist")
+                continue
+            image = self._cluster.topics.get(topic)
+            try:
+                take_mutations(0 if image is None else len(image.partitions))
+            except ThrottlingQuotaExceeded as exceeded:
+                del existing[topic]
+                results[topic] = exceeded.with_traceback(None)
         known = {topic: ids.get(topic) or self._topic_id(topic) for topic in existing}
         by_id = {topic: ids[topic] for topic in existing if topic in ids}
         if by_id:

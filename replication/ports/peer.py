@@ -19,12 +19,15 @@ class PeerUnavailable(ConnectionError):
     """The other broker could not be reached, did not answer in time, or closed the connection. Whether it acted is unknown."""
 
 
+class PeerRefused(PeerUnavailable):
+    """Authentication between the brokers failed. Another attempt helps only after a change of configuration, so it should not come soon."""
+
+
 class PeerAddress(NamedTuple):
-    """Address at which a broker listens for brokers. `security_protocol` is SecurityProtocol's number."""
+    """Address at which a broker listens for brokers."""
 
     host: str
     port: int
-    security_protocol: int
 
 
 Resolve: TypeAlias = Callable[[], PeerAddress | None]

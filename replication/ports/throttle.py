@@ -15,6 +15,7 @@ from config.keys.metrics import REPLICATION_QUOTA_WINDOW_NUM, REPLICATION_QUOTA_
 from config.keys.quotas import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
 from config.schema.key import LONG_MAX, Key
 from config.topic import FOLLOWER_REPLICATION_THROTTLED_REPLICAS, LEADER_REPLICATION_THROTTLED_REPLICAS, TopicConfig
+from replication.ports.windowed_sum import WindowedSum
 from storage.disk.clock import Clock, elapsed_ms
 from storage.log.partition_log import PartitionLog
 
@@ -120,55 +121,29 @@ def throttled_indexes(replicas: tuple[str, ...], broker_id: int) -> frozenset[in
     return frozenset(int(index) for index, replica in pairs if int(replica) == broker_id)
 
 
-class _Sample:
-    __slots__ = ("last_ms", "start_ms", "value")
-
-    def __init__(self, now_ms: int) -> None:
-        self.reset(now_ms)
-
-    def reset(self, now_ms: int) -> None:
-        self.start_ms = self.last_ms = now_ms
-        self.value = 0
-
-
 class WindowedRate:
     """Rate in bytes per second over the last `samples` windows of `window_ms`: Kafka's SimpleRate.
 
-    The first window counts in full, because the rate just after its start would be absurd. One more sample than windows is kept, because
-    one may overlap the start of the period.
+    The first window counts in full, because the rate just after its start would be absurd.
     """
 
-    __slots__ = ("_current", "_samples", "_size", "_window_ms")
+    __slots__ = ("_samples", "_sum", "_window_ms")
 
     def __init__(self, samples: int, window_ms: int) -> None:
-        self._size = samples
+        self._samples = samples
         self._window_ms = window_ms
-        self._samples: list[_Sample] = []
-        self._current = 0
+        self._sum: WindowedSum | None = None
 
     def count(self, size: int, now_ms: int) -> None:
         """Count `size` bytes at `now_ms`."""
-        samples = self._samples
-        if not samples:
-            samples.append(_Sample(now_ms))
-        sample = samples[self._current]
-        if now_ms - sample.start_ms >= self._window_ms:
-            self._current = (self._current + 1) % (self._size + 1)
-            if self._current == len(samples):
-                samples.append(_Sample(now_ms))
-            sample = samples[self._current]
-            sample.reset(now_ms)
-        sample.value += size
-        sample.last_ms = now_ms
+        if self._sum is None:
+            self._sum = WindowedSum(self._samples, self._window_ms, now_ms)
+        self._sum.add(size, now_ms)
 
     def per_second(self, now_ms: int, uncounted: int = 0) -> float:
         """The rate at `now_ms`, as if `uncounted` bytes more had been counted."""
-        samples = self._samples
-        if not samples:
+        counted = self._sum
+        if counted is None:
             return uncounted * 1000 / self._window_ms
-        expired = self._size * self._window_ms
-        for sample in samples:
-            if now_ms - sample.last_ms >= expired:
-                sample.reset(now_ms)
-        elapsed_ms = now_ms - min(sample.start_ms for sample in samples)
-        return (sum(sample.value for sample in samples) + uncounted) * 1000 / max(elapsed_ms, self._window_ms)
+        counted.pass_time(now_ms)
+        return (counted.total + uncounted) * 1000 / max(now_ms - counted.oldest_ms, self._window_ms)

@@ -41,6 +41,8 @@ ROWS = [*DATA, *TOPICS, *GROUPS, *TRANSACTIONS, *CONFIGS, *CONTROL, *SECURITY]
 class Grants:
     """An authorizer that allows what is in `allowed`, and keeps what it was asked."""
 
+    audit_log = None
+
     def __init__(self, *allowed: str) -> None:
         self.generation = 0
         self.allowed = set(allowed)
@@ -49,6 +51,8 @@ class Grants:
     def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         self.asked.append(f"{operation.name} {resource_type.name} {name}")
         return self.asked[-1] in self.allowed
+
+    def on_log_levels_changed(self) -> None: ...
 
     def is_authorized_on_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         return self.is_authorized(principal, host, operation, resource_type, "any")

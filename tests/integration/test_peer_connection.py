@@ -260,15 +260,6 @@ def test_nobody_there_is_unavailable() -> None:
     run_on("uvloop")(scenario)
 
 
-def test_only_plaintext_is_spoken_yet() -> None:
-    async def scenario() -> None:
-        peer = PeerConnections()(lambda: PeerAddress("127.0.0.1", 1, 1), "broker-1")
-        with pytest.raises(PeerUnavailable, match=r"127.0.0.1:1 uses SSL.*inter.broker.listener.name"):
-            await ask(peer)
-
-    run_on("uvloop")(scenario)
-
-
 def test_a_closed_peer_stays_closed() -> None:
     async def scenario() -> None:
         async with a_peer(a_block) as other:

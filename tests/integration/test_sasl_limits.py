@@ -33,7 +33,7 @@ SASL = {
         ),
         (
             {"inter.broker.listener.name": "SASL", "sasl.mechanism.inter.broker.protocol": "PLAIN"},
-            "listener SASL is used between brokers, which support only PLAINTEXT yet",
+            "this broker cannot log in at listener SASL of other brokers: the login module org.apache.kafka.common.security.plain.",
         ),
     ],
 )

@@ -260,7 +260,10 @@ def test_an_authorizer_that_cannot_be_is_refused_and_not_called_a_key_without_ef
             ["listeners=PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "ssl.keystore.location=/no/such/file", "ssl.keystore.type=PEM"],
             "listener SSL: ssl.keystore.location=/no/such/file: No such file or directory",
         ),
-        (["listeners=SSL://127.0.0.1:0", "security.inter.broker.protocol=SSL"], "listener SSL is used between brokers"),
+        (
+            ["listeners=SSL://127.0.0.1:0", "security.inter.broker.protocol=SSL"],
+            "listener SSL: it has no private key: set ssl.keystore.location or",
+        ),
         (["listeners=PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0"], "listener SASL_SSL cannot offer GSSAPI"),
     ],
 )

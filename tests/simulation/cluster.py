@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 from broker.network.limits import NetworkLimits
 from broker.network.socket_server import SocketServer
+from broker.security.client_security import ClientSecurity
 from broker.server import Broker
 from broker.surroundings import Surroundings
 from config.broker import BrokerConfig
@@ -106,7 +107,7 @@ class SimulatedSurroundings(Surroundings):
         """See Surroundings."""
         return cast("SocketServer", SimulatedServer(self._cluster.network, self._host, self._life, limits))
 
-    def connect(self, max_response_bytes: int) -> Connect:
+    def connect(self, max_response_bytes: int, security: ClientSecurity) -> Connect:
         """See Surroundings."""
 
         def connect(resolve: Resolve, client_id: str, *, negotiate: bool = False) -> Peer:
@@ -280,7 +281,7 @@ class SimulatedCluster:
 
     def client(self, broker_id: int) -> Peer:
         """A connection of the outside world to a broker."""
-        address = PeerAddress(self.nodes[broker_id].host, PORT, 0)
+        address = PeerAddress(self.nodes[broker_id].host, PORT)
         return SimulatedPeer(self.network, CLIENT, lambda: address, "client")
 
 

@@ -174,7 +174,10 @@ class SimulatedServer:
             del self._unanswered[answer]
             reply(answer.answer)
 
-        answer.connection = cast("Any", SimpleNamespace(on_answer_ready=on_answer_ready))
+        def nothing() -> None:
+            """Nothing counts the work of a request."""
+
+        answer.connection = cast("Any", SimpleNamespace(on_answer_ready=on_answer_ready, begin_work=nothing, end_work=nothing))
 
 
 class Exchange:

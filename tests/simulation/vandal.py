@@ -83,5 +83,5 @@ class Vandal(Client):
         await self._send(broker_id, b"\x7f" + self.random.randbytes(self.random.randint(0, 64)))
 
     async def _send(self, broker_id: int, frame: bytes) -> None:
-        address = PeerAddress(self.cluster.nodes[broker_id].host, PORT, 0)
+        address = PeerAddress(self.cluster.nodes[broker_id].host, PORT)
         await Exchange(self.cluster.network, CLIENT, address, frame).take_place(1.0)

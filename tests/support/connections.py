@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.throttle import QuotaType
+from broker.quotas.token_bucket import MutationQuota, TokenBucket
 from broker.security.access import Access
 from broker.security.authorizer import AllowAll, Authorizer
 from broker.security.client import Client
@@ -14,15 +14,23 @@ if TYPE_CHECKING:
 
 
 class ClientConnection:
-    """`reasons`: what was said of the client in the log. `throttle_time_ms`: the answer to every count of a quota; `counted` has those."""
+    """`reasons`: what was said of the client in the log. `throttle_time_ms`: the answer to every count of a quota; `counted` has those.
+
+    `bucket`: what it has of partitions to create and delete. `exempted`: requests that do not count."""
 
     def __init__(self, authorizer: Authorizer | None = None, client_host: str = "host", listener_name: str = "PLAINTEXT") -> None:
         self.client = Client("local:1-host:2-0", client_host, 2, listener_name)
         self.access = Access(authorizer or AllowAll(), self.client)
         self.reasons: list[str] = []
         self.throttle_time_ms = 0
-        self.counted: list[tuple[QuotaType, int]] = []
-        self.counts_time = False
+        self.last_throttle_time_ms = 0
+        self.counted: list[tuple[int, int]] = []
+        self.counted_more: list[tuple[int, int]] = []
+        self.most_fetch_bytes = float("inf")
+        self.bucket: TokenBucket | None = None
+        self.now_ms = 0
+        self.exempted = 0
+        self.work_ns = 0
         self.received_ns = 0
         self.timings: tuple[Timing, ...] = ()
 
@@ -32,6 +40,21 @@ class ClientConnection:
     def add_timing(self, timing: Timing) -> None:
         self.timings = (*self.timings, timing)
 
-    def throttle(self, quota: QuotaType, amount: int) -> int:
+    def throttle(self, quota: int, amount: int) -> int:
         self.counted.append((quota, amount))
         return self.throttle_time_ms
+
+    def count_more(self, quota: int, amount: int) -> None:
+        self.counted_more.append((quota, amount))
+
+    def mutation_quota(self, *, is_strict: bool) -> MutationQuota:
+        return MutationQuota(self.bucket, lambda: self.now_ms, is_strict=is_strict)
+
+    def throttle_mutations(self, quota: MutationQuota) -> int:
+        return max(quota.throttle_time_ms(), self.throttle_time_ms)
+
+    def exempt(self) -> None:
+        self.exempted += 1
+
+    def add_work(self, work_ns: int) -> None:
+        self.work_ns += work_ns

@@ -192,6 +192,12 @@ class _Waiting:
         if not self.answered.done():
             self.answered.set_result(None)
 
+    def begin_work(self) -> None:
+        """See Waiter."""
+
+    def end_work(self) -> None:
+        """See Waiter."""
+
 
 class DirectPeer:
     """Encodes, hands over, waits for the answer and decodes it: a connection without sockets."""

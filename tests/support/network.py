@@ -12,7 +12,7 @@ from broker.network.limits import NetworkLimits
 from broker.network.offenders import Offenders
 from broker.network.processor import Processor
 from broker.network.request_channel import Answer, RequestChannel
-from broker.network.throttle import Throttle
+from broker.quotas.throttle import Quotas
 from broker.security import client as security
 
 _SIZE = Struct(">i")
@@ -205,7 +205,7 @@ class Bench:
         slots: int = 8,
         limits: NetworkLimits | None = None,
         turns: Turns | None = None,
-        throttle: Throttle | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
         self.turns = turns or Turns()
         self.now_ns = 0
@@ -223,7 +223,7 @@ class Bench:
             lambda: self.now_ns,
             Offenders(self.lines.append),
             self.lost.append,
-            throttle=throttle,
+            quotas=quotas,
         )
 
     def _handle(self, frame: memoryview, connection: Connection) -> Answer:

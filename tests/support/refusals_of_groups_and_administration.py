@@ -255,7 +255,7 @@ CONFIGS = [
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         1,
         {"resources": [{**BROKER_RESOURCE, "configs": [{"name": "num.io.threads", "value": "none"}]}]},
-        of_cluster("ALTER_CONFIGS"),
+        [],
         {
             "responses": [
                 {

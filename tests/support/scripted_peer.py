@@ -43,7 +43,7 @@ class ScriptedPeer:
         self.requests: list[Received] = []
         self.connections = 0
         self.open = 0
-        self.address = PeerAddress("127.0.0.1", 0, 0)
+        self.address = PeerAddress("127.0.0.1", 0)
         self._on_request = on_request
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,7 +78,7 @@ async def a_peer(on_request: OnRequest) -> AsyncIterator[ScriptedPeer]:
     """A listening peer. An answer of None closes the connection."""
     peer = ScriptedPeer(on_request)
     server = await asyncio.start_server(peer.serve, "127.0.0.1", 0)
-    peer.address = PeerAddress("127.0.0.1", server.sockets[0].getsockname()[1], 0)
+    peer.address = PeerAddress("127.0.0.1", server.sockets[0].getsockname()[1])
     try:
         yield peer
     finally:

@@ -19,7 +19,8 @@ SECONDS = 90.0
 class WireClient:
     """One connection. Every request has the next correlation id."""
 
-    def __init__(self, port: int, seconds: float = SECONDS) -> None:
+    def __init__(self, port: int, seconds: float = SECONDS, client_id: str = "wire") -> None:
+        self._client_id = client_id
         self._socket = socket.create_connection(("127.0.0.1", port), seconds)
         self._correlation_id = 0
 
@@ -29,7 +30,7 @@ class WireClient:
         types = api(ApiKey(request.SCHEMA.api_key))
         self._correlation_id += 1
         header = RequestHeader(
-            request_api_key=types.key, request_api_version=version, correlation_id=self._correlation_id, client_id="wire"
+            request_api_key=types.key, request_api_version=version, correlation_id=self._correlation_id, client_id=self._client_id
         )
         return self.send(header.encode(types.request_header_version(version)) + request.encode(version), types, version)
 
@@ -55,9 +56,9 @@ class WireClient:
 
 
 @contextmanager
-def a_wire_client(port: int, seconds: float = SECONDS) -> Iterator[WireClient]:
+def a_wire_client(port: int, seconds: float = SECONDS, client_id: str = "wire") -> Iterator[WireClient]:
     """A connected client, closed at the end, which waits so long for each answer."""
-    client = WireClient(port, seconds)
+    client = WireClient(port, seconds, client_id)
     try:
         yield client
     finally:

@@ -1,6 +1,6 @@
 """Handles AlterClientQuotas (api 49), versions 0-1. KIP-546: sets quotas of users, client ids and addresses (KIP-612).
 
-All quotas are stored. Those of addresses (`connection_creation_rate`) take effect at once; those of users and client ids have none yet.
+All quotas are stored, and take effect on every broker at once.
 """
 
 from collections.abc import Mapping

@@ -85,12 +85,12 @@ async def _outcomes(resources: Sequence[R], changes: Changes[R], context: Reques
             continue
         try:
             changes.check(resource)
+            if resource.resource_type == ConfigResourceType.BROKER:
+                # Apache Kafka validates the new configuration of a broker before it checks the rights.
+                await changes.change(resource, validate_only=True)
             denied = _denial(resource, context)
             if denied is None:
                 await changes.change(resource, validate_only=changes.validate_only)
-            elif resource.resource_type == ConfigResourceType.BROKER:
-                # Apache Kafka validates the new configuration of a broker before it checks the rights.
-                await changes.change(resource, validate_only=True)
             outcomes.append(denied or (ErrorCode.NONE, None))
         except (ControllerError, ConfigError, StoreError) as error:
             outcomes.append(api_error(error))

@@ -15,11 +15,12 @@ from broker.handlers.configs.config_resources import (
     refuse_client_metrics,
 )
 from broker.request.context import RequestContext
+from broker.request.services import Services
 from config.broker_keys import BROKER_KEYS
 from config.schema.key import Key
 from config.schema.types import java_int
 from config.topic import TOPIC_KEYS
-from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType, check_is_list, check_topic_named
+from controller.admin.config_admin import ConfigOp, OpType, check_is_list, check_topic_named
 from controller.errors import ControllerError, InvalidAdminRequest
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -36,16 +37,17 @@ async def handle_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Change each resource, or only check whether that is possible."""
-    changes = _Changes(context.broker.administration.config_admin, context.broker.broker_id, validate_only=request.validate_only)
+    changes = _Changes(context.broker, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(responses=await change_each(request.resources, changes, AlterConfigsResourceResponse, context))
 
 
 class _Changes:
     """See `Changes`."""
 
-    def __init__(self, admin: ConfigAdmin, broker_id: int, *, validate_only: bool) -> None:
-        self._admin = admin
-        self._broker_id = broker_id
+    def __init__(self, services: Services, *, validate_only: bool) -> None:
+        self._admin = services.administration.config_admin
+        self._broker_id = services.broker_id
+        self._authorizer = services.authorizer
         self.validate_only = validate_only
 
     def check(self, resource: AlterConfigsResource) -> None:
@@ -66,6 +68,7 @@ class _Changes:
         elif resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             _check_node_id(name, self._broker_id)
             alter_loggers([(op.name, op.value, op.config_operation) for op in resource.configs], validate_only=validate_only)
+            self._authorizer.on_log_levels_changed()
         else:
             refuse_client_metrics()
 

@@ -17,6 +17,7 @@ from broker.handlers.data.fetch_reading import Fetch
 from broker.handlers.data.fetch_stages import ANSWERED, GATHERING, WAITING
 from broker.loop.purgatory import DelayedOperation
 from broker.network.request_channel import CLOSE, Answer, Completion, Pending
+from broker.request.malformed import refuse
 from broker.request.turns import Steps, Unfinished
 from protocol.schema.wire import ProtocolError
 from storage.segment.cold_lookups import ColdRead
@@ -90,8 +91,7 @@ class DelayedFetch(DelayedOperation):
         except ColdRead as cold:
             self.read_cold(cold)
         except ProtocolError as malformed:
-            self._fetch.connection.offend(f"a Fetch that cannot be read: {malformed}")
-            self._complete(CLOSE)
+            self._complete(refuse(f"FETCH v{self._fetch.version}", self._fetch.connection, malformed))
         except Exception:
             self._fail()
 

@@ -15,11 +15,11 @@ from typing import Final
 from broker.handlers.data.delayed_fetch import DelayedFetch, begin
 from broker.handlers.data.fetch_reading import Fetch
 from broker.network.connection import Connection
-from broker.network.request_channel import CLOSE, Answer, Pending
+from broker.network.request_channel import Answer, Pending
+from broker.request.malformed import answer_in_turn
 from broker.request.services import Services
 from broker.request.turns import Steps
 from protocol.cursors.fetch import FetchReader
-from protocol.schema.wire import ProtocolError
 
 LARGE_BYTES: Final = 64 * 1024
 """Smallest request that waits for its turn, bytes. A partition takes at least 20 bytes, and some clients name all partitions every time."""
@@ -33,21 +33,12 @@ def handle_fetch_frame(
     Raises ProtocolError when the request cannot be read.
     """
     if len(frame) >= LARGE_BYTES:
-        pending = Pending(in_turns=True, waiting_bytes=len(frame))
-        # A copy, since later requests overwrite the receive buffer.
-        kept = memoryview(bytearray(frame))
-        services.turns.wait(_take_turns(kept, offset, version, correlation_id, connection, services, pending), pending)
-        return pending
+        return answer_in_turn(frame, connection, services.turns, _read, offset, version, correlation_id, connection, services)
     return begin(Fetch(FetchReader(frame, offset, version), correlation_id, connection, services))
 
 
-def _take_turns(
-    frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, services: Services, pending: Pending
+def _read(
+    frame: memoryview, pending: Pending, offset: int, version: int, correlation_id: int, connection: Connection, services: Services
 ) -> Steps[None]:
-    try:
-        fetch = Fetch(FetchReader(frame, offset, version), correlation_id, connection, services)
-    except ProtocolError as malformed:
-        connection.offend(f"a Fetch that cannot be read: {malformed}")
-        pending.complete(CLOSE)
-        return
+    fetch = Fetch(FetchReader(frame, offset, version), correlation_id, connection, services)
     yield from DelayedFetch(fetch, pending).steps()

@@ -8,11 +8,13 @@ from replication.reading.fetch_read cimport FetchParams, note_end, read_one
 from storage.log.partition_log cimport PartitionLog
 from storage.segment.segment cimport Segment
 
-cdef int64_t ANSWERED, CLUSTER, CLUSTER_ACTION, CONSUMER, DEBUGGING_CONSUMER, END, FINAL_EPOCH, FIRST_THAT_KNOWS_STORAGE_ERRORS
+cdef int64_t ANSWERED, CLUSTER, CLUSTER_ACTION, CONSUMER, DEBUGGING_CONSUMER, END, FETCH, FINAL_EPOCH, FIRST_THAT_KNOWS_STORAGE_ERRORS
 cdef int64_t FIRST_THAT_MAY_READ_FROM_FOLLOWERS, FIRST_WITH_ONE_BATCH, FIRST_WITH_TOPIC_IDS, FIRST_WITH_ZSTD, FIRST_WITHOUT_OLD_FORMATS
 cdef int64_t FORGOTTEN, GATHERING, INITIAL_EPOCH, NO_EPOCH, NO_ERROR, NO_PREFERENCE, NO_SESSION, NOT_AUTHORIZED, NOT_LEADER, PARTITION, READ
 cdef int64_t READING, STORAGE_ERROR, TAKING, TOPIC, UNKNOWN, UNKNOWN_ID, UNSUPPORTED_COMPRESSION, UNSUPPORTED_VERSION, VERIFYING, WAITING
 cdef int64_t WATCHING, WRITING
+
+cdef double INFINITE
 
 cdef class Fetch:
     cdef public object delayed
@@ -31,8 +33,9 @@ cdef class Fetch:
     cdef bytes _topic
     cdef dict _of_topic
     cdef object _replicas
-    cdef int64_t _at, _correlation_id, _grown, _max_bytes, _min_bytes, _refusal, _version, _waited_for
-    cdef bint _answers_anyway, _creates_session, _failed, _finds_later, _has_unread, _is_diverted, _is_given_up, _reads_old_segment
+    cdef int64_t _at, _correlation_id, _grown, _max_bytes, _min_bytes, _refusal, _waited_for
+    cdef readonly int64_t version
+    cdef bint _answers_anyway, _creates_session, _failed, _finds_later, _has_unread, _is_diverted, _is_given_up, _is_limited, _reads_old_segment
 
     cpdef bint run(self, int64_t limit) except -1
     cdef void _find_session(self) except *
@@ -41,6 +44,8 @@ cdef class Fetch:
     cdef str _name_of(self, bytes topic)
     @cython.locals(reader=FetchReader, params=FetchParams, version=int64_t, replica_id=int64_t, may_read_from_followers=bint)
     cdef void _begin(self) except *
+    @cython.locals(most=double)
+    cdef void _limit_bytes(self) except *
     @cython.locals(named=SessionPartition, asked=SessionPartition)
     cdef void _end_session(self) except *
     @cython.locals(params=FetchParams, now_ms=int64_t)
@@ -68,4 +73,7 @@ cdef class Fetch:
     cdef bint _write(self, int64_t limit) except -1
     @cython.locals(writer=FetchWriter, params=FetchParams)
     cdef FetchWriter _begin_answer(self)
+    @cython.locals(writer=FetchWriter)
     cdef void _finish(self) except *
+    @cython.locals(size=int64_t)
+    cdef void _count_overhead(self) except *

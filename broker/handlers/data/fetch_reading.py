@@ -47,7 +47,7 @@ from broker.handlers.data.fetch_writing import FetchWriter
 from broker.handlers.data.partition_errors import partition_error
 from broker.handlers.data.topic_counters import count_failed_fetch
 from broker.network.request_channel import Parts
-from broker.network.throttle import QuotaType
+from broker.quotas.quota_type import FETCH
 from broker.request.services import Services
 from config.topic import COMPRESSION_TYPE
 from protocol.cursors.fetch import FetchReader
@@ -63,6 +63,8 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from broker.handlers.data.delayed_fetch import DelayedFetch
     from broker.network.connection import Connection
+
+INFINITE = float("inf")
 
 SESSION_ERRORS: dict[type[FetchSessionError], ErrorCode] = {
     FetchSessionIdNotFound: ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -87,6 +89,7 @@ class Fetch:
         "_has_unread",
         "_is_diverted",
         "_is_given_up",
+        "_is_limited",
         "_max_bytes",
         "_min_bytes",
         "_named",
@@ -97,7 +100,6 @@ class Fetch:
         "_replicas",
         "_topic",
         "_unknown",
-        "_version",
         "_waited_for",
         "_writer",
         "connection",
@@ -110,6 +112,7 @@ class Fetch:
         "services",
         "session",
         "stage",
+        "version",
     )
 
     def __init__(self, reader: FetchReader, correlation_id: int, connection: Connection, services: Services) -> None:
@@ -126,7 +129,7 @@ class Fetch:
         self.has_moved = False
         """Whether one of its partitions changed while they were read, or gathered for."""
         self._reader = reader
-        self._version = reader.version
+        self.version = reader.version
         self._correlation_id = correlation_id
         self._replicas = services.data.replica_manager
         self._creates_session = reader.session_epoch == INITIAL_EPOCH
@@ -149,6 +152,7 @@ class Fetch:
         self._failed = False
         self._is_diverted = False
         self._is_given_up = False
+        self._is_limited = False  # whether the client has a quota of bytes
         self._answers_anyway = False
         self._waited_for = 0
         self._grown = 0
@@ -228,11 +232,11 @@ class Fetch:
         now_ms = elapsed_ms(services.clock)
         try:
             self.session = services.data.fetch_sessions.get(
-                reader.session_id, reader.session_epoch, uses_topic_ids=self._version >= FIRST_WITH_TOPIC_IDS, now_ms=now_ms
+                reader.session_id, reader.session_epoch, uses_topic_ids=self.version >= FIRST_WITH_TOPIC_IDS, now_ms=now_ms
             )
         except FetchSessionError as error:
             self.session = FetchSession(False)
-            self._writer = FetchWriter(self._version, self._correlation_id, self.session, self.params, services)
+            self._writer = FetchWriter(self.version, self._correlation_id, self.session, self.params, services)
             self._writer.error_code = SESSION_ERRORS[type(error)]
             self._named = []
             self.stage = WRITING
@@ -273,7 +277,7 @@ class Fetch:
 
     def _name_of(self, topic: bytes) -> str | None:
         """The name of a topic by its key in requests; None for an unknown id."""
-        if self._version >= FIRST_WITH_TOPIC_IDS:
+        if self.version >= FIRST_WITH_TOPIC_IDS:
             return self.services.metadata.names_by_id.get(topic)
         return topic.decode()
 
@@ -281,10 +285,12 @@ class Fetch:
         """Begin to read, after the whole request has been taken."""
         reader = self._reader
         services = self.services
-        version = self._version
+        version = self.version
         replica_id = reader.replica_id
         may_read_from_followers = replica_id < 0 and version >= FIRST_THAT_MAY_READ_FROM_FOLLOWERS
         params = self.params
+        if replica_id < 0:
+            self._limit_bytes()
         params.replica_id = max(replica_id, CONSUMER)  # a debugging consumer reads like others, and may also read from followers
         params.or_follower = replica_id < DEBUGGING_CONSUMER or may_read_from_followers
         client = self.connection.client
@@ -308,6 +314,14 @@ class Fetch:
             self.session.on_fetch(elapsed_ms(services.clock))
         self._begin_reading()
 
+    def _limit_bytes(self) -> None:
+        """Read no more than the quota of the client lets through at once. A larger answer would be withheld again and again."""
+        most = self.connection.most_fetch_bytes
+        self._is_limited = most < INFINITE
+        if most < self._max_bytes:
+            self._max_bytes = int(most)
+            self._min_bytes = min(self._min_bytes, self._max_bytes)
+
     def _end_session(self) -> None:
         """End a session that has no partitions left; the partitions that the request itself names are read once more."""
         self.session.end_fetch(self)
@@ -326,7 +340,7 @@ class Fetch:
         params = self.params
         # Only followers, and consumers with a rack, need the time.
         now_ms = elapsed_ms(self.services.clock) if params.replica_id >= 0 or params.rack_id is not None else 0
-        params.begin(self._max_bytes, now_ms, self._version >= FIRST_WITH_ONE_BATCH)
+        params.begin(self._max_bytes, now_ms, self.version >= FIRST_WITH_ONE_BATCH)
         params.finds_records = not self._finds_later
         self._entries = self.session.in_order()
         self._unknown = []
@@ -382,7 +396,7 @@ class Fetch:
             count_failed_fetch(self._replicas, name, error)
             self._fail(asked, partition_error(error, self.services.data))
             return
-        if self._version < FIRST_WITH_ZSTD and (refused := self._too_old_for(partition)):
+        if self.version < FIRST_WITH_ZSTD and (refused := self._too_old_for(partition)):
             params.left, params.size, params.min_one_batch = left, size, min_one_batch
             self._fail(asked, refused)
             asked.aborted = ()
@@ -429,7 +443,7 @@ class Fetch:
 
     def _fail(self, asked: SessionPartition, code: int) -> None:
         self._failed = True
-        if code == STORAGE_ERROR and self._version < FIRST_THAT_KNOWS_STORAGE_ERRORS:
+        if code == STORAGE_ERROR and self.version < FIRST_THAT_KNOWS_STORAGE_ERRORS:
             code = NOT_LEADER
         asked.region = None
         asked.aborted = None
@@ -439,7 +453,7 @@ class Fetch:
         """The error code if a reader of this version cannot understand the records of the log, otherwise NO_ERROR."""
         if partition.log.config[COMPRESSION_TYPE] == "zstd":
             return UNSUPPORTED_COMPRESSION
-        if self._version < FIRST_WITHOUT_OLD_FORMATS:
+        if self.version < FIRST_WITHOUT_OLD_FORMATS:
             return UNSUPPORTED_VERSION
         return NO_ERROR
 
@@ -540,7 +554,11 @@ class Fetch:
         last = known + len(self._unknown)
         end = min(self._at + limit, last)
         while self._at < end:
-            if self._at < known:
+            if writer.throttle_time_ms > 0:
+                # As in Apache Kafka, the answer contains only the throttle time.
+                if self._at < known:
+                    entries[self._at].forget_found()
+            elif self._at < known:
                 asked = entries[self._at]
                 if not asked.is_unknown:
                     writer.write_one(asked)
@@ -552,26 +570,35 @@ class Fetch:
     def _begin_answer(self) -> FetchWriter:
         params = self.params
         services = self.services
-        writer = self._writer = FetchWriter(self._version, self._correlation_id, self.session, params, services)
+        writer = self._writer = FetchWriter(self.version, self._correlation_id, self.session, params, services)
         writer.is_incremental = self.is_incremental
         if params.throttled_bytes:
             quota = self._replicas.leader_quota
             assert quota is not None  # only a quota throttles bytes
             params.count(quota)
-        if params.replica_id < 0:
-            writer.throttle_time_ms = self.connection.throttle(QuotaType.FETCH, params.size)
+        if params.replica_id >= 0:
+            self.connection.exempt()
+        else:
+            writer.throttle_time_ms = self.connection.throttle(FETCH, params.size)
             if writer.throttle_time_ms > 0:
-                # As in Apache Kafka, the answer contains only the throttle time.
                 self._creates_session = False
-                self._entries = []
-                self._unknown = []
         if self._creates_session:
             self._creates_session = False
             services.data.fetch_sessions.maybe_keep(self.session, is_follower=params.replica_id >= 0, now_ms=elapsed_ms(services.clock))
         return writer
 
     def _finish(self) -> None:
-        assert self._writer is not None  # at least the beginning was written
-        self.parts = self._writer.finish(self._named)
+        writer = self._writer
+        assert writer is not None  # at least the beginning was written
+        self.parts = writer.finish(self._named)
+        if self._is_limited and not writer.throttle_time_ms:
+            self._count_overhead()
         self.stage = ANSWERED
         self.abandon()
+
+    def _count_overhead(self) -> None:
+        """Count the bytes of the answer beside the records."""
+        size = 0
+        for part in self.parts:
+            size += len(part)
+        self.connection.count_more(FETCH, size - self.params.size)

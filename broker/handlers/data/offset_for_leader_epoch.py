@@ -24,7 +24,7 @@ from storage.errors import StorageError
 def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
     """Find the end offset of each requested epoch; -1 when this log does not know the epoch."""
     replicas = context.broker.data.replica_manager
-    is_broker = context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    is_broker = context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, log_if_denied=False)
     topics = []
     refused = []
     for topic in request.topics:

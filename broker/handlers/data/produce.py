@@ -49,14 +49,14 @@ from broker.handlers.data.produce_codes import (
 from broker.handlers.data.produce_verification import unverified
 from broker.handlers.data.topic_counters import count_refused_produce
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
-from broker.network.throttle import QuotaType
+from broker.quotas.quota_type import PRODUCE
 from broker.request.internal_topics import INTERNAL_TOPICS
+from broker.request.malformed import name_of, refused_if_malformed
 from broker.request.turns import Steps, Unfinished
 from protocol.cursors.kinds import END, NO_RECORDS, PARTITION
 from protocol.cursors.produce import ProduceAnswer, ProduceReader
 from protocol.errors import ErrorCode
 from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, TRANSACTIONAL_MASK
-from protocol.schema.wire import ProtocolError
 from replication.errors import ReplicationError, UnknownTopicOrPartition
 from replication.leader.partition import Partition
 from storage.disk.topic_partition import TopicPartition
@@ -90,13 +90,14 @@ def handle_produce_frame(
     if not isinstance(turns.first_slice(produce.steps()), Unfinished):
         return produce.finish()
     produce.detach()
-    if produce.reader.is_verified:
-        pending = Pending(in_turns=True)
-        turns.go_on(produce.work(pending), pending)
+    # As long as nothing has been done, it waits for its turn among the large requests.
+    waits = not produce.reader.is_verified
+    pending = Pending(in_turns=True, waiting_bytes=len(frame) if waits else 0)
+    work = refused_if_malformed(produce.work(pending), name_of(frame), connection, pending)
+    if waits:
+        turns.wait(work, pending)
     else:
-        # Nothing has been done yet, so it waits for its turn among the large requests.
-        pending = Pending(in_turns=True, waiting_bytes=len(frame))
-        turns.wait(produce.work(pending), pending)
+        turns.go_on(work, pending)
     return pending
 
 
@@ -230,12 +231,7 @@ class Produce:
 
     def work(self, pending: Pending) -> Steps[asyncio.Task[None] | None]:
         """Continue in turns and complete `pending`. Returns the task that completes it, if a worker is needed."""
-        try:
-            yield from self.steps()
-        except ProtocolError as malformed:
-            self._connection.offend(f"a request that cannot be read (PRODUCE v{self._version}): {malformed}")
-            pending.complete(CLOSE)
-            return None
+        yield from self.steps()
         self._take_throttle_time()
         if self._unverified is not None:
             self._verify(pending)
@@ -552,7 +548,10 @@ class Produce:
         return self._answer_or_wait(None)
 
     def _take_throttle_time(self) -> None:
-        self._throttle_time_ms = self._connection.throttle(QuotaType.PRODUCE, self._size)
+        connection = self._connection
+        if self._acks == 0:
+            connection.exempt()  # only its bytes are limited, since the producer does not learn of a throttle time
+        self._throttle_time_ms = connection.throttle(PRODUCE, self._size)
 
     def _answer_or_wait(self, pending: Pending | None) -> Answer:
         """The answer; or `pending`, or a new Pending, if partitions have to wait."""

@@ -11,10 +11,10 @@ def handle_list_groups(request: ListGroupsRequest, context: RequestContext) -> S
     states = yield from each(request.states_filter, str.lower)
     types = yield from each(request.types_filter, str.lower)
     error, groups = context.broker.coordinators.groups.list(states, types)
-    sees_all = context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER)
+    sees_all = context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER, log_if_denied=False)
     listed = []
     for group in groups:
-        if sees_all or context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        if sees_all or context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group.group_id, log_if_denied=False):
             name, kind, state = group.group_id, group.protocol_type or "", group.state.value
             listed.append(ListedGroup(group_id=name, protocol_type=kind, group_state=state, group_type=group.group_type))
         yield

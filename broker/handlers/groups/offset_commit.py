@@ -23,14 +23,14 @@ from broker.groups.offset_records import NO_EXPIRY, encode_value
 from broker.handlers.groups.group_topics import partitions_of
 from broker.handlers.groups.offsets_in_store import commit_to_store
 from broker.network.request_channel import CLOSE, Answer, Pending
-from broker.network.throttle import QuotaType
+from broker.quotas.quota_type import REQUEST
+from broker.request.malformed import answer_in_turn
 from broker.request.turns import LARGE_BYTES, Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.cursors.kinds import END, PARTITION
 from protocol.cursors.offset_commit import TXN_LAYOUTS, OffsetCommitAnswer, OffsetCommitReader, TxnOffsetCommitReader
 from protocol.errors import ErrorCode
-from protocol.schema.wire import ProtocolError
 from storage.disk.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -75,29 +75,21 @@ def commit_offsets(
         pending = Pending()
         commit.answer(pending)
         return pending.answer if pending.completed else pending
-    pending = Pending(in_turns=True, waiting_bytes=len(frame))
-    kept = memoryview(bytearray(frame))  # the receive buffer is used again meanwhile
-    services.turns.wait(_take_turns(key, kept, offset, version, correlation_id, connection, services, pending), pending)
-    return pending
+    return answer_in_turn(frame, connection, services.turns, _commit, key, offset, version, correlation_id, connection, services)
 
 
-def _take_turns(
-    key: int,
+def _commit(
     frame: memoryview,
+    pending: Pending,
+    key: int,
     offset: int,
     version: int,
     correlation_id: int,
     connection: Connection,
     services: Services,
-    pending: Pending,
 ) -> Steps[asyncio.Task[None] | None]:
-    try:
-        commit = OffsetCommit(key, frame, offset, version, correlation_id, connection, services, is_large=True)
-        yield from commit.read()
-    except ProtocolError as malformed:
-        connection.offend(f"a request that cannot be read ({ApiKey(key).name} v{version}): {malformed}")
-        pending.complete(CLOSE)
-        return None
+    commit = OffsetCommit(key, frame, offset, version, correlation_id, connection, services, is_large=True)
+    yield from commit.read()
     commit.answer(pending)
     return commit.task
 
@@ -301,7 +293,7 @@ class OffsetCommit:
             if topic not in self._decided:
                 answer.begin_topic(topic)
                 yield from self._write_committed(topic)
-        return answer.finish(self._connection.throttle(QuotaType.REQUEST, 0))
+        return answer.finish(self._connection.throttle(REQUEST, 0))
 
     def _write_committed(self, topic: bytes) -> Steps[None]:
         commit = self._commits.get(topic)

@@ -1,5 +1,7 @@
 """Handles CreatePartitions (api 37), versions 0-3. KIP-195: adds partitions to topics.
 
+From 3 a client that has exhausted its quota for partitions is refused (KIP-599); earlier versions are throttled afterwards.
+
 Only the active controller's broker does so. The answer comes when the new partitions have leaders, or after the timeout.
 """
 
@@ -17,9 +19,12 @@ from protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+FIRST_WITH_STRICT_QUOTA = 3
+
 
 async def handle_create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Add partitions where that is possible. A topic that is named twice is answered once."""
+    quota = context.mutation_quota(strict_since=FIRST_WITH_STRICT_QUOTA)
     results: dict[str, CreatePartitionsTopicResult] = {}
     for topic in request.topics:
         await context.broker.turns.pause()
@@ -43,7 +48,7 @@ async def handle_create_partitions(request: CreatePartitionsRequest, context: Re
         else:
             growing.append(_new_partitions(topic))
     outcomes = await context.broker.administration.partition_growth.create_partitions(
-        growing, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+        growing, validate_only=request.validate_only, timeout_ms=request.timeout_ms, take_mutations=quota.take
     )
     for name, outcome in outcomes.items():
         await context.broker.turns.pause()

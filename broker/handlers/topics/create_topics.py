@@ -1,5 +1,5 @@
 """Handles CreateTopics (api 19), versions 0-7: KIP-4; from 5 defaults for -1 (KIP-464) and configuration in the answer (KIP-525), topic ids
-from 7.
+from 7. From 6 a client that has exhausted its quota for partitions is refused (KIP-599); earlier versions are throttled afterwards.
 
 Only the active controller's broker creates topics; any other broker answers NOT_CONTROLLER. The answer comes when this broker knows a
 leader of every partition of the new topics, or after the timeout.
@@ -21,18 +21,20 @@ from protocol.messages.create_topics import (
 )
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+FIRST_WITH_STRICT_QUOTA = 6
 
 
 async def handle_create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create each topic if possible, and report its result."""
     spread = context.broker.turns.spread
+    quota = context.mutation_quota(strict_since=FIRST_WITH_STRICT_QUOTA)
     results = await spread(each(request.topics, _unknown))
     if not context.broker.cluster.controller.is_active:
         for result in results:
             result.error_code = ErrorCode.NOT_CONTROLLER
         return CreateTopicsResponse(topics=results)
     times_named = await spread(how_often(topic.name for topic in request.topics))
-    may_create_any = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER)
+    may_create_any = context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, log_if_denied=False)
     wanted: list[tuple[CreatableTopic, CreatableTopicResult]] = []
     for topic, result in zip(request.topics, results, strict=True):
         await context.broker.turns.pause()
@@ -51,7 +53,10 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         if topic.name != CLUSTER_METADATA_TOPIC and not _may_describe(topic.name, context):
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     outcomes = await context.broker.administration.topic_admin.create_topics(
-        await spread(each(wanted, lambda pair: _new_topic(pair[0]))), validate_only=request.validate_only, timeout_ms=request.timeout_ms
+        await spread(each(wanted, lambda pair: _new_topic(pair[0]))),
+        validate_only=request.validate_only,
+        timeout_ms=request.timeout_ms,
+        take_mutations=quota.take,
     )
     for topic, result in wanted:
         await context.broker.turns.pause()
@@ -81,7 +86,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 def _may_describe(topic: str, context: RequestContext) -> bool:
     """Whether the answer may show the configuration of the topic."""
-    return context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic)
+    return context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic, log_if_denied=False)
 
 
 def _describe(created: CreatedTopic, result: CreatableTopicResult, context: RequestContext) -> None:

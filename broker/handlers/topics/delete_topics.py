@@ -1,4 +1,5 @@
-"""Handles DeleteTopics (api 20), versions 0-6: KIP-4; TOPIC_DELETION_DISABLED from 3; by topic id from 6 (KIP-516). Deletion by id never
+"""Handles DeleteTopics (api 20), versions 0-6: KIP-4; TOPIC_DELETION_DISABLED from 3; refused by an exhausted quota
+from 5 (KIP-599); by topic id from 6 (KIP-516). Deletion by id never
 deletes another topic that has got the same name meanwhile.
 
 Only the active controller's broker deletes topics. The answer comes when this broker has dropped the topics from its metadata, or after the
@@ -17,11 +18,13 @@ from protocol.uuid import ZERO_UUID
 
 FIRST_VERSION_BY_TOPIC_ID = 6
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
+FIRST_WITH_STRICT_QUOTA = 5
 
 
 async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete each topic if possible, and report its result."""
     spread = context.broker.turns.spread
+    quota = context.mutation_quota(strict_since=FIRST_WITH_STRICT_QUOTA)
     topics = await spread(_topics_of(request, context.api_version))
     results = await spread(each(topics, lambda topic: DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)))
     refused = await spread(_refusal(topics, context))
@@ -43,10 +46,13 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
         if name is None:
             # Apache Kafka treats a topic without name and id as one that the client may not delete.
             result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif is_by_id and not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            continue
+        may_describe = context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        may_delete = context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name)
+        if is_by_id and not may_describe:
             result.name = None
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif not context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name):
+        elif not may_delete:
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif name not in broker.metadata.topics:
             result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -60,6 +66,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             ids={name: topic_id for name, topic_id in deleting.items() if topic_id != ZERO_UUID},
             order_by_id=broker.cluster.controller.order_deletions,
             timeout_ms=request.timeout_ms,
+            take_mutations=quota.take,
         )
         for result in results:
             outcome = outcomes.get(result.name) if result.name is not None else None

@@ -81,7 +81,7 @@ def _by_name(
             missing.append(name)
     wants_creation = context.api_version < FIRST_VERSION_WITH_CHOICE_OF_CREATION or request.allow_auto_topic_creation
     creates = bool(missing) and wants_creation and context.broker.administration.auto_topics.enabled
-    if creates and not context.is_authorized(Operation.CREATE, ResourceType.CLUSTER):
+    if creates and not context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, log_if_denied=False):
         missing = yield from _without_uncreatable(missing, refused, context)
     new = []
     for name in missing:
@@ -134,7 +134,7 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
 def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
     """The answer by topic ids. A request with at least one topic id is answered by ids alone; names in it are ignored."""
     cluster = context.broker.metadata
-    images = []
+    found = []
     unknown = []
     refused = []
     for topic_id in topic_ids:
@@ -144,16 +144,16 @@ def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestCont
         elif not _may_describe(image.name, context):
             refused.append(_denied(None, topic_id))
         else:
-            images.append(image)
+            found.append(_topic(image, request, context))
         yield
-    return unknown + (yield from _topics(images, request, context)) + refused
+    return unknown + found + refused
 
 
 def _topics(images: list[TopicImage], request: MetadataRequest, context: RequestContext) -> Steps[list[MetadataResponseTopic]]:
     """The topics among `images` that the client may describe."""
     found = []
     for image in images:
-        if _may_describe(image.name, context):
+        if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, image.name, log_if_denied=False):
             found.append(_topic(image, request, context))
         yield
     return found
@@ -166,7 +166,9 @@ async def _create(
     request: MetadataRequest,
     context: RequestContext,
 ) -> MetadataResponse:
-    codes = await context.broker.administration.auto_topics.create(missing)
+    # As in Apache Kafka, the partitions count, and the throttle time does not include them.
+    quota = context.connection.mutation_quota(is_strict=False)
+    codes = await context.broker.administration.auto_topics.create(missing, quota.take)
     for name in missing:
         found.append(_absent(codes[name], name, operations=_operations(name, request, context)))
         await context.broker.turns.pause()

@@ -38,7 +38,7 @@ def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCo
     if transactional_id is not None:
         if not context.is_authorized(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif not context.is_authorized(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) and not context.access.may_on_any(
+    elif not context.is_authorized(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, log_if_denied=False) and not context.access.may_on_any(
         Operation.WRITE, ResourceType.TOPIC
     ):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> Steps[WriteTxnMarkersResponse | Answer]:
     """Write every marker, then wait for the followers."""
-    is_authorized = context.is_authorized(Operation.ALTER, ResourceType.CLUSTER) or context.is_authorized(
+    is_authorized = context.is_authorized(Operation.ALTER, ResourceType.CLUSTER, log_if_denied=False) or context.is_authorized(
         Operation.CLUSTER_ACTION, ResourceType.CLUSTER
     )
     codes: dict[int, dict[TopicPartition, int]] = {}

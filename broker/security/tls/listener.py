@@ -5,59 +5,24 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import ssl
 from typing import TYPE_CHECKING, Final
 
 from broker.security.principals import ANONYMOUS, USER_TYPE, Principal
-from broker.security.tls.cipher_suites import TLS_1_3_SUITES, openssl_name, split
+from broker.security.tls.context import TlsConfig
 from broker.security.tls.distinguished_names import subject_of
 from broker.security.tls.mapping_rules import MappingRules
-from broker.security.tls.stores import (
-    PEM,
-    KeyMaterial,
-    certificates_from_pem,
-    certificates_from_store,
-    check_store_type,
-    key_from_pem,
-    key_from_store,
-    read_store,
-)
 from config.broker_keys import LISTENER_PREFIX
 from config.errors import ConfigError
-from config.keys.security import PRINCIPAL_BUILDER_CLASS, SECURITY_PROVIDERS
-from config.keys.tls import (
-    SSL_CIPHER_SUITES,
-    SSL_CLIENT_AUTH,
-    SSL_ENABLED_PROTOCOLS,
-    SSL_ENGINE_FACTORY_CLASS,
-    SSL_KEY_PASSWORD,
-    SSL_KEYSTORE_CERTIFICATE_CHAIN,
-    SSL_KEYSTORE_KEY,
-    SSL_KEYSTORE_LOCATION,
-    SSL_KEYSTORE_PASSWORD,
-    SSL_KEYSTORE_TYPE,
-    SSL_PRINCIPAL_MAPPING_RULES,
-    SSL_PROTOCOL,
-    SSL_PROVIDER,
-    SSL_TRUSTSTORE_CERTIFICATES,
-    SSL_TRUSTSTORE_LOCATION,
-    SSL_TRUSTSTORE_PASSWORD,
-    SSL_TRUSTSTORE_TYPE,
-)
+from config.keys.security import PRINCIPAL_BUILDER_CLASS
+from config.keys.tls import SSL_CLIENT_AUTH, SSL_KEYSTORE_LOCATION, SSL_PRINCIPAL_MAPPING_RULES, SSL_TRUSTSTORE_LOCATION
 from config.listeners import EndPoint, SecurityProtocol
 
 if TYPE_CHECKING:
     from config.broker_properties import BrokerProperties, ListenerConfig
-    from config.schema.key import Key
-    from config.schema.types import Password
 
-logger = logging.getLogger(__name__)
-
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY_MODES: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
-_PROTOCOLS: Final = ("TLS", *_VERSIONS)
 
 
 class ListenerTls:
@@ -86,7 +51,7 @@ class ListenerTls:
 
 def tls_of(properties: BrokerProperties, endpoint: EndPoint) -> ListenerTls:
     """The TLS of an SSL or SASL_SSL listener. Reads its files. Raises ConfigError, whose text names the listener and the key."""
-    source = source_of(properties, endpoint)
+    source = source_of(properties, endpoint.listener_name)
     try:
         built = _Builder(properties, endpoint).build()
     except ConfigError as reason:
@@ -95,10 +60,10 @@ def tls_of(properties: BrokerProperties, endpoint: EndPoint) -> ListenerTls:
     return built
 
 
-def source_of(properties: BrokerProperties, endpoint: EndPoint) -> object:
+def source_of(properties: BrokerProperties, listener_name: str) -> object:
     """All that the TLS of a listener is built from, for comparison: the properties, and the state of their files."""
-    prefix = f"{LISTENER_PREFIX}{endpoint.listener_name.lower()}.ssl."
-    values = properties.for_listener(endpoint.listener_name)
+    prefix = f"{LISTENER_PREFIX}{listener_name.lower()}.ssl."
+    values = properties.for_listener(listener_name)
     texts = {name: text for name, text in properties.properties.items() if name.startswith((prefix, "ssl."))}
     return texts, [_file_state(values[key]) for key in (SSL_KEYSTORE_LOCATION, SSL_TRUSTSTORE_LOCATION)]
 
@@ -120,121 +85,17 @@ class _Builder:
         self._values: ListenerConfig = properties.for_listener(endpoint.listener_name)
 
     def build(self) -> ListenerTls:
-        self._refuse_java_classes()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.options |= ssl.OP_NO_RENEGOTIATION
-        self._set_versions_and_suites(context)
-        certificate = self._load_key(context)
-        self._load_trust(context)
-        rules = MappingRules(self._values[SSL_PRINCIPAL_MAPPING_RULES])
-        return ListenerTls(context, certificate, rules, names_clients=self._endpoint.security_protocol is SecurityProtocol.SSL)
-
-    def _refuse_java_classes(self) -> None:
         values = self._values
-        for key in (SSL_ENGINE_FACTORY_CLASS, SSL_PROVIDER, SECURITY_PROVIDERS):
-            if values[key]:
-                raise ConfigError(f"{key.name}={values[key]}: classes of the Java platform cannot be loaded; unset it")
         if values[PRINCIPAL_BUILDER_CLASS] != PRINCIPAL_BUILDER_CLASS.default:
             raise ConfigError(f"{PRINCIPAL_BUILDER_CLASS.name}={values[PRINCIPAL_BUILDER_CLASS]} cannot be loaded; unset it")
-        if values[SSL_PROTOCOL] not in _PROTOCOLS:
-            raise ConfigError(f"{SSL_PROTOCOL.name}={values[SSL_PROTOCOL]} is not supported; use one of {', '.join(_PROTOCOLS)}")
-
-    def _set_versions_and_suites(self, context: ssl.SSLContext) -> None:
-        names = self._values[SSL_ENABLED_PROTOCOLS] or tuple(_VERSIONS)
-        if unknown := [name for name in names if name not in _VERSIONS]:
-            raise ConfigError(f"{SSL_ENABLED_PROTOCOLS.name}: {unknown[0]} is not supported; use TLSv1.2 and TLSv1.3")
-        versions = {_VERSIONS[name] for name in names}
-        if suites := self._values[SSL_CIPHER_SUITES]:
-            versions = self._limit_suites(context, suites, versions)
-        context.minimum_version, context.maximum_version = min(versions), max(versions)
-
-    def _limit_suites(self, context: ssl.SSLContext, suites: tuple[str, ...], versions: set[ssl.TLSVersion]) -> set[ssl.TLSVersion]:
-        """Allow only these suites. Returns the versions for which there are some."""
-        newest, older = split(suites)
-        names = []
-        known = _known_ciphers()
-        for suite in older:
-            name = openssl_name(suite)
-            if name is None or name not in known:
-                raise ConfigError(f"{SSL_CIPHER_SUITES.name}: {suite} is not supported by {ssl.OPENSSL_VERSION}")
-            names.append(name)
-        if names:
-            context.set_ciphers(":".join(names))
-        usable = {each for each in versions if (newest if each is ssl.TLSVersion.TLSv1_3 else older)}
-        if not usable:
-            raise ConfigError(f"{SSL_CIPHER_SUITES.name} has no suite for the versions of {SSL_ENABLED_PROTOCOLS.name}")
-        if ssl.TLSVersion.TLSv1_3 in usable and len(newest) < len(TLS_1_3_SUITES):
-            logger.warning(
-                "listener %s: %s cannot select among the suites of TLS 1.3; all of these are allowed: %s",
-                self._endpoint.listener_name, SSL_CIPHER_SUITES.name, ", ".join(sorted(TLS_1_3_SUITES)),
-            )  # fmt: skip
-        return usable
-
-    def _secret(self, key: Key[Password | None]) -> str | None:
-        found = self._values[key]
-        return None if found is None else found.value
-
-    def _load_key(self, context: ssl.SSLContext) -> bytes:
-        """Load the private key. Returns its certificate in DER."""
-        material, password = self._key_material()
-        # OpenSSL takes keys from files only. This file is in memory, so the key is never on a disk.
-        descriptor = os.memfd_create("tls-key", os.MFD_CLOEXEC)
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(material.pem.encode())
-            # Without a password OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password or "")
-        except (ssl.SSLError, ValueError) as error:
-            raise ConfigError(f"the private key cannot be used with its certificate: {error}") from None
-        finally:
-            os.close(descriptor)
-        if material.alias is not None:
-            logger.info("listener %s: uses the key %s of its key store", self._endpoint.listener_name, material.alias)
-        return material.chain[0]
-
-    def _key_material(self) -> tuple[KeyMaterial, str | None]:
-        """The key with its certificates, and the password of an encrypted key."""
-        values = self._values
-        store_type, location = values[SSL_KEYSTORE_TYPE], values[SSL_KEYSTORE_LOCATION]
-        key, chain = self._secret(SSL_KEYSTORE_KEY), self._secret(SSL_KEYSTORE_CERTIFICATE_CHAIN)
-        store_password, key_password = self._secret(SSL_KEYSTORE_PASSWORD), self._secret(SSL_KEY_PASSWORD)
-        check_store_type(SSL_KEYSTORE_TYPE.name, store_type)
-        is_pem = store_type.upper() == PEM
-        inline = (SSL_KEYSTORE_KEY, SSL_KEYSTORE_CERTIFICATE_CHAIN)
-        self._check_sources(inline, SSL_KEYSTORE_LOCATION, SSL_KEYSTORE_TYPE, SSL_KEYSTORE_PASSWORD, is_pem=is_pem)
-        if key is not None or chain is not None:
-            if key is None or chain is None:
-                raise ConfigError(f"{inline[0].name} and {inline[1].name} have to be set together")
-            material = key_from_pem(key, chain, SSL_KEYSTORE_KEY.name)
-        elif location is None:
-            raise ConfigError(f"it has no private key: set {SSL_KEYSTORE_LOCATION.name} or {SSL_KEYSTORE_KEY.name}")
-        else:
-            where = f"{SSL_KEYSTORE_LOCATION.name}={location}"
-            data = read_store(location, where)
-            if not is_pem:
-                if store_password is None:
-                    raise ConfigError(f"{where}: {SSL_KEYSTORE_PASSWORD.name} is not set")
-                return key_from_store(data, store_password, key_password, where), None
-            text = data.decode("ascii", "replace")
-            material = key_from_pem(text, text, where)
-        if material.is_encrypted != (key_password is not None):
-            state = "encrypted, but" if material.is_encrypted else "not encrypted, yet"
-            raise ConfigError(f"the private key is {state} {SSL_KEY_PASSWORD.name} is {'set' if key_password is not None else 'not set'}")
-        return material, key_password
-
-    def _load_trust(self, context: ssl.SSLContext) -> None:
+        config = TlsConfig(values, f"listener {self._endpoint.listener_name}")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        config.prepare(context)
+        certificate = config.load_key(context)
         context.verify_mode = _VERIFY_MODES[self._client_auth()]
-        # As in Java, every certificate of the trust store is trusted by itself, also one that others have signed.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        trusted = self._trusted()
-        if trusted is None:
-            if context.verify_mode is not ssl.CERT_NONE:
-                context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
-            return
-        try:
-            context.load_verify_locations(cadata=b"".join(dict.fromkeys(trusted)))
-        except ssl.SSLError as error:
-            raise ConfigError(f"a certificate of the trust store cannot be used: {error}") from None
+        config.load_trust(context, ssl.Purpose.CLIENT_AUTH)
+        rules = MappingRules(values[SSL_PRINCIPAL_MAPPING_RULES])
+        return ListenerTls(context, certificate, rules, names_clients=self._endpoint.security_protocol is SecurityProtocol.SSL)
 
     def _client_auth(self) -> str:
         """The value of ssl.client.auth. With SASL only the key of the listener counts (KIP-684)."""
@@ -242,51 +103,3 @@ class _Builder:
         if self._endpoint.security_protocol is SecurityProtocol.SASL_SSL and name not in self._properties.properties:
             return "none"
         return self._values[SSL_CLIENT_AUTH]
-
-    def _trusted(self) -> tuple[bytes, ...] | None:
-        """The trusted certificates in DER; None without a trust store."""
-        values = self._values
-        store_type, location = values[SSL_TRUSTSTORE_TYPE], values[SSL_TRUSTSTORE_LOCATION]
-        inline = self._secret(SSL_TRUSTSTORE_CERTIFICATES)
-        check_store_type(SSL_TRUSTSTORE_TYPE.name, store_type)
-        is_pem = store_type.upper() == PEM
-        sources = (SSL_TRUSTSTORE_CERTIFICATES,)
-        self._check_sources(sources, SSL_TRUSTSTORE_LOCATION, SSL_TRUSTSTORE_TYPE, SSL_TRUSTSTORE_PASSWORD, is_pem=is_pem)
-        if inline is not None:
-            return certificates_from_pem(inline, SSL_TRUSTSTORE_CERTIFICATES.name)
-        if location is None:
-            return None
-        where = f"{SSL_TRUSTSTORE_LOCATION.name}={location}"
-        data = read_store(location, where)
-        if is_pem:
-            return certificates_from_pem(data.decode("ascii", "replace"), where)
-        return certificates_from_store(data, self._secret(SSL_TRUSTSTORE_PASSWORD), where)
-
-    def _check_sources(
-        self,
-        inline: tuple[Key[Password | None], ...],
-        file: Key[str | None],
-        kind: Key[str],
-        password: Key[Password | None],
-        *,
-        is_pem: bool,
-    ) -> None:
-        """Raises ConfigError when the keys of a store contradict each other."""
-        values = self._values
-        given = [key.name for key in inline if values[key] is not None]
-        location = values[file]
-        if given and not is_pem:
-            raise ConfigError(f"{given[0]} needs {kind.name}=PEM, but it is {values[kind]}")
-        if given and location is not None:
-            raise ConfigError(f"only one of {given[0]} and {file.name} may be set")
-        if self._secret(password) is not None:
-            if is_pem:
-                raise ConfigError(f"{password.name} cannot be set with {kind.name}=PEM")
-            if location is None:
-                raise ConfigError(f"{password.name} is set, but {file.name} is not")
-
-
-def _known_ciphers() -> set[str]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    return {cipher["name"] for cipher in context.get_ciphers()}

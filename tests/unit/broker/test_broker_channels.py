@@ -93,7 +93,7 @@ def test_a_broker_is_asked_at_its_endpoint_for_brokers_in_the_name_of_the_contro
     peers = FakePeers(lambda asked: UpdateMetadataResponse())
     asyncio.run(to_broker_1(peers).send(UpdateMetadataRequest()))
     (asked,) = peers.asked
-    assert (asked.address, asked.client_id) == (PeerAddress("host", 9, 0), "0")
+    assert (asked.address, asked.client_id) == (PeerAddress("host", 9), "0")
     assert not peers.made[0].negotiate
 
 

@@ -10,8 +10,8 @@ import pytest
 from broker.handlers.table import IMPLEMENTED
 from broker.network.connection import Connection
 from broker.network.request_channel import CLOSE, Answer
-from broker.network.throttle import QuotaType
-from broker.serving.dispatch import name_of
+from broker.quotas.quota_type import QuotaType
+from broker.request.malformed import name_of
 from controller.errors import SessionExpired
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -336,17 +336,6 @@ async def test_every_answer_says_for_how_long_its_client_has_to_wait() -> None:
     assert bench.ask(ListOffsetsRequest(), ApiKey.LIST_OFFSETS, 1).response.throttle_time_ms == 0
     quotas = [quota for quota, _ in bench.connection.counted]
     assert quotas == [QuotaType.REQUEST, QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST]
-
-
-@on_a_loop
-async def test_the_time_of_a_handler_is_counted_where_there_is_a_quota_for_it() -> None:
-    bench = leading()
-    request = FindCoordinatorRequest(key_type=9)
-    bench.ask(request, ApiKey.FIND_COORDINATOR, 3)
-    assert bench.connection.counted == [(QuotaType.REQUEST, 0)]
-    bench.connection.counts_time = True
-    bench.ask(request, ApiKey.FIND_COORDINATOR, 3)
-    assert bench.connection.counted[1][1] > 0
 
 
 @on_a_loop

@@ -1,6 +1,6 @@
 """Who may fetch what, and how much: access to topics, to the cluster, and the quota of consumers."""
 
-from broker.network.throttle import QuotaType
+from broker.quotas.quota_type import QuotaType
 from broker.security.authorizer import Operation, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -109,3 +109,4 @@ async def test_followers_do_not_count_against_the_quota_of_clients() -> None:
     bench.replicas.append(1, acks=1)
     assert bench.fetch(0, replica_state=ReplicaState(replica_id=1, replica_epoch=-1)).fetched[0].records
     assert bench.connection.counted == []
+    assert bench.connection.exempted == 1

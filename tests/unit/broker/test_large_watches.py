@@ -28,6 +28,12 @@ class Client:
     def on_answer_ready(self) -> None:
         """See Waiter."""
 
+    def begin_work(self) -> None:
+        """See Waiter."""
+
+    def end_work(self) -> None:
+        """See Waiter."""
+
 
 async def begun(follower: Follower) -> tuple[Asking, FetchSession]:
     """A fetch whose session is watched in part."""

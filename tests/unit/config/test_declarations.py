@@ -9,6 +9,7 @@ import pytest
 from config.broker import BrokerConfig
 from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS
 from config.keys import own
+from config.keys.authorizer_zookeeper import OVERRIDES
 from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
 from config.schema.describe import ConfigEntry, LogLevel, logger_entry
 from config.schema.key import DynamicScope, Key
@@ -19,8 +20,10 @@ BROKER = {entry["name"]: entry for entry in GOLDEN["broker"]}
 INTERNAL = {entry["name"]: entry for entry in GOLDEN["broker_not_described"]}
 TOPIC = {entry["name"]: entry for entry in GOLDEN["topic"]}
 DYNAMIC = GOLDEN["dynamic"]
-OWN = {key.name for key in vars(own).values() if isinstance(key, Key)} | {SUPER_USERS.name, ALLOW_EVERYONE_IF_NO_ACL_FOUND.name}
-"""The keys that Apache Kafka does not define: its authorizer reads two of them without a definition, and the others are this server's."""
+OWN = {key.name for key in vars(own).values() if isinstance(key, Key)} | {
+    key.name for key in (SUPER_USERS, ALLOW_EVERYONE_IF_NO_ACL_FOUND, *OVERRIDES.values())
+}
+"""The keys that Apache Kafka does not define: its authorizer reads some without a definition, and the others are this server's."""
 
 
 def recorded_broker() -> BrokerConfig:

@@ -7,6 +7,7 @@ from pathlib import Path
 from config import topic
 from config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY_KEYS, SUBJECTS
 from config.keys import quotas as broker_quotas
+from config.keys.authorizer_zookeeper import OVERRIDES
 from config.schema.key import Key
 from config.topic import TOPIC_KEYS
 
@@ -15,6 +16,7 @@ READERS = ("broker", "controller", "replication", "storage")
 """The floors that act on keys; `config` itself only checks them."""
 
 READ_WITHIN_CONFIG = {
+    *(override.name for override in OVERRIDES.values() if override.effective),
     "broker.id.generation.enable",
     "connections.max.reauth.ms",
     "control.plane.listener.name",
@@ -30,8 +32,10 @@ READ_WITHIN_CONFIG = {
     "password.encoder.keyfactory.algorithm",
     "password.encoder.old.secret",
     "password.encoder.secret",
+    "sasl.client.callback.handler.class",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
+    "sasl.mechanism.inter.broker.protocol",
     "sasl.server.max.receive.size",
     "security.inter.broker.protocol",
 }

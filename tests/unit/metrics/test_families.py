@@ -29,6 +29,19 @@ OF_FOLLOWERS = {
 }
 """The broker that was recorded led everything, so it had none of these."""
 
+OF_QUOTAS = {
+    mbean
+    for kind in ("Produce", "Fetch", "Request", "ControllerMutation")
+    for mbean in (
+        f"kafka.server:type={kind},user=*",
+        f"kafka.server:client-id=*,type={kind}",
+        f"kafka.server:client-id=*,type={kind},user=*",
+    )
+}
+"""They come into being with a client that a quota limits; the broker that was recorded had few."""
+
+OF_ALL_CLIENTS = {f"kafka.server:type={kind}" for kind in ("Produce", "Fetch", "Request", "ControllerMutation")}
+
 RECORDED = {general(pattern) for pattern in PATTERNS}
 COVERED = {mbean for family in FAMILIES for mbean in (family.mbean, *family.more_mbeans) if mbean} | {
     OPTIONAL.sub("", family.mbean, count=1) for family in FAMILIES
@@ -54,6 +67,9 @@ def test_a_metric_has_the_name_that_the_jmx_exporter_gives_its_mbean(family: Fam
         assert family.name.startswith("ottla_")
     elif "name=" in family.mbean:
         assert family.name == exported_name(family.mbean, family.kind)
+    elif family.name.startswith("kafka_server_quota_"):
+        # The exporter has rules for MBeans with a user or a client id. Those of all clients have no name there.
+        assert "user=" in family.mbean or "client-id=" in family.mbean or family.mbean in OF_ALL_CLIENTS
     else:
         kind = family.mbean.rpartition("type=")[2].replace("-", "_")
         assert family.name.startswith(f"kafka_server_{kind}_")
@@ -65,6 +81,8 @@ def test_the_labels_are_the_properties_of_the_mbean(family: Family) -> None:
     properties = {each.replace("-", "_") for each in re.findall(r"[:,]([\w-]+)=", mbeans)} - {"name", "type"}
     if "socket-server" in family.mbean:
         assert set(family.labels) <= properties
+    elif family.name.startswith("kafka_server_quota_"):
+        assert {"clientId" if name == "client_id" else name for name in properties} == set(family.labels) - {"resource"}
     elif family.mbean:
         assert set(family.labels) == properties
 
@@ -72,7 +90,7 @@ def test_the_labels_are_the_properties_of_the_mbean(family: Family) -> None:
 @each_family
 def test_the_mbean_is_one_of_apache_kafka(family: Family) -> None:
     # Those of single topics come into being with the first such event, so not all were there to be recorded.
-    assert not family.mbean or family.mbean in RECORDED | OF_FOLLOWERS or OPTIONAL.sub("", family.mbean, count=1) in RECORDED
+    assert not family.mbean or family.mbean in RECORDED | OF_FOLLOWERS | OF_QUOTAS or OPTIONAL.sub("", family.mbean, count=1) in RECORDED
 
 
 def test_names_are_given_once() -> None:

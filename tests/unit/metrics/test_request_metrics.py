@@ -22,6 +22,7 @@ class AConnection:
 
     def __init__(self, received_ns: int) -> None:
         self.received_ns = received_ns
+        self.last_throttle_time_ms = 250
         self.timings: tuple[Any, ...] = NO_TIMINGS
 
     def add_timing(self, timing: Any) -> None:
@@ -80,6 +81,7 @@ def test_a_request_that_is_answered_at_once_is_measured_at_every_station() -> No
         "response_send": (1, 4000),
         "total": (1, 10_000),
         "request_bytes": (1, 100),
+        "throttle": (1, 250),
     }
     assert connection.timings == NO_TIMINGS
 

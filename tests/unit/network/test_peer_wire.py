@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from broker.network.peer_wire import WINDOW_BYTES, Wire
-from config.listeners import SecurityProtocol
 from replication.ports.peer import PeerAddress
 
 
@@ -33,7 +32,7 @@ def test_an_answer_that_comes_when_its_request_was_just_cancelled_is_no_offence(
 ) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        wire = Wire(loop, PeerAddress("host", 1, SecurityProtocol.PLAINTEXT), memoryview(bytearray(WINDOW_BYTES)), 1 << 20)
+        wire = Wire(loop, PeerAddress("host", 1), memoryview(bytearray(WINDOW_BYTES)), 1 << 20)
         transport: Any = Transport()
         wire.connection_made(transport)
         asking = loop.create_task(wire.exchange(3, 12, b"\0\0", b"body", loop.time() + 60))

@@ -14,6 +14,8 @@ TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLU
 class Asked:
     """An authorizer that allows what is in `allowed`, and keeps what it was asked."""
 
+    audit_log = None
+
     def __init__(self) -> None:
         self.generation = 0
         self.allowed: set[tuple[Operation, ResourceType, str]] = set()
@@ -22,6 +24,8 @@ class Asked:
     def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         self.asked.append((str(principal), host, operation, resource_type, name))
         return (operation, resource_type, name) in self.allowed
+
+    def on_log_levels_changed(self) -> None: ...
 
     def is_authorized_on_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         return any((operation, resource_type) == each[:2] for each in self.allowed)

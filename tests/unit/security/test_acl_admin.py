@@ -160,6 +160,27 @@ def test_an_acl_that_exists_is_not_written_again() -> None:
     run(scenario)
 
 
+def test_patterns_of_one_request_travel_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        admin = await brokers.add()
+        store = brokers.stores[0]
+        pipeline, sizes = store.pipeline, []
+
+        async def counted(requests: Sequence[Request]) -> list[Result | StoreError]:
+            sizes.append(len(requests))
+            return await pipeline(requests)
+
+        monkeypatch.setattr(store, "pipeline", counted)
+        added = [acl("TOPIC", f"t{number}", "LITERAL", "User:u", "*", "READ", "ALLOW") for number in range(1000)]
+        await create(admin, *added)
+        assert acls_of(admin) == {*added}
+        assert len(sizes) < 100  # some look for notifications
+        (deleted,) = await admin.delete([EVERYTHING], no_pause)
+        assert deleted == [(binding, None) for binding in added]
+
+    run(scenario)
+
+
 def test_an_acl_belongs_to_the_first_filter_that_selects_it() -> None:
     async def scenario(brokers: Brokers) -> None:
         admin = await brokers.add()

@@ -1,0 +1,100 @@
+"""Defines how a client secures its connections to brokers: the protocol, the TLS context, the credential.
+
+Peer connections of a broker and the client of the command line take a `ClientSecurity`. They ask it for every new connection, so that
+changed certificates and passwords have an effect.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from config.errors import ConfigError
+from config.listeners import SecurityProtocol
+
+if TYPE_CHECKING:
+    import ssl
+
+    from broker.security.sasl.clients import SaslClient
+    from config.broker import BrokerConfig
+
+
+class ClientSecurity(Protocol):
+    """See the module."""
+
+    @property
+    def protocol(self) -> SecurityProtocol:
+        """The protocol of new connections."""
+
+    @property
+    def random_bytes(self) -> Callable[[int], bytes]:
+        """The source of chance."""
+
+    def context(self) -> ssl.SSLContext:
+        """The TLS context; asked for only if the protocol uses TLS. Raises ConfigError."""
+
+    def begin(self) -> SaslClient:
+        """A new SASL exchange; asked for only if the protocol uses SASL. Raises ConfigError."""
+
+
+class Plaintext:
+    """No security."""
+
+    protocol: Final = SecurityProtocol.PLAINTEXT
+    random_bytes: Final = staticmethod(os.urandom)
+
+    def context(self) -> ssl.SSLContext:
+        """See `ClientSecurity`."""
+        raise NotImplementedError
+
+    def begin(self) -> SaslClient:
+        """See `ClientSecurity`."""
+        raise NotImplementedError
+
+
+PLAINTEXT: Final = Plaintext()
+
+
+class InterBrokerSecurity:
+    """The security of connections to one listener of other brokers, by the configuration of this broker's listener of that name."""
+
+    def __init__(self, config: BrokerConfig, listener_name: str, random_bytes: Callable[[int], bytes], now_ms: Callable[[], int]) -> None:
+        """`listener_name` is the inter-broker listener or the control plane's, `now_ms` the time of day."""
+        self.random_bytes = random_bytes
+        self._config = config
+        self._listener_name = listener_name
+        self._now_ms = now_ms
+        self._context: ssl.SSLContext | None = None
+        self._source: object = None
+
+    @property
+    def protocol(self) -> SecurityProtocol:
+        """See `ClientSecurity`."""
+        return self._config.listeners.security_protocols[self._listener_name]
+
+    def context(self) -> ssl.SSLContext:
+        """See `ClientSecurity`. The context is made again when the configuration or a file has changed."""
+        from broker.security.tls.connecting import connecting_context
+        from broker.security.tls.listener import source_of
+
+        properties = self._config.current
+        source = source_of(properties, self._listener_name)
+        if self._context is None or source != self._source:
+            try:
+                self._context = connecting_context(properties.for_listener(self._listener_name), f"connections to {self._listener_name}")
+            except ConfigError as reason:
+                raise ConfigError(f"listener {self._listener_name}, between brokers: {reason}") from None
+            self._source = source
+        return self._context
+
+    def begin(self) -> SaslClient:
+        """See `ClientSecurity`."""
+        from broker.security.sasl.clients import Surroundings, sasl_client
+        from config.sasl import inter_broker_login
+
+        try:
+            mechanism, module = inter_broker_login(self._config.current, self._listener_name)
+            return sasl_client(mechanism, module, Surroundings(self.random_bytes, self._now_ms))()
+        except ConfigError as reason:
+            raise ConfigError(f"this broker cannot log in at listener {self._listener_name} of other brokers: {reason}") from None

@@ -1,0 +1,81 @@
+"""Conducts a client's login at a broker: SaslHandshake, then SaslAuthenticate until both sides are content (KIP-152, KIP-368).
+
+A login is a generator that yields requests and is sent the answers, so that a blocking client and an asynchronous one share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.security.sasl.clients import SaslClient, ServerNotTrusted
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from protocol.schema.fields import Versions
+    from protocol.schema.message import Message
+
+HANDSHAKE_VERSION: Final = 1
+"""The first version after which tokens have request headers; brokers have it since Kafka 1.0."""
+EARLIEST: Final = 0.85
+"""The part of a session after which it may be renewed. Apache Kafka chooses 85 to 95 percent by chance, so that clients spread."""
+SPREAD: Final = 0.10
+
+
+class LoginFailed(Exception):
+    """The broker refused the login, or this side does not trust the broker. The text names no secret."""
+
+
+class LoginRequest(NamedTuple):
+    """A request of a login."""
+
+    api_key: ApiKey
+    version: int
+    message: Message
+
+
+def log_in(client: SaslClient, versions: Mapping[int, Versions]) -> Generator[LoginRequest, Message, int]:
+    """Yields requests and expects their answers. Returns the session's lifetime in ms, 0 for no limit. Raises LoginFailed.
+
+    `versions` are those that the broker listed in its answer to ApiVersions.
+    """
+    from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+    from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+    from protocol.schema.registry import api
+
+    handshake = versions.get(ApiKey.SASL_HANDSHAKE)
+    authenticate = versions.get(ApiKey.SASL_AUTHENTICATE)
+    if handshake is None or handshake.last < HANDSHAKE_VERSION or authenticate is None:
+        raise LoginFailed("it does not offer SASL as brokers do since Kafka 1.0")
+    answer = yield LoginRequest(ApiKey.SASL_HANDSHAKE, HANDSHAKE_VERSION, SaslHandshakeRequest(mechanism=client.mechanism))
+    assert isinstance(answer, SaslHandshakeResponse)
+    if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        raise LoginFailed(f"it does not offer the SASL mechanism {client.mechanism}, but {', '.join(answer.mechanisms) or 'none'}")
+    if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise LoginFailed("its listener has no SASL; compare the security protocol with that of the listener")
+    if answer.error_code != ErrorCode.NONE:
+        raise LoginFailed(f"it refused SaslHandshake with {ErrorCode.of(answer.error_code).name}")
+    version = min(api(ApiKey.SASL_AUTHENTICATE).versions.last, authenticate.last)
+    token: bytes | None = client.first()
+    lifetime_ms = 0
+    while token is not None:
+        answer = yield LoginRequest(ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(auth_bytes=token))
+        assert isinstance(answer, SaslAuthenticateResponse)
+        if answer.error_code != ErrorCode.NONE:
+            reason = answer.error_message or ErrorCode.of(answer.error_code).name
+            raise LoginFailed(f"authentication by {client.mechanism} failed: {reason}")
+        try:
+            token = client.answer(bytes(answer.auth_bytes))
+        except ServerNotTrusted as reason:
+            raise LoginFailed(f"{client.mechanism} with it failed: {reason}") from None
+        lifetime_ms = answer.session_lifetime_ms
+    return lifetime_ms
+
+
+def renewal_seconds(lifetime_ms: int, random_bytes: Callable[[int], bytes]) -> float:
+    """The time until a session should be renewed, in seconds; infinite for a session without a limit."""
+    if lifetime_ms <= 0:
+        return float("inf")
+    chance = int.from_bytes(random_bytes(2), "big") / 0x10000
+    return lifetime_ms / 1000 * (EARLIEST + SPREAD * chance)
