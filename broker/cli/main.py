@@ -37,10 +37,14 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of one command."""
+        """Import the module of one command: `NAME`, or `NAME/command` for one of several modules."""
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"broker.cli.{cmd_name.replace('-', '_')}"), cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        module = import_module(f"broker.cli.{name}")
+        if hasattr(module, "__path__"):
+            module = import_module(f"broker.cli.{name}.command")
+        command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
 

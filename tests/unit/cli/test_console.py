@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 from starlette.types import Message
 
+from broker.cli.console import views
+from broker.cli.console.application import STATIC, application
 from broker.cli.main import main
-from broker.cli.web import views
-from broker.cli.web.application import STATIC, application
 from broker.client.cluster import Cluster
 from broker.client.errors import Unreachable
 
@@ -96,7 +96,7 @@ def test_no_other_file_is_served(path: str) -> None:
 
 
 def test_parameters_that_are_no_numbers_are_refused() -> None:
-    from broker.cli.web.application import BadParameter, _number
+    from broker.cli.console.application import BadParameter, _number
 
     assert _number(None, "offset") is None
     assert _number("", "offset") is None

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.checks.cluster_checks import check_cluster
-from broker.cli.checks.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts
-from broker.cli.checks.examination import examine_cluster
-from broker.cli.checks.kinds import KINDS, Severity
+from broker.cli.doctor.cluster_checks import check_cluster
+from broker.cli.doctor.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts
+from broker.cli.doctor.examination import examine_cluster
+from broker.cli.doctor.kinds import KINDS, Severity
 from broker.cli.main import main
 from broker.client.cluster import TopicPartition
 from broker.client.hanging import OpenTransaction

@@ -17,7 +17,7 @@ from broker.cli.options import Amount, json_option
 from broker.cli.output import print_json
 
 if TYPE_CHECKING:
-    from broker.cli.checks.kinds import Finding
+    from broker.cli.doctor.kinds import Finding
 
 _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
@@ -44,7 +44,7 @@ def doctor(paths: tuple[Path, ...], overrides: tuple[str, ...], bootstrap: str |
     PROPERTIES is the server.properties of a broker of this host, which is examined with its log directories. DIRECTORY
     is a log directory. The exit status is 0 without a finding, 1 with warnings only, 2 with a problem.
     """
-    from broker.cli.checks.examination import examine_cluster
+    from broker.cli.doctor.examination import examine_cluster
     from broker.client.cluster import parse_bootstrap
     from broker.client.errors import ClientError
 
@@ -68,9 +68,9 @@ def doctor(paths: tuple[Path, ...], overrides: tuple[str, ...], bootstrap: str |
 
 
 def _on_this_host(paths: Sequence[Path], overrides: Sequence[str]) -> list[Finding]:
-    from broker.cli.checks.examination import examine_broker, examine_directories
-    from broker.cli.checks.host import RealHost
-    from broker.cli.checks.kinds import found
+    from broker.cli.doctor.examination import examine_broker, examine_directories
+    from broker.cli.doctor.host import RealHost
+    from broker.cli.doctor.kinds import found
     from config.broker import BrokerConfig
     from config.errors import ConfigError
     from config.loader import load_properties

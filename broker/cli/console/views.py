@@ -7,8 +7,8 @@ ClientError.
 import codecs
 from typing import Any, Final
 
-from broker.cli.checks.cluster_checks import check_cluster
-from broker.cli.checks.cluster_facts import gather
+from broker.cli.doctor.cluster_checks import check_cluster
+from broker.cli.doctor.cluster_facts import gather
 from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
 from broker.client.committed import committed_offsets
 from broker.client.config_admin import SOURCES, ResourceType, describe_configs

@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from broker.cli.web import views
+from broker.cli.console import views
 from broker.client.cluster import Cluster
 from broker.client.errors import ClientError, Refused
 from protocol.errors import ErrorCode

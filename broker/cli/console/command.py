@@ -52,7 +52,7 @@ def console(bootstrap: str, listen: str, timeout_seconds: float) -> None:
     try:
         import uvicorn
 
-        from broker.cli.web.application import application
+        from broker.cli.console.application import application
     except ImportError as error:
         say(f"ottla: the console needs {error.name}: pip install 'ottla[console]'")
         raise SystemExit(1) from None
