@@ -46,7 +46,7 @@ class Console:
 
 @contextmanager
 def a_console(bootstrap: str) -> Iterator[Console]:
-    command = [sys.executable, "-m", "broker", "console", "-b", bootstrap, "--listen", "127.0.0.1:0", "--timeout", "2"]
+    command = [sys.executable, "-m", "broker", "console", "-b", bootstrap, "--listen", "127.0.0.1:0", "--timeout", "30"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:

@@ -5,6 +5,7 @@ ClientError.
 """
 
 import codecs
+import time
 from typing import Any, Final
 
 from broker.cli.doctor.cluster_checks import check_cluster
@@ -12,7 +13,7 @@ from broker.cli.doctor.cluster_facts import gather
 from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
 from broker.client.committed import committed_offsets
 from broker.client.config_admin import SOURCES, ResourceType, describe_configs
-from broker.client.errors import Refused
+from broker.client.errors import ConnectionLost, Refused
 from broker.client.fetcher import Fetcher, FetchSettings
 from broker.client.group_admin import NO_GROUP, describe_group, list_groups
 from broker.client.offsets import end_offsets, list_offsets, start_offsets
@@ -27,8 +28,6 @@ SHOWN_BYTES: Final = 16 * 1024
 """Bytes of a key, a value or a header that are shown."""
 _FETCHED_BYTES: Final = 1024 * 1024
 _POLL_SECONDS: Final = 1.0
-_POLLS: Final = 3
-"""Polls without a record after which an answer is given with those that were found."""
 
 _Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
@@ -112,12 +111,12 @@ def records(cluster: Cluster, name: str, partition: int, offset: int | None, tim
     found: list[View] = []
     fetcher = Fetcher(cluster, {at: position}, FetchSettings(max_bytes=_FETCHED_BYTES, max_partition_bytes=_FETCHED_BYTES))
     try:
-        silent = 0
-        while len(found) < limit and fetcher.positions[at] < end and silent < _POLLS:
-            before = fetcher.positions[at]
+        deadline = time.monotonic() + cluster.timeout_seconds
+        while len(found) < limit and fetcher.positions[at] < end and time.monotonic() < deadline:
             for batch in fetcher.poll(_POLL_SECONDS):
                 found += [_record(record) for record in batch.records[: limit - len(found)] if record.offset < end]
-            silent = silent + 1 if fetcher.positions[at] == before else 0
+        if position < end and fetcher.positions[at] == position:
+            raise ConnectionLost(f"the leader of {at} gave no record within {cluster.timeout_seconds:g} s")
     finally:
         fetcher.close()
     return {"topic": name, "partition": partition, "start": start, "end": end, "records": found}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.options import Amount, json_option
+from broker.cli.options import Amount, json_option, reported_errors
 from broker.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -60,10 +60,11 @@ def doctor(paths: tuple[Path, ...], overrides: tuple[str, ...], bootstrap: str |
         of_cluster, notes = examine_cluster(bootstrap or _DEFAULT_BOOTSTRAP, timeout_seconds)
         findings += of_cluster
     findings.sort(key=lambda each: -each.kind.severity.value)
-    if as_json:
-        print_json({"findings": [_json(each) for each in findings], "not_examined": notes})
-    else:
-        _print(findings, notes)
+    with reported_errors():
+        if as_json:
+            print_json({"findings": [_json(each) for each in findings], "not_examined": notes})
+        else:
+            _print(findings, notes)
     raise SystemExit(max((each.kind.severity.value for each in findings), default=0))
 
 
