@@ -1,1 +1,1 @@
-"""Implements the `ottla` command line, one module for each command."""
+"""Implements the `ottla` command line, one module or one package for each command."""

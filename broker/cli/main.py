@@ -23,6 +23,7 @@ COMMANDS = {
     "acls": "List, add and remove ACLs.",
     "users": "List, add and remove users who authenticate by SCRAM.",
     "transactions": "List transactions, find those that hang, abort them.",
+    "console": "Show a cluster in the browser.",
     "doctor": "Find what is wrong with a host and a cluster.",
     "metadata": "Move a stopped cluster's metadata to a ZooKeeper, and back.",
     "log-dirs": "Show the log directories of brokers, and the replicas in them.",
@@ -41,10 +42,14 @@ class LazyGroup(CommandGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of one command."""
+        """Import the module of one command: `NAME`, or `NAME/command` for one of several modules."""
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"broker.cli.{cmd_name.replace('-', '_')}"), cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        module = import_module(f"broker.cli.{name}")
+        if hasattr(module, "__path__"):
+            module = import_module(f"broker.cli.{name}.command")
+        command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
 

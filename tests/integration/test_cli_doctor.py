@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from broker.cli.checks.cluster_checks import check_cluster
-from broker.cli.checks.cluster_facts import gather
-from broker.cli.checks.examination import examine_broker, examine_directories
-from broker.cli.checks.host import RealHost
+from broker.cli.doctor.cluster_checks import check_cluster
+from broker.cli.doctor.cluster_facts import gather
+from broker.cli.doctor.examination import examine_broker, examine_directories
+from broker.cli.doctor.host import RealHost
 from broker.client.cluster import Cluster as Client
 from config.broker import BrokerConfig
 from tests.support.apache_kafka.brokers import ApacheKafka

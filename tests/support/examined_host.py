@@ -2,13 +2,13 @@
 
 import time
 
-from broker.cli.checks.host import Mount, Space
+from broker.cli.doctor.host import Mount, Space
 
 GIB = 2**30
 
 
 class ImaginedHost:
-    """Implements `broker.cli.checks.host.Host`."""
+    """Implements `broker.cli.doctor.host.Host`."""
 
     def __init__(self) -> None:
         self.files: int | None = 1_000_000

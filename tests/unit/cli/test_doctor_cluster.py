@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.checks.cluster_checks import check_cluster
-from broker.cli.checks.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts
-from broker.cli.checks.examination import examine_cluster
-from broker.cli.checks.kinds import KINDS, Severity
+from broker.cli.doctor.cluster_checks import check_cluster
+from broker.cli.doctor.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts, ask_configs
+from broker.cli.doctor.examination import examine_cluster
+from broker.cli.doctor.kinds import KINDS, Severity
 from broker.cli.main import main
-from broker.client.cluster import TopicPartition
+from broker.client.cluster import Cluster, TopicPartition
 from broker.client.hanging import OpenTransaction
 from broker.client.transaction_admin import Producer
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResponse, DescribeConfigsResult
 from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from protocol.schema.fields import Versions
 from tests.support.examined_host import GIB
@@ -117,6 +119,22 @@ def test_the_page_lists_every_kind_with_its_severity_and_reason() -> None:
     page = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", page, flags=re.MULTILINE))
     assert rows == {kind.id: f"{kind.severity.name.lower()} | {kind.why}" for kind in KINDS.values()}
+
+
+def test_configurations_that_the_cluster_does_not_describe_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(*_: object) -> DescribeConfigsResponse:
+        config = DescribeConfigsResourceResult(name="min.insync.replicas", value="2")
+        described = DescribeConfigsResult(resource_name="t", configs=[config])
+        refused = DescribeConfigsResult(resource_name="__consumer_offsets", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return DescribeConfigsResponse(results=[described, refused])
+
+    monkeypatch.setattr(Cluster, "ask", answer)
+    facts = healthy()
+    facts.configs = {}
+    with Cluster("127.0.0.1:1") as cluster:
+        ask_configs(facts, cluster)
+    assert facts.configs == {"t": {"min.insync.replicas": "2"}}
+    assert facts.not_examined == ["configurations of __consumer_offsets: the cluster refuses to describe them"]
 
 
 def test_a_throttle_of_a_reassignment_that_runs_is_in_order() -> None:

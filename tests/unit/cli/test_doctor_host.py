@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.checks.configuration_checks import judge_latency
-from broker.cli.checks.examination import examine_broker, examine_directories
-from broker.cli.checks.host import Mount, RealHost, Space, mount_of
-from broker.cli.checks.kinds import Finding
+from broker.cli.doctor.configuration_checks import judge_latency
+from broker.cli.doctor.examination import examine_broker, examine_directories
+from broker.cli.doctor.host import Mount, RealHost, Space, mount_of
+from broker.cli.doctor.kinds import Finding
 from broker.cli.main import main
 from broker.metadata_store import METADATA_FILE
 from config.broker import BrokerConfig
+from config.broker_keys import BROKER_KEYS
 from tests.support.certificates import Identity
 from tests.support.examined_host import GIB, ImaginedHost
 from tests.support.golden_logs import LOGS
@@ -68,6 +69,12 @@ def _flip(broker: Broker) -> None:
     log.write_bytes(content)
 
 
+def _key_without_effect(broker: Broker) -> None:
+    """Any of those that are left."""
+    name, value = next((key.name, key.default) for key in BROKER_KEYS.values() if not key.effective and isinstance(key.default, int))
+    broker.properties[name] = str(value).lower()
+
+
 def _unusable_certificate(broker: Broker) -> None:
     broker.secured(90)
     Path(broker.properties["ssl.keystore.location"]).write_text("none")
@@ -80,7 +87,7 @@ def _file_in_its_place(broker: Broker) -> None:
 
 PROVOKED: dict[str, Callable[[Broker], object]] = {
     "key-unknown": lambda broker: broker.properties.update({"log.dir.s": "x"}),
-    "key-without-effect": lambda broker: broker.properties.update({"metrics.num.samples": "3"}),
+    "key-without-effect": _key_without_effect,
     "certificate-expires": lambda broker: broker.secured(20),
     "certificate-expired": lambda broker: broker.secured(-1),
     "certificate-unusable": _unusable_certificate,
@@ -127,7 +134,7 @@ def test_a_healthy_broker_has_no_finding(broker: Broker) -> None:
 
 @pytest.mark.parametrize("kind", PROVOKED)
 def test_each_fault_of_a_host_is_found(kind: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.cli.checks.configuration_checks._CONNECT_MS", 300)
+    monkeypatch.setattr("broker.cli.doctor.configuration_checks._CONNECT_MS", 300)
     PROVOKED[kind](broker)
     found = broker.examine()
     assert kind in {each.kind.id for each in found}, found

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.cli.checks.host import Host
-from broker.cli.checks.kinds import Finding, found, some
+from broker.cli.doctor.host import Host
+from broker.cli.doctor.kinds import Finding, found, some
 from broker.cli.dump.directory_check import lock_owner
 from broker.cli.dump.segment_check import SegmentTask, check_segment
 from storage.disk.directory_names import PERMITTED_DIRECTORIES, DirectoryKind, parse_directory_name

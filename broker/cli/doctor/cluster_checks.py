@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from broker.cli.checks.cluster_facts import OPEN_SECONDS, ClusterFacts, DiskFacts
-from broker.cli.checks.host_checks import FULL, NEARLY_FULL
-from broker.cli.checks.kinds import Finding, found, some
+from broker.cli.doctor.cluster_facts import OPEN_SECONDS, ClusterFacts, DiskFacts
+from broker.cli.doctor.host_checks import FULL, NEARLY_FULL
+from broker.cli.doctor.kinds import Finding, found, some
 from broker.client.cluster import NO_LEADER
 from protocol.messages.metadata import MetadataResponsePartition
 

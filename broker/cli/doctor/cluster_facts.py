@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from broker.cli.doctor.kinds import some
 from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
 from broker.client.committed import committed_offsets
 from broker.client.config_admin import DYNAMIC, ResourceType, describe_configs
@@ -18,6 +19,7 @@ from broker.client.offsets import READ_COMMITTED, end_offsets
 from broker.client.reassignments import FOLLOWER_RATE, LEADER_RATE, moves
 from broker.client.transaction_admin import describe_producers
 from broker.client.versions import ApiTable
+from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -75,7 +77,7 @@ def gather(cluster: Cluster, now: Callable[[], float] = time.time) -> ClusterFac
     facts.topics = sorted((topic for topic in answer.topics if topic.name is not None), key=lambda topic: str(topic.name))
     _ask_brokers(facts, cluster, answer)
     parts: Sequence[tuple[str, Callable[[], None]]] = (
-        ("configurations of topics", lambda: _ask_configs(facts, cluster)),
+        ("configurations of topics", lambda: ask_configs(facts, cluster)),
         ("log directories", lambda: _ask_disks(facts, cluster)),
         ("groups", lambda: _ask_groups(facts, cluster)),
         ("transactions", lambda: _ask_transactions(facts, cluster, now())),
@@ -104,8 +106,10 @@ def _answering(facts: ClusterFacts) -> list[int]:
     return [broker_id for broker_id, broker in facts.brokers.items() if broker.versions]
 
 
-def _ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
+def ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
+    """Add the examined keys of all topics, and a note of those that the cluster does not describe. Raises ClientError."""
     names = [str(topic.name) for topic in facts.topics]
+    refused: list[str] = []
     for begin in range(0, len(names), _TOPICS_AT_ONCE):
         resources = [
             DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name, configuration_keys=list(_EXAMINED))
@@ -113,8 +117,12 @@ def _ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
         ]
         request = DescribeConfigsRequest(resources=resources)
         for result in cluster.ask(cluster.any_connection, request, DescribeConfigsResponse).results:
-            if not result.error_code:
+            if result.error_code:
+                refused.append(result.resource_name)
+            else:
                 facts.configs[result.resource_name] = {config.name: config.value or "" for config in result.configs}
+    if refused:
+        facts.not_examined.append(f"configurations of {some(refused)}: the cluster refuses to describe them")
 
 
 def _ask_disks(facts: ClusterFacts, cluster: Cluster) -> None:
@@ -123,7 +131,8 @@ def _ask_disks(facts: ClusterFacts, cluster: Cluster) -> None:
         check(f"the log directories of broker {broker_id}", answer.error_code)
         for each in answer.results:
             size = sum(partition.partition_size for topic in each.topics for partition in topic.partitions)
-            facts.disks.append(DiskFacts(broker_id, each.log_dir, not each.error_code, size, each.total_bytes, each.usable_bytes))
+            is_online = each.error_code != ErrorCode.KAFKA_STORAGE_ERROR
+            facts.disks.append(DiskFacts(broker_id, each.log_dir, is_online, size, each.total_bytes, each.usable_bytes))
 
 
 def _ask_groups(facts: ClusterFacts, cluster: Cluster) -> None:

@@ -3,13 +3,13 @@
 import random
 from collections.abc import Sequence
 
-from broker.cli.checks.cluster_checks import check_cluster
-from broker.cli.checks.cluster_facts import gather
-from broker.cli.checks.configuration_checks import check_certificates, check_keys, check_metadata
-from broker.cli.checks.directory_checks import DirectoryFacts, compare, examine
-from broker.cli.checks.host import Host
-from broker.cli.checks.host_checks import check_clock, check_flushes, check_limits, check_mount, check_names, check_space
-from broker.cli.checks.kinds import Finding, found
+from broker.cli.doctor.cluster_checks import check_cluster
+from broker.cli.doctor.cluster_facts import gather
+from broker.cli.doctor.configuration_checks import check_certificates, check_keys, check_metadata
+from broker.cli.doctor.directory_checks import DirectoryFacts, compare, examine
+from broker.cli.doctor.host import Host
+from broker.cli.doctor.host_checks import check_clock, check_flushes, check_limits, check_mount, check_names, check_space
+from broker.cli.doctor.kinds import Finding, found
 from broker.client.cluster import Cluster
 from broker.client.errors import ClientError
 from config.broker import BrokerConfig

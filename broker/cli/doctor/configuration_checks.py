@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from broker.cli.checks.directory_checks import DirectoryFacts
-from broker.cli.checks.kinds import Finding, found
+from broker.cli.doctor.directory_checks import DirectoryFacts
+from broker.cli.doctor.kinds import Finding, found
 from broker.loop.clock import SystemClock
 from broker.metadata_store import metadata_file, open_metadata_store
 from config.broker import BrokerConfig

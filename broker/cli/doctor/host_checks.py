@@ -3,8 +3,8 @@
 import ipaddress
 from collections.abc import Iterable, Sequence
 
-from broker.cli.checks.host import Host
-from broker.cli.checks.kinds import Finding, found
+from broker.cli.doctor.host import Host
+from broker.cli.doctor.kinds import Finding, found
 from config.broker import BrokerConfig
 
 FILES_OF_A_DIRECTORY = 32

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.options import Amount, json_option
+from broker.cli.options import Amount, json_option, reported_errors
 from broker.cli.output import print_json
 
 if TYPE_CHECKING:
-    from broker.cli.checks.kinds import Finding
+    from broker.cli.doctor.kinds import Finding
 
 _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
@@ -44,7 +44,7 @@ def doctor(paths: tuple[Path, ...], overrides: tuple[str, ...], bootstrap: str |
     PROPERTIES is the server.properties of a broker of this host, which is examined with its log directories. DIRECTORY
     is a log directory. The exit status is 0 without a finding, 1 with warnings only, 2 with a problem.
     """
-    from broker.cli.checks.examination import examine_cluster
+    from broker.cli.doctor.examination import examine_cluster
     from broker.client.cluster import parse_bootstrap
     from broker.client.errors import ClientError
 
@@ -60,17 +60,18 @@ def doctor(paths: tuple[Path, ...], overrides: tuple[str, ...], bootstrap: str |
         of_cluster, notes = examine_cluster(bootstrap or _DEFAULT_BOOTSTRAP, timeout_seconds)
         findings += of_cluster
     findings.sort(key=lambda each: -each.kind.severity.value)
-    if as_json:
-        print_json({"findings": [_json(each) for each in findings], "not_examined": notes})
-    else:
-        _print(findings, notes)
+    with reported_errors():
+        if as_json:
+            print_json({"findings": [_json(each) for each in findings], "not_examined": notes})
+        else:
+            _print(findings, notes)
     raise SystemExit(max((each.kind.severity.value for each in findings), default=0))
 
 
 def _on_this_host(paths: Sequence[Path], overrides: Sequence[str]) -> list[Finding]:
-    from broker.cli.checks.examination import examine_broker, examine_directories
-    from broker.cli.checks.host import RealHost
-    from broker.cli.checks.kinds import found
+    from broker.cli.doctor.examination import examine_broker, examine_directories
+    from broker.cli.doctor.host import RealHost
+    from broker.cli.doctor.kinds import found
     from config.broker import BrokerConfig
     from config.errors import ConfigError
     from config.loader import load_properties
