@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
     from broker.client.cluster import Cluster, TopicPartition
+    from broker.security.client_security import ClientSecurity
 
 _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
@@ -63,18 +65,42 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="SECONDS",
         help="Time for retries.",
     )
+    @click.option(
+        "--command-config",
+        "command_config",
+        envvar="OTTLA_COMMAND_CONFIG",
+        type=click.Path(path_type=Path),
+        show_envvar=True,
+        metavar="FILE",
+        help="Properties for TLS and SASL, in the words of Java's clients or of librdkafka's.",
+    )
     @functools.wraps(command)
-    def connected(bootstrap: str, timeout_seconds: float, **options: Any) -> Any:
+    def connected(bootstrap: str, timeout_seconds: float, command_config: Path | None, **options: Any) -> Any:
         from broker.client.cluster import Cluster, parse_bootstrap
 
         try:
             parse_bootstrap(bootstrap)
         except ClientError as error:
             raise click.UsageError(f"{error}.") from None
-        with reported_errors(), Cluster(bootstrap, timeout_seconds=timeout_seconds) as cluster:
+        security = client_security(command_config)
+        with reported_errors(), Cluster(bootstrap, timeout_seconds=timeout_seconds, security=security) as cluster:
             return command(cluster, **options)
 
     return connected
+
+
+def client_security(command_config: Path | None) -> ClientSecurity:
+    """The security of connections by the file of --command-config; plaintext without one. Raises UsageError."""
+    from broker.security.client_security import PLAINTEXT, ConfiguredSecurity
+    from config.client_properties import read_client_properties
+    from config.errors import ConfigError
+
+    if command_config is None:
+        return PLAINTEXT
+    try:
+        return ConfiguredSecurity(read_client_properties(command_config))
+    except ConfigError as error:
+        raise click.UsageError(f"--command-config: {error}.") from None
 
 
 @contextmanager
