@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from config.broker import BrokerConfig
 from config.keys.authorizer_zookeeper import AuthorizerReading
-from config.keys.own import OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
+from config.keys.own import OTTLA_JAAS_FILE, OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
 from config.keys.zookeeper import (
     ZOOKEEPER_CONNECT,
     ZOOKEEPER_CONNECTION_TIMEOUT_MS,
@@ -26,16 +27,21 @@ from config.keys.zookeeper import (
     ZOOKEEPER_SSL_TRUSTSTORE_LOCATION,
     ZOOKEEPER_SSL_TRUSTSTORE_TYPE,
 )
+from config.sasl import ZOOKEEPER_CLIENT, zookeeper_login
 from config.schema.key import Key, Reading
 from controller.errors import StoreUnavailable
 from controller.store.metadata_store import MetadataStore
 from storage.disk.clock import Clock
 from storage.manager.log_directories import LogDirectory
 
+if TYPE_CHECKING:
+    from controller.store.digest_md5 import DigestMd5
+
 METADATA_FILE = "ottla-metadata.sqlite3"
 """Name of the embedded store's file in the first log directory, next to Kafka's own files. Apache Kafka leaves the file alone: beside its
 own files it reads only the names of directories there."""
 
+CNONCE_BYTES = 16
 PROBE_SECONDS = 1.0
 """Time for a connection to another broker's address, seconds; a live broker of the cluster accepts within milliseconds."""
 
@@ -89,10 +95,12 @@ def _zookeeper(config: Reading) -> MetadataStore:
             _pem_file(config, ZOOKEEPER_SSL_TRUSTSTORE_LOCATION, ZOOKEEPER_SSL_TRUSTSTORE_TYPE),
             bool(config[ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM]),
         )
-    if config[ZOOKEEPER_SET_ACL] and credentials is None and (tls is None or tls.key_store is None):
+    begin_login = _begin_login(config)
+    if config[ZOOKEEPER_SET_ACL] and credentials is None and begin_login is None and (tls is None or tls.key_store is None):
         raise StoreUnavailable(
             "zookeeper.set.acl=true",
-            f"znodes can only be protected by a broker that authenticates itself: set {OTTLA_ZOOKEEPER_AUTH.name} to user:password, or "
+            "znodes can only be protected by a broker that authenticates itself: set "
+            f"{OTTLA_ZOOKEEPER_AUTH.name} to user:password, {OTTLA_JAAS_FILE.name} with a section {ZOOKEEPER_CLIENT}, or "
             f"{ZOOKEEPER_SSL_CLIENT_ENABLE.name} and {ZOOKEEPER_SSL_KEYSTORE_LOCATION.name}",
         )
     return ZooKeeperStore(
@@ -104,8 +112,20 @@ def _zookeeper(config: Reading) -> MetadataStore:
             set_acl=config[ZOOKEEPER_SET_ACL],
             credentials=None if credentials is None else credentials.value,
             tls=tls,
+            begin_login=begin_login,
         )
     )
+
+
+def _begin_login(config: Reading) -> Callable[[], DigestMd5] | None:
+    """Begins the login by the JAAS section `Client`, if there is one. Raises ConfigError."""
+    from controller.store.digest_md5 import DigestLogin, DigestMd5
+
+    found = zookeeper_login(config[OTTLA_JAAS_FILE])
+    if found is None:
+        return None
+    login = DigestLogin(*found)
+    return lambda: DigestMd5(login, os.urandom(CNONCE_BYTES).hex())
 
 
 def _pem_file(config: Reading, location: Key[str | None], kind: Key[str | None]) -> str | None:

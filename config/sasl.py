@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from config.broker_keys import LISTENER_PREFIX
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError, ConfigValueError
-from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas, parse_jaas_file
+from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, ZOOKEEPER_MODULE, LoginModule, parse_jaas, parse_jaas_file
 from config.keys.own import OTTLA_JAAS_FILE, OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS
 from config.keys.security import (
     CONNECTIONS_MAX_REAUTH_MS,
@@ -57,6 +57,8 @@ SIGNED_VALIDATORS: Final = frozenset(
 LOGIN_MODULES: Final = {PLAIN: PLAIN_MODULE, SCRAM_SHA_256: SCRAM_MODULE, SCRAM_SHA_512: SCRAM_MODULE, OAUTHBEARER: OAUTHBEARER_MODULE}
 """The login module that has the credential for a mechanism."""
 
+ZOOKEEPER_CLIENT: Final = "Client"
+"""The section of a JAAS file with the broker's credential for ZooKeeper."""
 DEFAULT_PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 KAFKA_SERVER: Final = "KafkaServer"
 """The section of a JAAS file for all listeners; `<listener>.KafkaServer` precedes it."""
@@ -188,6 +190,22 @@ def login_module(mechanism: str, modules: Sequence[LoginModule]) -> LoginModule:
     return found
 
 
+def zookeeper_login(file: str | None) -> tuple[str, str] | None:
+    """User and password of the section `Client` of the JAAS file; None without one. Raises ConfigError."""
+    modules = _sections(file).get(ZOOKEEPER_CLIENT)
+    if not modules:
+        return None
+    found = next((each for each in modules if each.name == ZOOKEEPER_MODULE), None)
+    if found is None:
+        raise ConfigValueError(
+            OTTLA_JAAS_FILE.name, file, f"the section {ZOOKEEPER_CLIENT} needs {ZOOKEEPER_MODULE}, not {modules[0].name}"
+        )
+    for name in ("username", "password"):
+        if not found.options.get(name):
+            raise ConfigValueError(OTTLA_JAAS_FILE.name, file, f"the section {ZOOKEEPER_CLIENT} has no option {name}")
+    return found.options["username"], found.options["password"]
+
+
 def _prefixed(listener_name: str, mechanism: str, key: Key[Any]) -> str:
     return f"{LISTENER_PREFIX}{listener_name.lower()}.{mechanism.lower()}.{key.name}"
 
@@ -277,7 +295,7 @@ def _modules(properties: BrokerProperties, listener_name: str, mechanism: str) -
         if len(modules) != 1:
             raise ConfigValueError(name, "[hidden]", f"JAAS config property contains {len(modules)} login modules, should be 1 module")
         return modules
-    sections = _sections(properties)
+    sections = _sections(properties[OTTLA_JAAS_FILE])
     of_listener = f"{listener_name.lower()}.{KAFKA_SERVER}"
     found = sections.get(of_listener) or sections.get(KAFKA_SERVER)
     if not found:
@@ -286,8 +304,7 @@ def _modules(properties: BrokerProperties, listener_name: str, mechanism: str) -
     return found
 
 
-def _sections(properties: BrokerProperties) -> dict[str, list[LoginModule]]:
-    path = properties[OTTLA_JAAS_FILE]
+def _sections(path: str | None) -> dict[str, list[LoginModule]]:
     if path is None:
         return {}
     try:

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from benchmarks.pipeline.plan import MAX_ROWS, Copies, Plan
-from broker.cli.options import Amount
+from broker.cli.options import Amount, client_security
 
 _MIN_RECORD_BYTES = 64
 _REPLICAS_IN_CHAOS = 3
@@ -70,6 +70,14 @@ def _path(context: click.Context, option: click.Parameter, text: str | None) -> 
     show_envvar=True,
     metavar="HOST:PORT,...",
     help="Brokers to ask first.",
+)
+@click.option(
+    "--command-config",
+    envvar="OTTLA_COMMAND_CONFIG",
+    callback=_path,
+    show_envvar=True,
+    metavar="FILE",
+    help="Properties for TLS and SASL, in the words of Java's clients or of librdkafka's.",
 )
 @click.option("--rows", type=click.IntRange(1, MAX_ROWS), default=1_000_000, help="How many rows to make.")
 @click.option("--partitions", type=click.IntRange(1, 2**31 - 1), default=4, help="Partitions of the topic.")
@@ -141,6 +149,7 @@ def validate(
     context: click.Context,
     /,
     bootstrap: str,
+    command_config: Path | None,
     topic: str | None,
     report: Path | None,
     verify_only: bool,
@@ -177,6 +186,7 @@ def validate(
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"  # two runs may begin in the same second
     plan = Plan(
         bootstrap=bootstrap,
+        security=client_security(command_config),
         topic=topic or f"ottla-validate-{stamp}",
         report=report or Path(f"validate-{stamp}"),
         generates=not verify_only,

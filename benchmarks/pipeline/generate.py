@@ -38,7 +38,7 @@ def generate(source: Source, plan: Plan) -> None:
 def producer_of(plan: Plan) -> dict[str, str]:
     """The configuration of the producers."""
     chosen = {"bootstrap.servers": plan.bootstrap, "acks": plan.acks, "compression.type": plan.codec, "linger.ms": "5"}
-    chosen |= {**producer_limits(plan), **plan.producer}
+    chosen |= {**producer_limits(plan), **plan.java_security, **plan.producer}
     if plan.acks not in ("all", "-1"):
         chosen.setdefault("max.in.flight.requests.per.connection", "1")
     return chosen

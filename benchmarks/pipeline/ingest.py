@@ -166,6 +166,7 @@ def _source_options(plan: Plan, topic: Topic) -> dict[str, str]:
         "subscribe": topic.name,
         "startingOffsets": _at(topic, topic.first),
         "failOnDataLoss": "true",
+        **{f"kafka.{name}": value for name, value in plan.java_security.items()},
     }
 
 

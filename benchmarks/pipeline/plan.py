@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from broker.security.client_security import PLAINTEXT, ClientSecurity, ConfiguredSecurity
+
 ROWS_PER_STREAM = 100_000
 MAX_STREAMS = 999_999
 MAX_ROWS = 10**12 - 1
@@ -65,6 +67,13 @@ class Plan:
     max_offsets_per_trigger: int | None = None
     producer: Mapping[str, str] = field(default_factory=dict)
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    security: ClientSecurity = PLAINTEXT
+    """Of the connections of all clients of the run."""
+
+    @property
+    def java_security(self) -> Mapping[str, str]:
+        """The keys of Java's clients for TLS and SASL."""
+        return self.security.properties.java if isinstance(self.security, ConfiguredSecurity) else {}
 
     @property
     def run(self) -> str:

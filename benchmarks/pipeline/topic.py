@@ -102,7 +102,7 @@ def remove(plan: Plan, name: str) -> None:
 
 def connected(plan: Plan, timeout_s: float = _TIMEOUT_S) -> Cluster:
     """The cluster of a run, a context manager. Its requests raise ClientError."""
-    return Cluster(plan.bootstrap, client_id="ottla-validate", timeout_seconds=timeout_s)
+    return Cluster(plan.bootstrap, client_id="ottla-validate", timeout_seconds=timeout_s, security=plan.security)
 
 
 def _create(cluster: Cluster, plan: Plan, *, validate_only: bool) -> None:

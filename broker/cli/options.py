@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
     from broker.client.cluster import Cluster, TopicPartition
+    from broker.security.client_security import ClientSecurity
 
 _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _DEFAULT_SECONDS = 30.0
@@ -85,19 +87,38 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="SECONDS",
         help="Time for retries.",
     )
+    @click.option(
+        "--command-config",
+        "command_config",
+        envvar="OTTLA_COMMAND_CONFIG",
+        type=click.Path(path_type=Path),
+        show_envvar=True,
+        metavar="FILE",
+        help="Properties for TLS and SASL, in the words of Java's clients or of librdkafka's.",
+    )
     @click.pass_context
     @functools.wraps(command)
-    def connected(ctx: click.Context, /, bootstrap: str, profile: str | None, timeout_seconds: float, **options: Any) -> Any:
+    def connected(
+        ctx: click.Context,
+        /,
+        bootstrap: str,
+        profile: str | None,
+        timeout_seconds: float,
+        command_config: Path | None,
+        **options: Any,
+    ) -> Any:
         from broker.client.cluster import Cluster, parse_bootstrap
 
         with reported_errors():
             found = _of_profile(ctx, profile)
         bootstrap, timeout_seconds = found.get("bootstrap", bootstrap), found.get("timeout_seconds", timeout_seconds)
+        command_config = found.get("command_config", command_config)
         try:
             parse_bootstrap(bootstrap)
         except ClientError as error:
             raise click.UsageError(f"{error}.") from None
-        with reported_errors(), Cluster(bootstrap, timeout_seconds=timeout_seconds) as cluster:
+        security = client_security(command_config)
+        with reported_errors(), Cluster(bootstrap, timeout_seconds=timeout_seconds, security=security) as cluster:
             return command(cluster, **options)
 
     return connected
@@ -109,10 +130,26 @@ def _of_profile(ctx: click.Context, name: str | None) -> dict[str, Any]:
 
     if name is None:
         return {}
-    parameters = {"bootstrap-server": "bootstrap", "timeout": "timeout_seconds"}
+    parameters = {"bootstrap-server": "bootstrap", "timeout": "timeout_seconds", "command-config": "command_config"}
     profile = {parameters[key]: value for key, value in read_profile(name).items()}
+    if "command_config" in profile:
+        profile["command_config"] = Path(profile["command_config"])
     given = click.core.ParameterSource.COMMANDLINE
     return {parameter: value for parameter, value in profile.items() if ctx.get_parameter_source(parameter) is not given}
+
+
+def client_security(command_config: Path | None) -> ClientSecurity:
+    """The security of connections by the file of --command-config; plaintext without one. Raises UsageError."""
+    from broker.security.client_security import PLAINTEXT, ConfiguredSecurity
+    from config.client_properties import read_client_properties
+    from config.errors import ConfigError
+
+    if command_config is None:
+        return PLAINTEXT
+    try:
+        return ConfiguredSecurity(read_client_properties(command_config))
+    except ConfigError as error:
+        raise click.UsageError(f"--command-config: {error}.") from None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
     [staging]
     bootstrap-server = "broker1.example.com:9092,broker2.example.com:9092"
     timeout = 60
+    command-config = "/etc/ottla/staging.properties"
 
 The file is `ottla/profiles.toml` in $XDG_CONFIG_HOME (`~/.config`), or the file that $OTTLA_PROFILES names.
 """
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 from broker.client.errors import ClientError
 
-KEYS: Final[dict[str, tuple[type, ...]]] = {"bootstrap-server": (str,), "timeout": (int, float)}
+KEYS: Final[dict[str, tuple[type, ...]]] = {"bootstrap-server": (str,), "timeout": (int, float), "command-config": (str,)}
 """The keys of a profile with the types of their values. They are named as the options."""
 
 

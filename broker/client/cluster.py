@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from broker.client.connection import Address, AnyResponse, Connection
 from broker.client.errors import ClientError, ConnectionLost, Refused, Unreachable, check
+from broker.security.client_security import PLAINTEXT, ClientSecurity
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import (
@@ -63,10 +64,13 @@ def parse_bootstrap(text: str) -> list[Address]:
 class Cluster:
     """A client of a cluster. Used as a context manager, which closes the connections."""
 
-    def __init__(self, bootstrap: str, *, client_id: str = "ottla", timeout_seconds: float = 30.0) -> None:
+    def __init__(
+        self, bootstrap: str, *, client_id: str = "ottla", timeout_seconds: float = 30.0, security: ClientSecurity = PLAINTEXT
+    ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self.timeout_seconds = timeout_seconds
+        self.security = security
         self._brokers: dict[int, Address] = {}
         self._controller_id = NO_LEADER
         self._topics: dict[str, MetadataResponseTopic] = {}
@@ -98,10 +102,11 @@ class Cluster:
     def new_connection(self, address: Address) -> Connection:
         """A separate connection, for requests that make the broker wait; the caller closes it.
 
-        Raises Unreachable, or ConnectionLost once the cluster was reached: brokers that ran may come back.
+        Raises NotAuthenticated, Unreachable, or ConnectionLost once the cluster was reached: brokers that ran may come back.
         """
         try:
-            return Connection(address, self._client_id, max(self._seconds_left(self.timeout_seconds), _LEAST_SECONDS))
+            seconds = max(self._seconds_left(self.timeout_seconds), _LEAST_SECONDS)
+            return Connection(address, self._client_id, seconds, self.security)
         except Unreachable as error:
             if self._brokers:
                 raise ConnectionLost(str(error)) from None

@@ -1,18 +1,22 @@
 """Connects to one broker: sends requests in the negotiated versions, and receives answers in the order of the requests.
 
-Blocking, for one thread. A connection cannot be used after a failure.
+Blocking, for one thread. A connection cannot be used after a failure. A session that ends is renewed before a request, when the answers
+to earlier ones have arrived.
 """
 
 import selectors
 import socket
+import ssl
 import struct
 import time
 from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar, cast
 
-from broker.client.errors import ConnectionLost, DoesNotFit, Unreachable
+from broker.client.errors import ConnectionLost, DoesNotFit, NotAuthenticated, Unreachable
 from broker.client.versions import ApiTable, api_table, choose_version
+from broker.security.client_security import PLAINTEXT, ClientSecurity
+from broker.security.sasl.login import LoginFailed, log_in, renewal_seconds
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -47,9 +51,9 @@ class _Expected(NamedTuple):
 
 
 class Connection:
-    """Connects and negotiates versions in its constructor. Raises Unreachable, ConnectionLost."""
+    """Connects, negotiates versions and logs in in its constructor. Raises Unreachable, ConnectionLost, NotAuthenticated."""
 
-    def __init__(self, address: Address, client_id: str, timeout_seconds: float) -> None:
+    def __init__(self, address: Address, client_id: str, timeout_seconds: float, security: ClientSecurity = PLAINTEXT) -> None:
         self.address = address
         self._client_id = client_id
         self._timeout = timeout_seconds
@@ -57,6 +61,10 @@ class Connection:
         self._expected: deque[_Expected] = deque()
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._received: deque[bytes] = deque()
+        self._answers: deque[Message] = deque()
+        """Answers that arrived before the session was renewed."""
+        self._security = security
+        self._renew_at = float("inf")
         try:
             self._socket = socket.create_connection(address, timeout_seconds)
         except OSError as error:
@@ -64,10 +72,52 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.versions: ApiTable = {}
         try:
+            if security.protocol.uses_tls:
+                self._socket = self._secured(self._socket)
             self.versions = self._negotiate()
+            if security.protocol.uses_sasl:
+                self._log_in()
         except BaseException:
             self.close()
             raise
+
+    def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
+        """The socket after the TLS handshake."""
+        try:
+            return self._security.context().wrap_socket(plain, server_hostname=self.address.host)
+        except ssl.SSLCertVerificationError as error:
+            raise NotAuthenticated(
+                f"the certificate of the broker at {self.address} is not accepted: {error.verify_message}; compare it with the trust store"
+            ) from None
+        except ssl.SSLError as error:
+            raise Unreachable(f"the TLS handshake with {self.address} failed: {error.reason or error}") from None
+        except OSError as error:
+            raise Unreachable(f"the server at {self.address} ended the TLS handshake: {error.strerror or error}") from None
+
+    def _log_in(self) -> None:
+        """Begin a SASL session, or the next one of this connection."""
+        steps = log_in(self._security.begin(), self.versions)
+        try:
+            asked = next(steps)
+            while True:
+                self._send(asked.message, api(asked.api_key), asked.version)
+                answer = self._receive(self._timeout)
+                if answer is None:
+                    raise ConnectionLost(f"the broker at {self.address} did not answer the login in time")
+                asked = steps.send(answer)
+        except StopIteration as end:
+            self._renew_at = time.monotonic() + renewal_seconds(end.value, self._security.random_bytes)
+        except LoginFailed as failed:
+            raise NotAuthenticated(f"the broker at {self.address}: {failed}") from None
+
+    def _renew(self) -> None:
+        """Log in again, after the answers to the requests in flight."""
+        while self._expected:
+            answer = self._receive(self._timeout)
+            if answer is None:
+                raise ConnectionLost(f"the broker at {self.address} did not answer in time")
+            self._answers.append(answer)
+        self._log_in()
 
     def fileno(self) -> int:
         """The descriptor for selectors."""
@@ -76,7 +126,13 @@ class Connection:
     @property
     def in_flight(self) -> int:
         """Number of requests without an answer."""
-        return len(self._expected)
+        return len(self._expected) + len(self._answers)
+
+    @property
+    def has_received(self) -> bool:
+        """Whether bytes have arrived that the socket does not show to selectors."""
+        pending = self._socket.pending() if isinstance(self._socket, ssl.SSLSocket) else 0
+        return bool(self._answers or self._received or pending)
 
     def close(self) -> None:
         """Close the socket."""
@@ -89,7 +145,7 @@ class Connection:
     def ask(self, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None) -> AnyResponse:
         """Send a request and wait for the answer; no other request may be in flight. Raises ConnectionLost,
         UnsupportedByBroker."""
-        assert not self._expected, "answers come in order"
+        assert not self.in_flight, "answers come in order"
         self.send(request)
         answer = self.receive(self._timeout if timeout_seconds is None else timeout_seconds)
         if answer is None:
@@ -100,6 +156,8 @@ class Connection:
     def send(self, request: Message, *, is_answered: bool = True) -> None:
         """Send a request without waiting. A Produce with acks=0 is not answered."""
         key = ApiKey(cast("int", request.SCHEMA.api_key))
+        if time.monotonic() >= self._renew_at:
+            self._renew()
         self._send(request, api(key), self.version_of(key), is_answered=is_answered)
 
     def _send(self, request: Message, spoken: Api, version: int, *, is_answered: bool = True) -> None:
@@ -125,6 +183,9 @@ class Connection:
     def receive(self, timeout_seconds: float) -> Message | None:
         """The next answer; None when none came in time. A timeout of 0 only takes one that has arrived. Raises
         ConnectionLost."""
+        return self._answers.popleft() if self._answers else self._receive(timeout_seconds)
+
+    def _receive(self, timeout_seconds: float) -> Message | None:
         data = self._receive_frame(timeout_seconds)
         if data is None:
             return None
@@ -146,7 +207,7 @@ class Connection:
             self._socket.settimeout(max(deadline - time.monotonic(), 0))
             try:
                 data = self._socket.recv(_READ_BYTES)
-            except (TimeoutError, BlockingIOError):
+            except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
                 return None
             except OSError as error:
                 raise ConnectionLost(f"the connection to {self.address} broke: {error.strerror or error}") from None
@@ -155,7 +216,9 @@ class Connection:
             try:
                 self._received.extend(self._frames.feed(data))
             except InvalidFrame:
-                raise ConnectionLost(f"the server at {self.address} does not speak Kafka's protocol, or requires TLS") from None
+                raise ConnectionLost(
+                    f"the server at {self.address} does not speak Kafka's protocol, or requires TLS (--command-config)"
+                ) from None
         return self._received.popleft()
 
     def _negotiate(self) -> ApiTable:
@@ -167,7 +230,7 @@ class Connection:
             try:
                 data = self._receive_frame(self._timeout)
             except ConnectionLost as error:
-                raise Unreachable(f"{error} before it sent its API versions; does it require TLS or SASL?") from None
+                raise Unreachable(f"{error} before it sent its API versions; does it require TLS or SASL (--command-config)?") from None
             if data is None:
                 raise Unreachable(f"the server at {self.address} does not answer; does it speak Kafka's protocol?")
             self._expected.popleft()
@@ -180,6 +243,9 @@ class Connection:
 
 def readable(connections: Iterable[Connection], timeout_seconds: float) -> list[Connection]:
     """The connections with something to read: waits until there is one, or until the timeout."""
+    connections = list(connections)
+    if received := [each for each in connections if each.has_received]:
+        return received
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             selector.register(connection, selectors.EVENT_READ, connection)

@@ -17,6 +17,10 @@ class ConnectionLost(ClientError):
     """The broker closed the connection, or did not answer in time."""
 
 
+class NotAuthenticated(ClientError):
+    """The broker refused the login, or this client does not trust the broker. Another attempt would end the same."""
+
+
 class UnsupportedByBroker(ClientError):
     """The broker does not support the API, or none of the versions that this client supports."""
 

@@ -7,17 +7,20 @@ changed certificates and passwords have an effect.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from config.errors import ConfigError
 from config.listeners import SecurityProtocol
+from config.sasl import OAUTHBEARER
 
 if TYPE_CHECKING:
     import ssl
 
     from broker.security.sasl.clients import SaslClient
     from config.broker import BrokerConfig
+    from config.client_properties import ClientProperties
 
 
 class ClientSecurity(Protocol):
@@ -98,3 +101,55 @@ class InterBrokerSecurity:
             return sasl_client(mechanism, module, Surroundings(self.random_bytes, self._now_ms))()
         except ConfigError as reason:
             raise ConfigError(f"this broker cannot log in at listener {self._listener_name} of other brokers: {reason}") from None
+
+
+class ConfiguredSecurity:
+    """The security of a client by its own properties."""
+
+    random_bytes: Final = staticmethod(os.urandom)
+
+    def __init__(self, properties: ClientProperties) -> None:
+        """Reads the files that the properties name. Raises ConfigError."""
+        self.properties = properties
+        self._context: ssl.SSLContext | None = None
+        if self.protocol.uses_tls:
+            self.context()
+        if self.protocol.uses_sasl:
+            self.begin()
+
+    @property
+    def protocol(self) -> SecurityProtocol:
+        """See `ClientSecurity`."""
+        return self.properties.protocol
+
+    def context(self) -> ssl.SSLContext:
+        """See `ClientSecurity`."""
+        from broker.security.tls.connecting import connecting_context
+
+        if self._context is None:
+            self._context = connecting_context(self.properties, "the client")
+        return self._context
+
+    def begin(self) -> SaslClient:
+        """See `ClientSecurity`."""
+        from broker.security.sasl.clients import Surroundings, sasl_client
+
+        surroundings = Surroundings(os.urandom, lambda: time.time_ns() // 1_000_000)
+        return sasl_client(self.properties.mechanism, self.properties.login, surroundings)()
+
+    def librdkafka(self) -> dict[str, str]:
+        """The same security for a client of librdkafka. Raises ConfigError for OAUTHBEARER."""
+        found = {"security.protocol": self.protocol.name}
+        if self.protocol.uses_tls:
+            from broker.security.tls.context import TlsConfig
+
+            found |= TlsConfig(self.properties, "the client").in_pem()
+            if not self.context().check_hostname:
+                found["ssl.endpoint.identification.algorithm"] = "none"
+        if self.protocol.uses_sasl:
+            mechanism = self.properties.mechanism
+            if mechanism == OAUTHBEARER:
+                raise ConfigError(f"{mechanism} cannot be passed on to clients of librdkafka; use another mechanism")
+            options = self.properties.login.options
+            found |= {"sasl.mechanisms": mechanism, "sasl.username": options["username"], "sasl.password": options["password"]}
+        return found

@@ -20,14 +20,16 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, SessionExpiredError
+from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionDropped, ConnectionLoss, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import SASL
 from kazoo.protocol.states import Callback, KeeperState
 from kazoo.protocol.states import EventType as KazooEventType
 from kazoo.protocol.states import WatchedEvent as KazooEvent
 from kazoo.retry import KazooRetry
 
+from controller.store.digest_md5 import DigestFailed, DigestMd5
 from controller.store.metadata_store import EventType
 
 RECONNECT_SECONDS = 0.05
@@ -111,8 +113,15 @@ class ZooKeeperClient:
     """One session. Created, started and closed on the event loop; `listener` is called there."""
 
     def __init__(
-        self, hosts: str, session_timeout_ms: int, tls: ssl.SSLContext | None, credentials: str | None, listener: Listener
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        tls: ssl.SSLContext | None,
+        credentials: str | None,
+        listener: Listener,
+        begin_login: Callable[[], DigestMd5] | None = None,
     ) -> None:
+        """`credentials` are of ZooKeeper's digest scheme. `begin_login` begins the SASL exchange of a new connection."""
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._lock = threading.Lock()
@@ -124,6 +133,7 @@ class ZooKeeperClient:
         auth_data = [] if credentials is None else [("digest", credentials)]
         self._kazoo = _Kazoo(
             self._on_state,
+            begin_login,
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             handler=handler,
@@ -233,17 +243,26 @@ class ZooKeeperClient:
 
 
 class _Kazoo(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    def __init__(self, on_state: Callable[[str, bool], None], **options: Any) -> None:
+    def __init__(self, on_state: Callable[[str, bool], None], begin_login: Callable[[], DigestMd5] | None, **options: Any) -> None:
         self._on_state = on_state
         super().__init__(**options)
         self._connection = _Connection(self, self._conn_retry.copy(), logger=self.logger)
+        self._connection.begin_login = begin_login
+        if begin_login is not None:
+            self._connection.sasl_options = {"mechanism": "DIGEST-MD5"}  # has kazoo call `_authenticate_with_sasl`
 
     def _session_callback(self, state: str) -> None:
         if state == self._state:
             return
         self._on_state(state, True)
         super()._session_callback(state)
-        self._on_state(state, False)
+        # A connection with a login counts once that has succeeded.
+        if state != KeeperState.CONNECTED or self._connection.begin_login is None:
+            self._on_state(state, False)
+
+    def on_logged_in(self) -> None:
+        """The login of the new connection has succeeded."""
+        self._on_state(KeeperState.CONNECTED, False)
 
     def _reset_watchers(self) -> None:
         """Keep them: the store sets its watches again on the next connection."""
@@ -255,6 +274,28 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
 
     kazoo's pings are up to 0.4 s early, and a session would outlive its broker by as much.
     """
+
+    begin_login: Callable[[], DigestMd5] | None = None
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        """Log in, without the package that kazoo needs for that. Raises AuthFailedError; ZooKeeper drops a client that fails."""
+        assert self.begin_login is not None
+        exchange = self.begin_login()
+        try:
+            challenge = self._ask_sasl(b"", 1, timeout)
+            exchange.verify(self._ask_sasl(exchange.respond(challenge), 2, timeout))
+        except (ConnectionDropped, DigestFailed) as error:
+            self.logger.warning("SASL: %s", f"the login by SASL failed: {error}")
+            raise AuthFailedError(str(error)) from None
+        self.client.on_logged_in()
+
+    def _ask_sasl(self, token: bytes, xid: int, timeout: float) -> bytes:
+        self._submit(SASL(token), timeout, xid)
+        header, buffer, offset = self._read_header(timeout)
+        if header.xid != xid or header.err:
+            raise DigestFailed(f"error {header.err}")
+        challenge: bytes = SASL.deserialize(buffer, offset)[0]
+        return challenge or b""
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         read_timeout_ms, connect_timeout_ms = super()._connect(host, hostip, port)

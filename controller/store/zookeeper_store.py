@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from config.zookeeper_connect import parse_zookeeper_connect
 from controller.errors import SessionExpired, StoreError, StoreUnavailable
+from controller.store.digest_md5 import DigestMd5
 from controller.store.metadata_store import Children, EventType, Exists, Get, MetadataStore, Request, Result, SessionEvents, WatchedEvent
 from controller.store.watches import Watches
 from controller.store.zookeeper_client import EXPIRED, TlsFiles, ZooKeeperClient, is_cut, is_session_end
@@ -43,6 +44,8 @@ class ZooKeeperSettings(NamedTuple):
     credentials: str | None = None
     """user:password of the digest scheme."""
     tls: TlsFiles | None = None
+    begin_login: Callable[[], DigestMd5] | None = None
+    """Begins the SASL exchange of a new connection; None without SASL."""
 
     @property
     def hosts(self) -> str:
@@ -166,7 +169,9 @@ class _Session:
         self._settings = settings
         self._events = events
         self._on_expired = on_expired
-        self._client = ZooKeeperClient(settings.hosts, settings.session_timeout_ms, _tls_context(settings), settings.credentials, self)
+        self._client = ZooKeeperClient(
+            settings.hosts, settings.session_timeout_ms, _tls_context(settings), settings.credentials, self, settings.begin_login
+        )
         self._wire = ZooKeeperWire(settings.chroot, settings.set_acl, self._client.watch)
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_connected = False

@@ -5,44 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from tests.support.broker_process import eventually
 from tests.support.certificates import Identity
 from tests.support.cluster import Cluster, a_cluster
 from tests.support.cluster_clients import a_writer, read_all
 from tests.support.history import History
-
-MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-LOGIN = f'{MODULE} required username="broker" password="broker-secret";'
-REPLICAS = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
-
-
-def secure_listener(authority: Identity) -> dict[str, str]:
-    """A listener SECURE of a broker with a certificate of its own."""
-    identity = Identity("CN=broker", authority)
-    return {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
-        "listener.name.secure.sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
-        "listener.name.secure.scram-sha-512.sasl.jaas.config": LOGIN,
-        "listener.name.secure.connections.max.reauth.ms": "3000",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.key": identity.key_pem(),
-        "ssl.keystore.certificate.chain": identity.certificate_pem,
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": authority.certificate_pem,
-    }
+from tests.support.secure_cluster import AUTHORIZER, REPLICAS, allow_on_cluster, roll, secure_listeners, wait_until_in_sync
 
 
 def make_user(cluster: Cluster, name: str, password: str) -> None:
@@ -54,31 +24,6 @@ def make_user(cluster: Cluster, name: str, password: str) -> None:
         done.result(30)
 
 
-def allow_on_cluster(cluster: Cluster, user: str, operation: AclOperation) -> None:
-    """An ACL of the cluster. From the first one on, other users may do nothing with it."""
-    acl = AclBinding(
-        ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, user, "*", operation, AclPermissionType.ALLOW
-    )  # fmt: skip
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    for done in admin.create_acls([acl]).values():
-        done.result(30)
-
-
-def roll(cluster: Cluster, **changes: str) -> None:
-    """Restart one broker after the other with changed properties, whose names have underscores for dots."""
-    for broker in cluster.brokers.values():
-        wait_until_in_sync(cluster)
-        broker.properties.update({name.replace("_", "."): value for name, value in changes.items()})
-        broker.restart()
-    cluster.wait_until_registered()
-    wait_until_in_sync(cluster)
-
-
-def wait_until_in_sync(cluster: Cluster) -> None:
-    for partition in range(len(REPLICAS)):
-        cluster.wait_until_isr_is("t", partition, 0, 1, 2)
-
-
 def test_a_cluster_is_moved_to_sasl_ssl_one_listener_at_a_time_without_a_lost_record(tmp_path: Path) -> None:
     authority = Identity("CN=authority")
     with a_cluster(tmp_path, 3) as cluster:
@@ -88,18 +33,15 @@ def test_a_cluster_is_moved_to_sasl_ssl_one_listener_at_a_time_without_a_lost_re
         with a_writer(cluster, "t", history, partitions=3) as writer:
             writer.go_on_for(100)
             for broker in cluster.brokers.values():
-                broker.properties["listeners"] += ",SECURE://127.0.0.1:0"
-                broker.properties |= secure_listener(authority)
-            roll(cluster)
+                broker.properties["listeners"] += ",TLS://127.0.0.1:0,SECURE://127.0.0.1:0"
+                broker.properties |= secure_listeners(tmp_path, authority, f"broker-{broker.id}")
+            roll(cluster, {})
             writer.go_on_for(100)
-            roll(cluster, inter_broker_listener_name="SECURE")
+            roll(cluster, {"inter.broker.listener.name": "SECURE", "control.plane.listener.name": "TLS"})
             writer.go_on_for(100)
-            roll(
-                cluster,
-                authorizer_class_name="kafka.security.authorizer.AclAuthorizer",
-                super_users="User:broker",
-                allow_everyone_if_no_acl_found="true",
-            )
+            for broker in cluster.brokers.values():
+                del broker.properties["control.plane.listener.name"]
+            roll(cluster, AUTHORIZER)
             allow_on_cluster(cluster, "User:other", AclOperation.CLUSTER_ACTION)
             writer.go_on_for(1000)  # longer than a session between brokers
             cluster.broker(cluster.controller_id()).restart()

@@ -48,7 +48,11 @@ class Copier:
         self._sends_aborted_offsets = True
         self._rows: list[Row] = []
         self._membership: object = None
-        client = {"bootstrap.servers": settings.bootstrap, "client.id": f"ottla-validate-copier-{settings.number}"}
+        client = {
+            "bootstrap.servers": settings.bootstrap,
+            "client.id": f"ottla-validate-copier-{settings.number}",
+            **settings.security,
+        }
         self.consumer = Consumer(
             {
                 **client,

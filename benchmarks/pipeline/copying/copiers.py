@@ -26,6 +26,7 @@ from broker.client.cluster import TopicPartition
 from broker.client.committed import commit_offsets, committed_offsets
 from broker.client.errors import ClientError
 from broker.client.group_admin import delete_groups
+from broker.security.client_security import ConfiguredSecurity
 from ottla.launcher import command
 
 _LOOK_S = 0.2
@@ -184,6 +185,7 @@ class Copiers:
             seed=plan.seed,
             codec=plan.codec,
             largest_batch=batch_bytes(plan),
+            security=plan.security.librdkafka() if isinstance(plan.security, ConfiguredSecurity) else {},
         )
 
 

@@ -1,6 +1,7 @@
 """Holds what a run tells each copier, as JSON in the first line of its standard input."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +22,5 @@ class Settings:
     seed: int
     codec: str
     largest_batch: int
+    security: Mapping[str, str] = field(default_factory=dict)
+    """Keys of librdkafka for TLS and SASL. They may be secrets, so they are in no command line."""

@@ -53,7 +53,7 @@ def log_in(client: SaslClient, versions: Mapping[int, Versions]) -> Generator[Lo
     if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         raise LoginFailed(f"it does not offer the SASL mechanism {client.mechanism}, but {', '.join(answer.mechanisms) or 'none'}")
     if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-        raise LoginFailed("its listener has no SASL; compare the security protocol with that of the listener")
+        raise LoginFailed("it expects no login: its listener has no SASL, or the last login was a moment ago")
     if answer.error_code != ErrorCode.NONE:
         raise LoginFailed(f"it refused SaslHandshake with {ErrorCode.of(answer.error_code).name}")
     version = min(api(ApiKey.SASL_AUTHENTICATE).versions.last, authenticate.last)

@@ -76,6 +76,20 @@ class TlsConfig:
         inline = (values[SSL_KEYSTORE_KEY], values[SSL_KEYSTORE_CERTIFICATE_CHAIN])
         return values[SSL_KEYSTORE_LOCATION] is not None or any(inline)
 
+    def in_pem(self) -> dict[str, str]:
+        """Key and trusted certificates as librdkafka's keys. Raises ConfigError."""
+        found = {}
+        trusted = self._trusted()
+        if trusted is not None:
+            found["ssl.ca.pem"] = "".join(map(ssl.DER_cert_to_PEM_cert, trusted))
+        if self.has_key:
+            material, password = self._key_material()
+            found["ssl.key.pem"] = material.key_pem
+            found["ssl.certificate.pem"] = "".join(map(ssl.DER_cert_to_PEM_cert, material.chain))
+            if password is not None:
+                found["ssl.key.password"] = password
+        return found
+
     def load_key(self, context: ssl.SSLContext) -> bytes:
         """Load the private key. Returns its certificate in DER. Raises ConfigError."""
         material, password = self._key_material()
