@@ -7,6 +7,7 @@ floors, and import the installed packages.
 
 import hashlib
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -28,12 +29,16 @@ SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "broker/server.
 
 def check_wheel(wheel: Path) -> None:
     """Raises SystemExit unless the wheel is whole."""
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(wheel) as archive, TemporaryDirectory() as folder:
         names = archive.namelist()
+        archive.extractall(folder)
+        floors = Path(folder, "ottla", "floors")
+        digest = runpy.run_path(str(floors / "protocol" / "hot_modules.py"))["digest"](floors)
+        records = [record.read_text(encoding="ascii") for record in floors.glob("protocol/compiled.*.digest")]
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     if tops != {"ottla"}:
         raise SystemExit(f"{wheel.name} has the top-level packages {sorted(tops)}")
-    is_compiled = any(name.endswith(".digest") for name in names)
+    is_compiled = records == [digest]
     if is_compiled == wheel.name.endswith("-none-any.whl"):
         raise SystemExit(f"{wheel.name} is {'' if is_compiled else 'not '}compiled")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.options import cluster_command, json_option, report_outcomes
+from broker.cli.options import cluster_command, command_group, json_option, report_outcomes
 from broker.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _resource_options(command)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@command_group
 def acls() -> None:
     """List, add and remove ACLs. The broker needs an authorizer."""
 

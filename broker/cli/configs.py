@@ -1,4 +1,4 @@
-"""Implements `ottla configs`: describes and changes configurations of topics, brokers and broker loggers."""
+"""Implements `ottla configs`: describes and changes configurations of topics, brokers, broker loggers, and the quotas of clients."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.options import cluster_command, command_group, json_option, key_values, report_outcomes
+from broker.cli.options import amounts, cluster_command, command_group, json_option, key_values, report_outcomes
 from broker.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from broker.client.cluster import Cluster
     from broker.client.config_admin import ResourceType
 
-_KINDS = ("topic", "broker", "broker-logger")
+_KINDS = ("topic", "broker", "broker-logger", "user", "client", "ip")
+_QUOTA_KINDS = {"user": "user", "client": "client-id", "ip": "ip"}
+"""The configurations of these are quotas; each with the name that the protocol has for its type."""
 _DEFAULT = "default"
+_NOTHING = "Nothing to change: give --set, --delete, --append or --subtract."
 
 
 @command_group
@@ -22,7 +25,8 @@ def configs() -> None:
     """Describe and change configurations.
 
     Identify a topic by its name, a broker by its id, all brokers as `broker default`, and the log levels of a broker as
-    `broker-logger ID`.
+    `broker-logger ID`. The configuration of a user, a client (id) or an ip is its quotas; `user default` has those of
+    users without their own. `ottla quotas` also has pairs of users and clients.
     """
 
 
@@ -38,6 +42,9 @@ def describe(cluster: Cluster, kind: str, name: str, everything: bool, synonyms:
     """Show dynamic configurations, which `alter` or the creation of a topic set, and their sources."""
     from broker.client.config_admin import DYNAMIC, SOURCES, describe_configs
 
+    if kind in _QUOTA_KINDS:
+        _describe_quotas(cluster, kind, name, keys, as_json)
+        return
     resource, name = _resource(cluster, kind, name)
     found = [
         config
@@ -103,14 +110,49 @@ def alter(
     """Change configurations, all of them or none."""
     from broker.client.config_admin import Change, Operation, alter_configs
 
+    if kind in _QUOTA_KINDS:
+        if appends or subtracts:
+            raise click.UsageError("A quota is no list: give --set or --delete.")
+        _alter_quotas(cluster, kind, name, {**amounts(sets, "--set"), **dict.fromkeys(deletes)}, validate_only, as_json)
+        return
     changes = [Change(key, Operation.SET, value) for key, value in key_values(sets, "--set").items()]
     changes += [Change(key, Operation.DELETE, None) for key in deletes]
     changes += [Change(key, Operation.APPEND, value) for key, value in key_values(appends, "--append").items()]
     changes += [Change(key, Operation.SUBTRACT, value) for key, value in key_values(subtracts, "--subtract").items()]
     if not changes:
-        raise click.UsageError("Nothing to change: give --set, --delete, --append or --subtract.")
+        raise click.UsageError(_NOTHING)
     resource, known = _resource(cluster, kind, name)
     alter_configs(cluster, resource, known, changes, validate_only=validate_only)
+    _report_change(kind, name, validate_only, as_json)
+
+
+def _entity(kind: str, name: str) -> dict[str, str | None]:
+    return {_QUOTA_KINDS[kind]: None if name == _DEFAULT else name}
+
+
+def _describe_quotas(cluster: Cluster, kind: str, name: str, keys: tuple[str, ...], as_json: bool) -> None:
+    from broker.client.quota_admin import describe_quotas
+
+    described = describe_quotas(cluster, _entity(kind, name), strict=True)
+    found = {key: value for each in described for key, value in each.values.items() if not keys or key in keys}
+    if as_json:
+        print_json([{"name": key, "value": value} for key, value in found.items()])
+        return
+    print_table(("key", "value"), [[key, f"{value:.15g}"] for key, value in found.items()])
+    if not found and not keys:
+        say(f"{kind} {name} has no quotas")
+
+
+def _alter_quotas(cluster: Cluster, kind: str, name: str, changes: dict[str, float | None], validate_only: bool, as_json: bool) -> None:
+    from broker.client.quota_admin import alter_quotas
+
+    if not changes:
+        raise click.UsageError(_NOTHING)
+    alter_quotas(cluster, _entity(kind, name), changes, validate_only=validate_only)
+    _report_change(kind, name, validate_only, as_json)
+
+
+def _report_change(kind: str, name: str, validate_only: bool, as_json: bool) -> None:
     report_outcomes([(f"{kind} {name}", None)], "could be changed" if validate_only else "changed", as_json=as_json)
 
 

@@ -202,6 +202,17 @@ def key_values(texts: Iterable[str], what: str) -> dict[str, str]:
     return found
 
 
+def amounts(texts: Iterable[str], what: str) -> dict[str, float]:
+    """`name=number` texts. Raises UsageError."""
+    found = {}
+    for name, text in key_values(texts, what).items():
+        try:
+            found[name] = float(text)
+        except ValueError:
+            raise click.UsageError(f"{text!r} is not a number.") from None
+    return found
+
+
 def numbers(text: str) -> list[int]:
     """`0,2,5-7` as numbers. Raises UsageError."""
     found: list[int] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.options import cluster_command, json_option, key_values
+from broker.cli.options import amounts, cluster_command, command_group, json_option, report_outcomes
 from broker.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@command_group
 def quotas() -> None:
     """Describe, set and remove quotas of clients.
 
@@ -61,36 +61,32 @@ def describe(cluster: Cluster, strict: bool, as_json: bool, **names: Any) -> Non
 @click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
 @entity_options
 @click.option("--validate-only", is_flag=True, help="Only check whether they can be set.")
+@json_option
 @cluster_command
-def set_(cluster: Cluster, values: tuple[str, ...], validate_only: bool, **names: Any) -> None:
+def set_(cluster: Cluster, values: tuple[str, ...], validate_only: bool, as_json: bool, **names: Any) -> None:
     """Set quotas of an entity, all of them or none."""
-    changes: dict[str, float | None] = {}
-    for key, text in key_values(values, "quota").items():
-        try:
-            changes[key] = float(text)
-        except ValueError:
-            raise click.UsageError(f"{text!r} is not a number.") from None
-    _alter(cluster, names, changes, validate_only=validate_only)
+    _alter(cluster, names, dict(amounts(values, "quota")), validate_only=validate_only, as_json=as_json)
 
 
 @quotas.command()
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @entity_options
 @click.option("--validate-only", is_flag=True, help="Only check whether they can be removed.")
+@json_option
 @cluster_command
-def remove(cluster: Cluster, keys: tuple[str, ...], validate_only: bool, **names: Any) -> None:
+def remove(cluster: Cluster, keys: tuple[str, ...], validate_only: bool, as_json: bool, **names: Any) -> None:
     """Remove quotas of an entity. A less specific quota may limit its clients then."""
-    _alter(cluster, names, dict.fromkeys(keys), validate_only=validate_only)
+    _alter(cluster, names, dict.fromkeys(keys), validate_only=validate_only, as_json=as_json)
 
 
-def _alter(cluster: Cluster, names: dict[str, Any], changes: dict[str, float | None], *, validate_only: bool) -> None:
+def _alter(cluster: Cluster, names: dict[str, Any], changes: dict[str, float | None], *, validate_only: bool, as_json: bool) -> None:
     from broker.client.quota_admin import alter_quotas, name_of
 
     entity = _entity(names)
     if not entity:
         raise click.UsageError("Whose quotas? Give --user, --client-id or --ip, or the default of one.")
     alter_quotas(cluster, entity, changes, validate_only=validate_only)
-    print(f"{name_of(entity)}: {'could be changed' if validate_only else 'changed'}")
+    report_outcomes([(name_of(entity), None)], "could be changed" if validate_only else "changed", as_json=as_json)
 
 
 def _entity(names: dict[str, Any]) -> dict[str, str | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.options import cluster_command, json_option, report_outcomes
+from broker.cli.options import cluster_command, command_group, json_option, report_outcomes
 from broker.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@command_group
 def users() -> None:
     """List, add and remove users who authenticate by SCRAM.
 
@@ -82,6 +82,7 @@ def list_users(cluster: Cluster, names: tuple[str, ...], properties: Path | None
 )
 @click.option("--password-file", type=click.File(), help="Read the password from the first line of this file; - is standard input.")
 @_store_options
+@json_option
 @cluster_command
 def add(
     cluster: Cluster,
@@ -91,6 +92,7 @@ def add(
     password_file: Any,
     properties: Path | None,
     overrides: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Add a user, or give another password to one.
 
@@ -102,16 +104,22 @@ def add(
     password = _password(name, password_file)
     stored = [new_credential(name, each, password, iterations) for each in mechanisms or _MECHANISMS]
     outcomes = alter_users(cluster, stored) if config is None else _alter_stored(config, stored)
-    report_outcomes(outcomes.items(), "added")
+    report_outcomes(outcomes.items(), "added", as_json=as_json)
 
 
 @users.command()
 @click.argument("names", nargs=-1, required=True)
 @_mechanism_option
 @_store_options
+@json_option
 @cluster_command
 def remove(
-    cluster: Cluster, names: tuple[str, ...], mechanisms: tuple[str, ...], properties: Path | None, overrides: tuple[str, ...]
+    cluster: Cluster,
+    names: tuple[str, ...],
+    mechanisms: tuple[str, ...],
+    properties: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Remove users, or only their credentials of one mechanism. Connections that are authenticated stay."""
     from broker.client.user_admin import MECHANISMS, alter_users
@@ -122,7 +130,7 @@ def remove(
     deleted = [(each.user, MECHANISMS[each.mechanism]) for each in found if each.mechanism in (mechanisms or _MECHANISMS)]
     deleted += [(name, MECHANISMS[each]) for name in names for each in mechanisms if (name, MECHANISMS[each]) not in deleted]
     outcomes = alter_users(cluster, [], deleted) if config is None else _alter_stored(config, [], deleted)
-    report_outcomes(outcomes.items(), "removed")
+    report_outcomes(outcomes.items(), "removed", as_json=as_json)
 
 
 def _password(name: str, file: Any) -> str:

@@ -160,3 +160,15 @@ def test_a_taken_address_leaves_a_crashed_directory_as_it_was(tmp_path: Path) ->
         assert tree(broker.data) == before
         broker.start()
         assert CommandLine(broker.bootstrap)("consume", "-e", "t").lines == ["x"]
+
+
+@pytest.mark.parametrize(("kind", "name"), [("user", "alice"), ("client", "app"), ("client", "default"), ("ip", "10.0.0.7")])
+def test_the_configuration_of_a_client_is_its_quotas(ottla: CommandLine, kind: str, name: str) -> None:
+    key = "connection_creation_rate" if kind == "ip" else "producer_byte_rate"
+    assert "has no quotas" in ottla("configs", "describe", kind, name).err
+    assert ottla("configs", "alter", kind, name, "--set", f"{key}=1000").out == f"{kind} {name}: changed\n"
+    assert ottla("configs", "describe", kind, name).rows == [[key, "1000"]]
+    assert ottla("configs", "describe", kind, name, "--json").json == [{"name": key, "value": 1000.0}]
+    assert ottla("configs", "alter", kind, name, "--delete", key, "--json").json[0]["result"] == "changed"
+    assert ottla("configs", "describe", kind, name, "--json").json == []
+    assert "no list" in ottla("configs", "alter", kind, name, "--append", f"{key}=1", status=2).err

@@ -28,7 +28,7 @@ def _run(*arguments: str, cwd: Path, python: str = sys.executable, **environment
 def _copy(source: Path) -> None:
     for package in SOURCES:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("*.so", "*.digest", "__pycache__", "results"))
-    for name in ("pyproject.toml", "setup.py", "constraints.txt", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "constraints.txt", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
 
 
@@ -62,6 +62,20 @@ def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wheel = _wheel(folder / "source", folder / "wheels", OTTLA_PURE_PYTHON="1")
     assert wheel.name.endswith("-py3-none-any.whl")
     return wheel
+
+
+def test_the_same_sources_give_the_same_files(tmp_path: Path) -> None:
+    found = []
+    for name in ("one", "other"):
+        _copy(source := tmp_path / name)
+        os.utime(source / "README.md", (1_000_000_000, 1_000_000_000 + len(name)))
+        time = {"SOURCE_DATE_EPOCH": "1700000000"}
+        wheel = _wheel(source, tmp_path / f"{name}-wheels", OTTLA_PURE_PYTHON="1", **time)
+        code = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path / name)!r})"
+        _run("-c", code, cwd=source, **time)
+        (sdist,) = source.glob("*.tar.gz")
+        found.append([wheel.read_bytes(), sdist.read_bytes()])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("ottla_is_first", [True, False])
