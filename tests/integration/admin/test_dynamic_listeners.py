@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
+from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.support.admin_requests import BROKER, DELETE, OK, SET, change
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
@@ -55,6 +57,25 @@ def test_a_listener_is_added_made_known_and_removed(broker: InProcessBroker) -> 
         assert change(client, BROKER, "0", ("listeners", DELETE, None)) == OK
         eventually(lambda: not is_open(second), what="the end of the second listener")
         assert ports(client) == [broker.port]
+
+
+def test_a_sasl_listener_is_added_with_the_mechanisms_that_are_in_force(tmp_path: Path) -> None:
+    line = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
+    protocols = "PLAINTEXT:PLAINTEXT,SECOND:SASL_PLAINTEXT"
+    second = free_port()
+    settings = {"listener_security_protocol_map": protocols, "password_encoder_secret": "encoder"}
+    with a_broker_in_process(tmp_path, broker_id=0, **settings) as broker, a_wire_client(broker.port) as client:
+        both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{second}"
+        changes = (
+            ("listener.name.second.sasl.enabled.mechanisms", SET, "PLAIN"),
+            ("listener.name.second.plain.sasl.jaas.config", SET, line),
+            ("listeners", SET, both),
+        )
+        assert change(client, BROKER, "0", *changes) == OK
+        eventually(lambda: is_open(second), what="the second listener")
+        with a_wire_client(second) as newcomer:
+            offered = newcomer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert (offered.error_code, offered.mechanisms) == (ErrorCode.NONE, ["PLAIN"])
 
 
 def test_a_port_that_is_taken_is_logged_and_the_broker_goes_on(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:

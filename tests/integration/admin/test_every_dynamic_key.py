@@ -25,7 +25,9 @@ DYNAMIC: list[str] = GOLDEN["dynamic"]["AllDynamicConfigs"]
 WITHOUT_EFFECT = sorted(name for name in DYNAMIC if not BROKER_KEYS[name].effective)
 OF_TLS = {name for name in DYNAMIC if name.startswith("ssl.")} | {"principal.builder.class"}
 """test_certificate_renewal.py"""
-ELSEWHERE = {"listeners", "advertised.listeners", "listener.security.protocol.map"} | OF_TLS
+OF_SASL = {name for name in DYNAMIC if name.startswith("sasl.")}
+"""A listener that is added and a new connection to a broker take them: test_dynamic_listeners.py"""
+ELSEWHERE = {"listeners", "advertised.listeners", "listener.security.protocol.map"} | OF_TLS | OF_SASL
 """test_dynamic_listeners.py"""
 
 VALUES = {
@@ -49,6 +51,7 @@ VALUES = {
     "log.flush.interval.ms": "10002",
     "log.index.interval.bytes": "4097",
     "log.index.size.max.bytes": "1048576",
+    "log.message.downconversion.enable": "false",
     "log.message.timestamp.after.max.ms": "3600000",
     "log.message.timestamp.before.max.ms": "3600001",
     "log.message.timestamp.type": "LogAppendTime",
