@@ -16,8 +16,11 @@ from tests.support.cluster import Cluster, ClusterBroker, a_cluster
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 BYTES = 40_000
 FETCHER = {"clientId": "Replica"}
-NOT_HERE = ("_requestmetrics_", "_brokertopicmetrics_", "_sessionexpirelistener_", "_zookeeperclientmetrics_", "_server_quota_")
-"""Families that are empty without requests of their kind, without ZooKeeper, or without quotas."""
+NOT_HERE = (
+    *("_requestmetrics_", "_brokertopicmetrics_", "_sessionexpirelistener_", "_zookeeperclientmetrics_"),
+    *("_server_quota_", "_cipher", "ottla_group_"),
+)
+"""Families that are empty without requests of their kind, ZooKeeper, quotas, TLS, or `ottla.group.lag.max.series`."""
 
 
 def metrics_of(broker: ClusterBroker) -> str:

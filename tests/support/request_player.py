@@ -38,6 +38,7 @@ OWN_CONFIGS = frozenset(
     {
         *("log.dirs", "log.dir", "listeners", "advertised.listeners", "zookeeper.connect", "metadata.file"),
         *("offsets.topic.replication.factor", "transaction.state.log.replication.factor", "transaction.state.log.min.isr"),
+        "group.initial.rebalance.delay.ms",
     }
 )
 _SIZE = struct.Struct(">i")

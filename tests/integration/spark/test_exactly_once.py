@@ -43,6 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         transaction_state_log_num_partitions=3,
         offsets_topic_replication_factor=1,
         offsets_topic_num_partitions=3,
+        group_initial_rebalance_delay_ms=3000,  # so that both copiers have rows to copy
     ) as running:
         yield running
 
