@@ -62,6 +62,10 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/pyt
 	$(PIP) install --constraint constraints.txt --editable '.[test,dev,spark]'
 	@touch $@ $(VENV)/.installed
 
+$(VENV)/.installed-security: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
+	$(PIP) install --constraint constraints.txt --editable '.[security]'
+	@touch $@ $(VENV)/.installed
+
 # Also for those who set PYTHONDONTWRITEBYTECODE, who would compile everything at every start.
 compile: | $(BIN)/python
 	@$(BIN)/python -m compileall -q $(PACKAGES)
@@ -69,8 +73,7 @@ compile: | $(BIN)/python
 install: $(VENV)/.installed compile
 
 # SECURE=1: a certificate, users, ACLs and their clients' settings are made beside the data.
-serve: install
-	@$(if $(SECURE),$(PIP) install --constraint constraints.txt --editable '.[security]')
+serve: $(if $(SECURE),$(VENV)/.installed-security) install
 	@exec $(BIN)/ottla serve --set log.dirs=$(DATA) $(if $(SECURE),--secure $(DATA)-secure)
 
 cluster: install

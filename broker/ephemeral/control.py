@@ -17,6 +17,7 @@ A command is a line of JSON on standard input, an answer a line of JSON on stand
 | `produce` | `topic`, `records`: lists of key, value and partition; bytes in base64 | offsets, in the order of the records |
 | `consume` | `topic`, `count`, `timeout` in seconds | records: lists of partition, offset, key, value |
 | `lag` | `group`, `topic` | records between the committed offsets and the ends |
+| `brokers` | | ids of the brokers that this one knows to be alive |
 
 A command that cannot be carried out is answered with `error`, one line. Commands of a client run in a thread, several at a time.
 """
@@ -174,6 +175,10 @@ def _lag(cluster: Cluster, group: str, topic: str) -> int:
     return sum(ends[each] - (committed[each].offset if each in committed else begins[each]) for each in partitions)
 
 
+def _brokers(cluster: Cluster) -> list[int]:
+    return cluster.broker_ids()
+
+
 def _partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
     described = cluster.until_done(lambda: cluster.topic(topic))
     return [TopicPartition(topic, each.partition_index) for each in described.partitions]
@@ -194,4 +199,5 @@ _OF_CLIENTS: Final[dict[str, Callable[..., object]]] = {
     "produce": _produce,
     "consume": _consume,
     "lag": _lag,
+    "brokers": _brokers,
 }

@@ -125,6 +125,11 @@ class Broker:
 
     # ---- a client's work
 
+    def known_brokers(self) -> list[int]:
+        """The ids of the brokers that this one knows to be alive."""
+        found: list[int] = self.ask("brokers")
+        return found
+
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int = -1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic; it is known to the brokers on return."""
         self.ask("create_topic", topic=name, partitions=partitions, replication_factor=replication_factor, config=dict(config or {}))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pytest_ottla.broker import Broker, OttlaError
+
+_COMPLETE_SECONDS = 60.0
+"""Time for all brokers to learn of each other."""
+_POLL_SECONDS = 0.02
 
 
 class Cluster:
     """Brokers with the ids 0, 1 and so on. They share a metadata file, and need no ZooKeeper."""
 
     def __init__(self, directory: Path, size: int = 3, **config: object) -> None:
-        """Starts the brokers at the same time. Topics get three replicas, or one for each broker. Raises OttlaError."""
+        """Starts the brokers at the same time, and waits until they know each other.
+
+        Topics get three replicas, or one for each broker. Raises OttlaError.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         replicas = min(size, 3)
         common: dict[str, object] = {
@@ -33,6 +41,11 @@ class Cluster:
         if any(errors):
             self.stop()
             raise next(error for error in errors if error is not None)
+        try:
+            self._wait_until_complete()
+        except OttlaError:
+            self.stop()
+            raise
 
     def __enter__(self) -> Cluster:
         return self
@@ -67,15 +80,26 @@ class Cluster:
             broker.delay(ms)
 
     def heal(self) -> None:
-        """End all faults, and start or resume brokers that do not run."""
+        """End all faults, start or resume brokers that do not run, and wait until all know each other."""
         self._cuts.clear()
         for broker in self.brokers:
             broker.heal()
+        self._wait_until_complete()
 
     def stop(self) -> None:
         """End all brokers."""
         with ThreadPoolExecutor(max(1, len(self.brokers))) as threads:
             list(threads.map(Broker.stop, self.brokers))
+
+    def _wait_until_complete(self) -> None:
+        """A topic created earlier would find too few brokers for its replicas."""
+        everyone = list(range(len(self.brokers)))
+        deadline = time.monotonic() + _COMPLETE_SECONDS
+        for broker in self.brokers:
+            while (known := broker.known_brokers()) != everyone:
+                if time.monotonic() > deadline:
+                    raise OttlaError(f"broker {broker.broker_id} knows the brokers {known} after {_COMPLETE_SECONDS:g} s, not {everyone}")
+                time.sleep(_POLL_SECONDS)
 
     def _order_cuts(self) -> None:
         for number, broker in enumerate(self.brokers):

@@ -4,11 +4,12 @@ Called by `LogManager.load`, in a thread or before the event loop runs. `num.rec
 the logs of each directory. After a clean stop that reads next to nothing; after a crash it checks the unflushed part,
 and logs the progress every ten seconds.
 
-An unreadable directory goes offline and the others continue. A directory with foreign content, or a partition that
-exists twice, stops the broker, because data might be lost otherwise.
+An unreadable directory goes offline and the others continue. A directory with foreign content, or a partition with
+records in two directories, stops the broker, because data might be lost otherwise.
 """
 
 import logging
+import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from storage.disk.checkpoint import (
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from storage.disk.directory_names import PERMITTED_DIRECTORIES, DirectoryKind, parse_directory_name
+from storage.disk.directory_names import PERMITTED_DIRECTORIES, DirectoryKind, parse_directory_name, suffixed_name
 from storage.disk.file_names import TEMPORARY_SUFFIX
 from storage.disk.meta_properties import META_PROPERTIES
 from storage.disk.start_errors import DuplicateLog, ForeignDirectory
@@ -239,7 +240,31 @@ class LogLoading:
                 partition_log.close_without_writing()
                 continue
             logs = self._loaded.future if task.kind is DirectoryKind.FUTURE else self._loaded.current
-            previous = logs.setdefault(task.topic_partition, partition_log)
-            if previous is not partition_log:
-                raise DuplicateLog(str(task.topic_partition), previous.directory, partition_log.directory)
-            task.directory.log_count += 1
+            previous = logs.get(task.topic_partition)
+            if previous is None:
+                logs[task.topic_partition] = partition_log
+            else:
+                logs[task.topic_partition] = self._choose(previous, partition_log)
+                self._directories[previous.log_dir].log_count -= 1
+            self._directories[logs[task.topic_partition].log_dir].log_count += 1
+
+    def _choose(self, first: PartitionLog, second: PartitionLog) -> PartitionLog:
+        """The one of two logs of a partition that has records; the other directory is renamed for deletion.
+
+        A directory that fails while a log is created in it keeps the empty log. The broker then creates the log in another
+        directory. Raises DuplicateLog if both have records.
+        """
+        kept, empty = (first, second) if second.log_end_offset == 0 else (second, first)
+        if empty.log_end_offset > 0:
+            raise DuplicateLog(str(kept.topic_partition), first.directory, second.directory)
+        empty.close_without_writing()
+        name = suffixed_name(empty.topic_partition, DirectoryKind.DELETE, uuid.uuid4().hex)
+        renamed = f"{empty.log_dir}/{name}"
+        log.warning("%s: %s is empty and is deleted; the log in %s is kept", kept.topic_partition, empty.directory, kept.directory)
+        try:
+            self._context.filesystem.rename(empty.directory, renamed)
+        except OSError as error:
+            log.warning("%s: cannot be renamed for deletion: %s; the next start tries again", empty.directory, error)
+        else:
+            self._loaded.deleted.append((empty.log_dir, renamed))
+        return kept

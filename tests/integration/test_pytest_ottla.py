@@ -193,7 +193,7 @@ def test_a_cluster_survives_the_death_of_a_broker_and_a_cut(project: pytest.Pyte
             cluster.cut(0, 1)
             cluster.cut(0, 2)
             assert cluster[1].produce("t", [b"three"]) == [2]
-            assert isr_of(cluster, "t") == {1, 2}
+            until(lambda: isr_of(cluster[1], "t") == {1, 2})
             cluster.heal()
             until(lambda: isr_of(cluster, "t") == {0, 1, 2})
             assert [each.value for each in cluster.any.consume("t", 3)] == [b"one", b"two", b"three"]

@@ -6,7 +6,7 @@ import pytest
 
 from storage.disk.directory_names import DirectoryKind, parse_directory_name, suffixed_name
 from storage.disk.partition_metadata import read_topic_id
-from storage.disk.start_errors import DuplicateLog, ForeignDirectory, LogDirectoryLocked, NoUsableLogDirectory
+from storage.disk.start_errors import ForeignDirectory, LogDirectoryLocked, NoUsableLogDirectory
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogDirFailure
 from storage.log.partition_log import PartitionLog
@@ -371,14 +371,6 @@ def test_files_and_directories_that_belong_there_are_ignored() -> None:
     disks.filesystem.make_directory("/data/__cluster_metadata-0")
     disks.filesystem.open("/data/notes.txt", create=True)
     assert len(disks.start()) == 0
-
-
-def test_a_partition_in_two_directories_stops_the_start() -> None:
-    disks = Disks(log_dirs="/a,/b")
-    disks.filesystem.make_directory("/a/topic-0")
-    disks.filesystem.make_directory("/b/topic-0")
-    with pytest.raises(DuplicateLog, match=r"^topic-0 is in /./topic-0 and in /./topic-0\."):
-        disks.start()
 
 
 def test_a_future_log_waits_beside_the_current_one() -> None:
