@@ -25,6 +25,8 @@ class Cluster:
         replicas = min(size, 3)
         common: dict[str, object] = {
             "ottla_metadata_file": directory / "metadata.db",
+            # The first check comes five seconds after the start. It would move leaders in the middle of a test.
+            "auto_leader_rebalance_enable": False,
             "default_replication_factor": replicas,
             "min_insync_replicas": max(1, replicas - 1),
             "offsets_topic_replication_factor": replicas,
