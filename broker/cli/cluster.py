@@ -333,7 +333,8 @@ def start(broker_id: int, directory: Path, as_json: bool) -> None:
     help="Time for one restart, and for the replicas to be in sync afterwards.",
 )
 @directory_option
-def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path) -> None:
+@json_option
+def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path, as_json: bool) -> None:
     """Restart the brokers (all without BROKER_IDS) one after the other.
 
     The next one is restarted once all replicas are in sync. At any trouble the command ends with status 1, and leaves
@@ -344,8 +345,17 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
     from broker.supervisor.rolling_restart import rolling_restart as restart
 
     directory = directory.absolute()
+    restarted: dict[str, str] = {}
+
+    def on_line(line: str) -> None:
+        if as_json:
+            name, _, result = line.removeprefix("broker ").partition(": ")
+            restarted[name] = result
+        else:
+            print(line, flush=True)
+
     try:
-        restart(RealSurroundings(directory), seconds, lambda line: print(line, flush=True), broker_ids)
+        restart(RealSurroundings(directory), seconds, on_line, broker_ids)
     except Trouble as trouble:
         for line in str(trouble).splitlines():
             say(f"ottla: {line}")
@@ -356,6 +366,9 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
         raise SystemExit(
             f"ottla: a broker was not restarted within {seconds:g} s; `ottla cluster status` shows the progress, and no other is restarted"
         ) from None
+    finally:
+        if as_json:
+            report_outcomes(((name, None) for name in restarted), restarted, as_json=True)
 
 
 @cluster.command()
