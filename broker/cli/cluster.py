@@ -102,15 +102,19 @@ def _check_configuration(layout: Layout) -> None:
     from config.broker import BrokerConfig
     from config.errors import ConfigError
     from config.keys.general import BROKER_ID
+    from config.keys.own import OTTLA_LOG_FILE
 
     try:
-        ids = [BrokerConfig(layout.properties(broker_id))[BROKER_ID] for broker_id in layout.broker_ids]
+        configs = [BrokerConfig(layout.properties(broker_id)) for broker_id in layout.broker_ids]
     except ConfigError as error:
         raise SystemExit(f"ottla: {error}") from None
-    if ids != list(layout.broker_ids):
+    if [config[BROKER_ID] for config in configs] != list(layout.broker_ids):
         raise SystemExit(
             f"ottla: {BROKER_ID.name} cannot be set for a cluster: every broker has its own; --first-id sets that of the first"
         )
+    log_files = [config[OTTLA_LOG_FILE] for config in configs]
+    if len(set(log_files)) < len(log_files):
+        raise SystemExit(f"ottla: {OTTLA_LOG_FILE.name}={log_files[0]} is one file for several brokers; put {{id}} into its name")
 
 
 def _supervise(layout: Layout, *, as_json: bool) -> None:
