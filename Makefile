@@ -25,7 +25,7 @@ SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fet
     $(addprefix unit/storage/test_, append.py follower_append.py indexes.py log_append.py log_read.py validation.py))
 WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/report \
     LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)"
-DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker groups network replication storage)
+DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination groups network quotas replication security storage supervisor transactions)
 PACKAGES := broker controller replication storage protocol config ottla benchmarks tests
 
 .PHONY: help compile install serve cluster dist dist-test test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge soak clean
