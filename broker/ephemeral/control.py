@@ -61,7 +61,7 @@ class Control:
         try:
             order = json.loads(line)
             name, number = str(order.pop("do")), order.pop("id", None)
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             self._answer(json.dumps({"error": "a command is a JSON object with the member do"}))
             return
         work = self._on_loop.get(name)
