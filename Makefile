@@ -14,6 +14,8 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
+# Where the sources of this version can be read: links in the descriptions of the wheels lead there.
+SOURCE_URL ?=
 # What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it runs as Python.
 COMPILED := setup.py protocol/hot_modules.py $(wildcard $(shell $(PYTHON) -c 'import runpy; print(*runpy.run_path("protocol/hot_modules.py")["sources"]())'))
 SANITIZED := build/sanitize
@@ -23,7 +25,7 @@ SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fet
     $(addprefix unit/storage/test_, append.py follower_append.py indexes.py log_append.py log_read.py validation.py))
 WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/report \
     LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)"
-DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker groups network replication storage)
+DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination groups network quotas replication security storage supervisor transactions)
 PACKAGES := broker controller replication storage protocol config ottla benchmarks tests
 
 .PHONY: help compile install serve cluster dist dist-test test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge soak clean
@@ -43,7 +45,8 @@ help:
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
 	@echo "make judge      the tests of transactions against Apache Kafka 3.9.1 instead of Ottla (minutes)"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
-	@echo "make dist       wheels for the Pythons at hand, a pure one, and an archive of the sources; make dist-test tests them as installed"
+	@echo "make dist       wheels for the Pythons at hand, a pure one, pytest-ottla, and an archive of the sources (SOURCE_URL=);"
+	@echo "                make dist-test tests them as installed"
 	@echo "make format     let ruff format the code"
 	@echo "make docs       write the generated reference pages anew"
 	@echo "make install    only what a broker needs, into $(VENV); make clean removes that again"
@@ -149,11 +152,11 @@ soak: $(VENV)/.installed-test compile
 
 # The same sources and SOURCE_DATE_EPOCH give the same files.
 dist: $(VENV)/.installed-test
-	$(BIN)/python -m tests.distributions
+	OTTLA_SOURCE_URL=$(SOURCE_URL) $(BIN)/python -m tests.distributions
 
 # Each wheel in an environment of its own, without a compiler: the fast tests, with the installed packages instead of the checkout's.
 dist-test: $(VENV)/.installed-test
-	$(BIN)/python -m tests.distributions $(DIST_TESTS)
+	OTTLA_SOURCE_URL=$(SOURCE_URL) $(BIN)/python -m tests.distributions $(DIST_TESTS)
 
 clean:
 	find $(PACKAGES) -name '*.so' -delete -o -name 'compiled.*.digest' -delete

@@ -25,6 +25,10 @@ IN_PLACE = bool({"editable_wheel", "develop", "--inplace"} & set(sys.argv))
 FLOORS = "" if IN_PLACE else "ottla.floors"
 """The parent of the floors in what is built."""
 BUILD = Path("build") / f"cython-{sysconfig.get_config_var('SOABI')}"
+SOURCE_URL = os.environ.get("OTTLA_SOURCE_URL", "")
+"""Where the files of this version can be read, as https://forge.example/ottla/blob/v1; the publisher knows it."""
+RELATIVE = re.compile(r"(!?\[([^\]]*)\])\((?!https?:|#)([^)]*)\)")
+"""A link or a picture of the README by a path in the sources; its text, and the path."""
 
 DIRECTIVES = {
     "language_level": 3,
@@ -46,10 +50,11 @@ def packages() -> dict[str, str]:
 
 
 def description() -> str:
-    """The README. Its relative links lead nowhere outside of the checkout, so only their texts are left."""
+    """The README with absolute links below SOURCE_URL. Without that address they would lead nowhere, so only their texts are left."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    text = re.sub(r"!\[[^\]]*\]\((?!https?:)[^)]*\)", "", text)
-    return re.sub(r"\[([^\]]*)\]\((?!https?:|#)[^)]*\)", r"\1", text)
+    if SOURCE_URL:
+        return RELATIVE.sub(lambda found: f"{found[1]}({SOURCE_URL.rstrip('/')}/{found[3]})", text)
+    return RELATIVE.sub(lambda found: "" if found[1].startswith("!") else found[2], text)
 
 
 def extensions() -> list[Extension]:
@@ -151,6 +156,7 @@ setup(
     package_dir=packages(),
     long_description=description(),
     long_description_content_type="text/markdown",
+    project_urls={"Source": SOURCE_URL} if SOURCE_URL else {},
     ext_modules=extensions(),
     cmdclass={"build_py": BuildPackages, "build_ext": BuildHotModules, "sdist": ReproducibleSdist},
 )

@@ -1,12 +1,14 @@
-"""Makes wheels for the Pythons at hand, a pure wheel, and an archive of the sources, in `dist`; runs tests against the installed wheels.
+"""Makes wheels for the Pythons at hand, a pure wheel, an archive of the sources and a wheel of pytest-ottla, in `dist`; tests the wheels.
 
-`python -m tests.distributions [TESTS...]`. A wheel has one top-level package, and a wheel for one Python has all compiled modules. With
+`python -m tests.distributions [TESTS...]`. A wheel has one top-level package, no link in its description is relative, and a wheel of Ottla
+for one Python has all compiled modules. OTTLA_SOURCE_URL is where the sources can be read; links of the description lead there. With
 tests, each wheel is installed into an environment of its own, without a compiler on the PATH. The tests run there in a folder without the
 floors, and import the installed packages.
 """
 
 import hashlib
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -18,26 +20,36 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
+PLUGIN = ROOT / "pytest-ottla"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 EARLIEST = 315532800
 """The first time that a zip file can hold, seconds since 1970."""
-REQUIREMENTS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "kio>=0.6", "cryptography>=44")
-FILES = ("pyproject.toml", "README.md", "docs/protocol-support.md")
+REQUIREMENTS = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "kio>=0.6", "cryptography>=44", "PyJWT>=2.10")
+FILES = ("pyproject.toml", "README.md", "docs/protocol-support.md", "docs/metadata-file.md")
 """Files of the checkout that tests read."""
 SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "broker/server.py", "protocol/cursors/fetch.pxd", "ottla/launcher.py")
+RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
 
 
-def check_wheel(wheel: Path) -> None:
-    """Raises SystemExit unless the wheel is whole."""
-    with zipfile.ZipFile(wheel) as archive, TemporaryDirectory() as folder:
+def check_wheel(wheel: Path, package: str) -> None:
+    """Raises SystemExit unless the wheel has this one package, and its description no relative link."""
+    with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+        (metadata,) = (archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA"))
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    if tops != {package}:
+        raise SystemExit(f"{wheel.name} has the top-level packages {sorted(tops)}")
+    if RELATIVE_LINK.search(metadata):
+        raise SystemExit(f"{wheel.name} has a relative link in its description")
+
+
+def check_compiled(wheel: Path) -> None:
+    """Raises SystemExit unless a wheel for one Python has all compiled modules, and the pure wheel none."""
+    with zipfile.ZipFile(wheel) as archive, TemporaryDirectory() as folder:
         archive.extractall(folder)
         floors = Path(folder, "ottla", "floors")
         digest = runpy.run_path(str(floors / "protocol" / "hot_modules.py"))["digest"](floors)
         records = [record.read_text(encoding="ascii") for record in floors.glob("protocol/compiled.*.digest")]
-    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
-    if tops != {"ottla"}:
-        raise SystemExit(f"{wheel.name} has the top-level packages {sorted(tops)}")
     is_compiled = records == [digest]
     if is_compiled == wheel.name.endswith("-none-any.whl"):
         raise SystemExit(f"{wheel.name} is {'' if is_compiled else 'not '}compiled")
@@ -84,6 +96,8 @@ def build(compilers: dict[str, str]) -> None:
         subprocess.run(command, cwd=ROOT, env=settings, check=True)
     code = f"from setuptools.build_meta import build_sdist; build_sdist({str(DIST)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=True)
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, PLUGIN]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
 def run_tests(wheel: Path, python: str, tests: list[str]) -> None:
@@ -111,12 +125,15 @@ def main(tests: list[str]) -> None:
     """See the module."""
     compilers = pythons()
     build(compilers)
-    wheels = sorted(DIST.glob("*.whl"))
+    wheels = sorted(DIST.glob("ottla-*.whl"))
+    (plugin,) = DIST.glob("pytest_ottla-*.whl")
     (sdist,) = DIST.glob("*.tar.gz")
     for wheel in wheels:
-        check_wheel(wheel)
+        check_wheel(wheel, "ottla")
+        check_compiled(wheel)
+    check_wheel(plugin, "pytest_ottla")
     check_sdist(sdist)
-    for file in (*wheels, sdist):
+    for file in (*wheels, plugin, sdist):
         print(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}", flush=True)
     for wheel in wheels if tests else ():
         run_tests(wheel, compilers.get(wheel.name.split("-")[2], sys.executable), tests)

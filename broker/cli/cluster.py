@@ -102,15 +102,19 @@ def _check_configuration(layout: Layout) -> None:
     from config.broker import BrokerConfig
     from config.errors import ConfigError
     from config.keys.general import BROKER_ID
+    from config.keys.own import OTTLA_LOG_FILE
 
     try:
-        ids = [BrokerConfig(layout.properties(broker_id))[BROKER_ID] for broker_id in layout.broker_ids]
+        configs = [BrokerConfig(layout.properties(broker_id)) for broker_id in layout.broker_ids]
     except ConfigError as error:
         raise SystemExit(f"ottla: {error}") from None
-    if ids != list(layout.broker_ids):
+    if [config[BROKER_ID] for config in configs] != list(layout.broker_ids):
         raise SystemExit(
             f"ottla: {BROKER_ID.name} cannot be set for a cluster: every broker has its own; --first-id sets that of the first"
         )
+    log_files = [config[OTTLA_LOG_FILE] for config in configs]
+    if len(set(log_files)) < len(log_files):
+        raise SystemExit(f"ottla: {OTTLA_LOG_FILE.name}={log_files[0]} is one file for several brokers; put {{id}} into its name")
 
 
 def _supervise(layout: Layout, *, as_json: bool) -> None:
@@ -333,7 +337,8 @@ def start(broker_id: int, directory: Path, as_json: bool) -> None:
     help="Time for one restart, and for the replicas to be in sync afterwards.",
 )
 @directory_option
-def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path) -> None:
+@json_option
+def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path, as_json: bool) -> None:
     """Restart the brokers (all without BROKER_IDS) one after the other.
 
     The next one is restarted once all replicas are in sync. At any trouble the command ends with status 1, and leaves
@@ -344,8 +349,17 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
     from broker.supervisor.rolling_restart import rolling_restart as restart
 
     directory = directory.absolute()
+    restarted: dict[str, str] = {}
+
+    def on_line(line: str) -> None:
+        if as_json:
+            name, _, result = line.removeprefix("broker ").partition(": ")
+            restarted[name] = result
+        else:
+            print(line, flush=True)
+
     try:
-        restart(RealSurroundings(directory), seconds, lambda line: print(line, flush=True), broker_ids)
+        restart(RealSurroundings(directory), seconds, on_line, broker_ids)
     except Trouble as trouble:
         for line in str(trouble).splitlines():
             say(f"ottla: {line}")
@@ -356,6 +370,9 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
         raise SystemExit(
             f"ottla: a broker was not restarted within {seconds:g} s; `ottla cluster status` shows the progress, and no other is restarted"
         ) from None
+    finally:
+        if as_json:
+            report_outcomes(((name, None) for name in restarted), restarted, as_json=True)
 
 
 @cluster.command()

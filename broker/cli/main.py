@@ -2,7 +2,7 @@
 once."""
 
 import gc
-import platform
+import sys
 from importlib import import_module
 
 import click
@@ -65,7 +65,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> No
     from broker.build import EMULATES, version
     from protocol.compiled import describe
 
-    click.echo(f"ottla {version()}, emulates {EMULATES}; Python {platform.python_version()}, hot path {describe()}")
+    click.echo(f"ottla {version()}, emulates {EMULATES}; Python {sys.version.split()[0]}, hot path {describe()}")
     ctx.exit()
 
 

@@ -5,7 +5,6 @@ error.
 """
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "")
     texts = [[cell_text(cell) for cell in row] for row in rows]
     widths = [max(len(column), *(len(row[at]) for row in texts)) if texts else len(column) for at, column in enumerate(columns)]
     if sys.stdout.isatty():
+        import shutil  # takes longer than other imports of a command
+
         if sum(widths) + _GAP * len(widths) <= shutil.get_terminal_size().columns:
             _draw_table(columns, texts, rows, title)
         else:

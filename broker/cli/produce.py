@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.options import Amount, cluster_command
-from broker.cli.output import progress_bar, say
+from broker.cli.output import print_json, progress_bar, say
 from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _RECORDS_PER_POLL = 64
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records; may be repeated.")
 @click.option("-Z", "--null", "empty_is_null", is_flag=True, help="Empty keys and values are null (tombstones).")
 @click.option("--whole", is_flag=True, help="Each file is one record.")
-@click.option("-J", "--json", "as_json", is_flag=True, help="Each line is a JSON object with key, value, headers, partition, timestamp.")
+@click.option("-J", "--json", "as_json", is_flag=True, help="Read lines of JSON (key, value, headers, ...), print the summary as JSON.")
 @click.option("--base64", "as_base64", is_flag=True, help="With --json: keys, values and header values are base64.")
 @click.option("--timestamp", metavar="TIME", help="The timestamp of all records.")
 @click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True)
@@ -97,7 +97,7 @@ def produce(
         raise click.UsageError("--whole requires FILEs, and excludes --json.")
     end_of_record, end_of_key = _separators(delimiter, key_delimiter)
     reader = _reader(key, end_of_key, headers, partition, timestamp, empty_is_null=empty_is_null)
-    summary = Summary(topic, verbose=verbose)
+    summary = Summary(topic, verbose=verbose, as_json=as_json)
     settings = ProducerSettings(
         acks=_ACKS[acks],
         codec=CODEC_BY_NAME[compression],
@@ -113,10 +113,13 @@ def produce(
     source = _Source(files, end_of_record, reader, as_json=as_json, as_base64=as_base64, whole=whole)
     try:
         _deliver(producer, source, summary, rate)
+    except ClientError as error:
+        summary.error = error
+        raise
     finally:
         producer.close()
         if not quiet:
-            say(summary.text())
+            summary.show()
 
 
 def _separators(delimiter: str, key_delimiter: str | None) -> tuple[bytes, bytes | None]:
@@ -177,39 +180,75 @@ def _deliver(producer: Producer, source: _Source, summary: Summary, rate: float 
 class Summary:
     """Counts the outcomes of records; stops the command at the first failed delivery."""
 
-    def __init__(self, topic: str, *, verbose: bool) -> None:
+    def __init__(self, topic: str, *, verbose: bool, as_json: bool) -> None:
         self._topic = topic
         self._verbose = verbose
+        self._as_json = as_json
         self._began = time.monotonic()
         self._records = self._bytes = self._failed = 0
-        self._partitions: set[int] = set()
-        self._error: ClientError | None = None
+        self._partitions: dict[int, _Written] = {}
+        self.error: ClientError | None = None
+        """The first reason why records were not delivered."""
 
     def on_delivery(self, delivery: Delivery) -> None:
         """The producer's callback."""
         if delivery.error is not None:
             self._failed += delivery.records
-            self._error = self._error or delivery.error
+            self.error = self.error or delivery.error
             return
         self._records += delivery.records
         self._bytes += delivery.bytes
-        self._partitions.add(delivery.partition.partition)
+        self._partitions.setdefault(delivery.partition.partition, _Written()).add(delivery)
         if self._verbose:
             where = f" from offset {delivery.base_offset}" if delivery.base_offset >= 0 else ""
             say(f"{delivery.partition}: {delivery.records} records{where}")
 
     def raise_first_error(self) -> None:
         """Raises the error of the first refused batch."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
-    def text(self) -> str:
-        """The summary line."""
+    def show(self) -> None:
+        """Print a line to standard error, or one JSON document to standard output."""
+        if self._as_json:
+            print_json(self._document())
+        else:
+            say(self._text())
+
+    def _text(self) -> str:
         seconds = time.monotonic() - self._began
         partitions = f"{len(self._partitions)} partition{'' if len(self._partitions) == 1 else 's'}"
         failed = f", {self._failed} not delivered" if self._failed else ""
         records = "1 record" if self._records == 1 else f"{self._records} records"
         return f"{records} ({self._bytes} bytes) to {partitions} of {self._topic} in {seconds:.1f} s{failed}"
+
+    def _document(self) -> dict[str, object]:
+        return {
+            "topic": self._topic,
+            "records": self._records,
+            "bytes": self._bytes,
+            "not_delivered": self._failed,
+            "error": None if self.error is None else str(self.error),
+            "partitions": [
+                {"partition": number, "records": written.records, "first_offset": written.first, "last_offset": written.last}
+                for number, written in sorted(self._partitions.items())
+            ],
+        }
+
+
+class _Written:
+    """What one partition got. The offsets are None without acknowledgements."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.first: int | None = None
+        self.last: int | None = None
+
+    def add(self, delivery: Delivery) -> None:
+        self.records += delivery.records
+        if delivery.base_offset >= 0:
+            self.first = delivery.base_offset if self.first is None else min(self.first, delivery.base_offset)
+            self.last = max(self.last or 0, delivery.base_offset + delivery.records - 1)
 
 
 class _Source:

@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import os
-import platform
 import signal
 import sys
 from pathlib import Path
@@ -130,7 +129,7 @@ async def _serve(config: BrokerConfig, sink: LogSink | None, secure: SecureStart
         return 1
     if sink is not None:
         sink.identify(broker.services.broker_id, broker.services.cluster_id)
-    logger.info("Python %s, hot path %s", platform.python_version(), describe())
+    logger.info("Python %s, hot path %s", sys.version.split()[0], describe())
     advice = ""
     if secure is not None:
         try:
@@ -141,7 +140,7 @@ async def _serve(config: BrokerConfig, sink: LogSink | None, secure: SecureStart
             return 1
     manager.on_ready()
     if test_bench is not None:
-        test_bench.on_ready(addresses)
+        test_bench.on_ready(addresses, lambda: sorted(broker.services.metadata.brokers))
     say(json.dumps(_described(broker, addresses)) if as_json else f"ottla is ready: {', '.join(addresses)}")
     if advice and not as_json:
         say(advice)

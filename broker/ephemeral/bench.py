@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from broker.ephemeral.control import Control
 from broker.ephemeral.faults import Faults, FaultySurroundings
@@ -27,9 +28,9 @@ class Bench:
         self._parent = Parent(self._on_parent_gone, self._on_line)
         self._parent.watch()
 
-    def on_ready(self, addresses: list[str]) -> None:
+    def on_ready(self, addresses: list[str], live_brokers: Callable[[], list[int]]) -> None:
         """Clients are served: carry out commands from now on."""
-        self._control = Control(self._faults, addresses[0].partition("://")[2], say)
+        self._control = Control(self._faults, addresses[0].partition("://")[2], live_brokers, say)
         asyncio.get_running_loop().call_soon(self._carry_out_early)
 
     def close(self) -> None:

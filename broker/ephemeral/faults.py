@@ -25,6 +25,7 @@ from storage.disk.filesystem import RealFileSystem
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
+    from controller.store.metadata_store import MetadataStore
 
 _FIRST_NUMBER: Final = re.compile(r"\d+")
 
@@ -119,3 +120,12 @@ class FaultySurroundings(Surroundings):
         made = FaultyRequests(*arguments)
         made.faults = self._faults
         return made
+
+    def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
+        """See Surroundings. The metadata file is not flushed either."""
+        from controller.store.embedded_store import EmbeddedStore
+
+        store = open_store()
+        if isinstance(store, EmbeddedStore):
+            store.is_durable = False
+        return store

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -36,6 +34,8 @@ class Ephemeral:
         self.properties = {**DEFAULTS, **given}
         self._directory: Path | None = None
         if "log.dirs" not in given and "log.dir" not in given:
+            import tempfile  # takes longer than other imports, and a test suite names the directories
+
             remove_abandoned(Path(tempfile.gettempdir()))
             self._directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
             self.properties["log.dirs"] = str(self._directory / "data")
@@ -43,7 +43,7 @@ class Ephemeral:
     def close(self) -> None:
         """Remove the directory, unless the configuration named it."""
         if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            _remove(self._directory)
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -51,4 +51,10 @@ def remove_abandoned(folder: Path) -> None:
     for path in folder.glob(f"{PREFIX}*"):
         found = re.match(r"(\d+)-", path.name.removeprefix(PREFIX))
         if found is not None and not Path(f"/proc/{found[1]}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
+
+
+def _remove(directory: Path) -> None:
+    import shutil
+
+    shutil.rmtree(directory, ignore_errors=True)

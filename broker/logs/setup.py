@@ -78,3 +78,8 @@ def logger_of(name: str) -> logging.Logger:
     from broker.logs.kafka_names import KAFKA_LOGGERS
 
     return logging.getLogger(None if name == "root" else KAFKA_LOGGERS.get(name, name))
+
+
+def dropped_lines() -> int:
+    """Log lines that this process has lost, because they came faster than its thread could write them."""
+    return sum(getattr(handler, "dropped", 0) for handler in logging.getLogger().handlers)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.build import EMULATES, version
 from broker.groups.group import GroupState
+from broker.logs.setup import dropped_lines
 from broker.metrics.families import Family, Kind, Reading, counter, gauge, labels_text
 from protocol.compiled import IS_COMPILED
 
@@ -126,5 +127,11 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
     ),
     counter(
         "ottla_event_loop_cpu_seconds_total", "", "Processor time of the event loop's thread.", lambda view: view.loop_watch.busy_seconds
+    ),
+    counter(
+        "ottla_log_lines_dropped_total",
+        "",
+        "Lines of the broker's log that were lost, because they came faster than JSON or a file could be written.",
+        lambda _: dropped_lines(),
     ),
 )

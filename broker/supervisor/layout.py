@@ -19,7 +19,7 @@ from config.keys.general import (
 )
 from config.keys.groups import OFFSETS_TOPIC_REPLICATION_FACTOR
 from config.keys.network import LISTENERS
-from config.keys.own import OTTLA_METADATA_FILE
+from config.keys.own import OTTLA_LOG_FILE, OTTLA_METADATA_FILE
 from config.keys.transactions import TRANSACTION_STATE_LOG_MIN_ISR, TRANSACTION_STATE_LOG_REPLICATION_FACTOR
 from config.keys.zookeeper import ZOOKEEPER_CONNECT
 from config.loader import parse_assignment
@@ -72,9 +72,13 @@ class Layout:
         """Whether the settings define racks."""
         return any(parse_assignment(text)[0] == BROKER_RACK.name for text in self.settings)
 
+    def error_file(self, broker_id: int) -> Path:
+        """The file with the standard error output of the broker's process: why a start was refused, and the trace of a crash."""
+        return self.directory / f"broker-{broker_id}.err"
+
     def log_file(self, broker_id: int) -> Path:
-        """The file with the standard error output of the broker's process."""
-        return self.directory / f"broker-{broker_id}.log"
+        """The file with the log of the broker, which rotates."""
+        return Path(self.properties(broker_id)[OTTLA_LOG_FILE.name])
 
     def properties(self, broker_id: int) -> dict[str, str]:
         """The configuration of one broker."""
@@ -85,6 +89,7 @@ class Layout:
             BROKER_RACK.name: f"r{(broker_id - self.first_id) % self.racks}",
             LISTENERS.name: f"PLAINTEXT://{self.address(broker_id)}",
             "log.dirs": str(self.directory / f"broker-{broker_id}"),
+            OTTLA_LOG_FILE.name: str(self.directory / f"broker-{broker_id}.log"),
             DEFAULT_REPLICATION_FACTOR.name: str(replicas),
             MIN_INSYNC_REPLICAS.name: str(in_sync),
             OFFSETS_TOPIC_REPLICATION_FACTOR.name: str(replicas),

@@ -140,6 +140,7 @@ class Supervisor:
         broker_id = broker.broker_id
         self._processes[broker_id] = BrokerProcess(
             self._layout.command(broker_id, self._name.pid),
+            self._layout.error_file(broker_id),
             self._layout.log_file(broker_id),
             lambda: self._on_ready(broker),
             lambda status: self._on_exit(broker, status),

@@ -24,6 +24,8 @@ class EmbeddedStore(MetadataStore):
         self._session_id = 0
         self._worker: EmbeddedWorker | None = None
         self._on_expired: list[Callable[[], None]] = []
+        self.is_durable = True
+        """Whether what is written survives a loss of power; may be changed before `open_session`."""
 
     @property
     def session_id(self) -> int:
@@ -33,7 +35,8 @@ class EmbeddedStore(MetadataStore):
     async def open_session(self) -> int:
         """See MetadataStore. Raises StoreUnavailable."""
         if self._worker is None:
-            self._worker = EmbeddedWorker(self.path, self._clock, self._session_timeout_ms, asyncio.get_running_loop(), self._expired)
+            loop = asyncio.get_running_loop()
+            self._worker = EmbeddedWorker(self.path, self._clock, self._session_timeout_ms, loop, self._expired, is_durable=self.is_durable)
         if not self._session_id:
             self._session_id = await self._worker.submit(self._worker.begin_session)
         return self._session_id

@@ -34,7 +34,14 @@ class EmbeddedWorker:
     """`submit` and `stop` are called on the event loop; all other methods run on the thread."""
 
     def __init__(
-        self, path: str, clock: Clock, session_timeout_ms: int, loop: asyncio.AbstractEventLoop, on_expired: Callable[[int], None]
+        self,
+        path: str,
+        clock: Clock,
+        session_timeout_ms: int,
+        loop: asyncio.AbstractEventLoop,
+        on_expired: Callable[[int], None],
+        *,
+        is_durable: bool,
     ) -> None:
         """Start the thread; it opens the file with its first job. `on_expired` is called on the loop."""
         self._path = path
@@ -42,6 +49,7 @@ class EmbeddedWorker:
         self._session_timeout_ms = session_timeout_ms
         self._loop = loop
         self._on_expired = on_expired
+        self._is_durable = is_durable
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._session_id = 0
         self._lock: OwnSessionLock | None = None
@@ -85,7 +93,7 @@ class EmbeddedWorker:
     @property
     def _tree(self) -> SqliteTree:
         if self._opened is None:
-            self._opened = SqliteTree(self._path)
+            self._opened = SqliteTree(self._path, is_durable=self._is_durable)
         return self._opened
 
     def _lock_path(self, session_id: int) -> str:

@@ -36,13 +36,16 @@ _PUT = f"INSERT OR REPLACE INTO znode (path, parent, {_COLUMNS}) VALUES (?, ?, ?
 class SqliteTree:
     """One connection to the file. Implements `tree.Nodes`."""
 
-    def __init__(self, path: str) -> None:
-        """Open the file, and create the tables if it is new. Raises StoreUnavailable."""
+    def __init__(self, path: str, *, is_durable: bool = True) -> None:
+        """Open the file, and create the tables if it is new. Without `is_durable` a loss of power may destroy the file.
+
+        Raises StoreUnavailable.
+        """
         self.path = path
         try:
             self._db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, cached_statements=64)
             self._use_write_ahead_log()
-            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'OFF'}")
             if self._user_version() == 0:
                 self._create_tables()
         except sqlite3.Error as error:

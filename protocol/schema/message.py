@@ -224,7 +224,7 @@ def _declaration(kind: str, versions: tuple[int, int], flexible: int | None) -> 
 def _declare(cls: type[_T], kind: str, api_key: ApiKey | None, versions: Versions, flexible: Versions) -> type[_T]:
     """Create the class again with slots in place of the declarations of its body, as dataclasses do."""
     declared = {name: value for name, value in vars(cls).items() if isinstance(value, _Declared)}
-    hints = vars(cls).get("__annotations__", {})
+    hints = cls.__annotations__  # its own alone, also where a base class has some
     fields = tuple(_field(name, hints[name], value) for name, value in declared.items())
     body = {name: value for name, value in vars(cls).items() if name not in declared and name not in ("__dict__", "__weakref__")}
     body["__slots__"] = tuple(declared)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pytest_ottla.broker import Broker, Record
+from pytest_ottla.helpers import Helpers, Record
 
 
 class Kafka:
     """Topics and groups of one test. Names get the prefix; `topic` and `group` return the whole ones, for clients."""
 
-    def __init__(self, broker: Broker, prefix: str) -> None:
+    def __init__(self, broker: Helpers, prefix: str) -> None:
         self.broker = broker
         self.prefix = prefix
 
@@ -30,15 +30,15 @@ class Kafka:
         return f"{self.prefix}{name}"
 
     def produce(self, topic: str, values: Iterable[bytes | tuple[bytes | None, bytes | None]], partition: int | None = None) -> list[int]:
-        """See Broker. `topic` is a whole name."""
+        """See Helpers. `topic` is a whole name."""
         return self.broker.produce(topic, values, partition)
 
     def consume(self, topic: str, count: int, timeout: float = 10.0) -> list[Record]:
-        """See Broker. `topic` is a whole name."""
+        """See Helpers. `topic` is a whole name."""
         return self.broker.consume(topic, count, timeout)
 
     def wait_for_lag_zero(self, group: str, topic: str, timeout: float = 30.0) -> None:
-        """See Broker. Both are whole names."""
+        """See Helpers. Both are whole names."""
         self.broker.wait_for_lag_zero(group, topic, timeout)
 
     def remove(self) -> None:

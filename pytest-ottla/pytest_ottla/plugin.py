@@ -1,7 +1,7 @@
 """The fixtures: `ottla`, `kafka`, `ottla_cluster`.
 
-With pytest-xdist each worker has brokers of its own. Brokers end with the process that started them, whatever happens to it, and their
-directories are removed.
+With pytest-xdist each worker has brokers of its own, or all share the one of `ottla` (`ottla_shared`). Brokers end with the process that
+started them, whatever happens to it, and their directories are removed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,12 +18,38 @@ from pytest_ottla.broker import Broker
 from pytest_ottla.cluster import Cluster
 from pytest_ottla.namespace import Kafka
 
+if TYPE_CHECKING:
+    from pytest_ottla.shared import Lender, SharedBroker
+
 _NUMBERS = itertools.count(1)
+_LENT = "ottla_lent"
+"""What the controller of pytest-xdist tells its workers of the broker that they share."""
+_LENDER: pytest.StashKey[Lender] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the option of the configuration."""
+    """Adds the options of the configuration."""
     parser.addini("ottla_config", "Settings of the broker of the fixture ottla, key=value, one a line.", type="linelist")
+    parser.addini("ottla_shared", "Let all workers of pytest-xdist share the broker of the fixture ottla.", type="bool", default=False)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tells a worker of pytest-xdist where the shared broker is. Called in the controller, before the worker starts."""
+    config: pytest.Config = node.config
+    if config.getini("ottla_shared"):
+        if _LENDER not in config.stash:
+            from pytest_ottla.shared import Lender
+
+            config.stash[_LENDER] = Lender()
+        node.workerinput[_LENT] = config.stash[_LENDER].terms
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Ends the shared broker."""
+    lender = config.stash.get(_LENDER, None)
+    if lender is not None:
+        lender.close()
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +60,17 @@ def ottla_config(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def ottla(ottla_config: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def ottla(
+    request: pytest.FixtureRequest, ottla_config: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker | SharedBroker]:
     """A broker for the whole session: `ottla.bootstrap_servers`."""
+    lent = getattr(request.config, "workerinput", {}).get(_LENT)
+    if lent is not None:
+        from pytest_ottla.shared import SharedBroker
+
+        with SharedBroker(lent, tmp_path_factory.getbasetemp().parent / "ottla-shared", ottla_config) as shared:
+            yield shared
+        return
     directory = tmp_path_factory.mktemp("ottla")
     with Broker(directory, **ottla_config) as broker:
         yield broker
@@ -42,7 +78,7 @@ def ottla(ottla_config: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def kafka(ottla: Broker) -> Iterator[Kafka]:
+def kafka(ottla: Broker | SharedBroker) -> Iterator[Kafka]:
     """Topics and groups for one test on the broker of the session. The end of the test ends all faults."""
     ottla.heal()
     namespace = Kafka(ottla, f"t{os.getpid()}-{next(_NUMBERS)}-")

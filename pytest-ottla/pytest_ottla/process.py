@@ -60,6 +60,10 @@ class BrokerProcess:
         self._sending = threading.Lock()
         self._number = 0
         self._received = bytearray()
+        self._changed = threading.Condition()
+        """Guards the answers that have arrived."""
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._is_reading = False
         self.is_paused = False
         try:
             self.described = self._line(time.monotonic() + START_SECONDS)
@@ -78,23 +82,47 @@ class BrokerProcess:
         return self._process.poll() is None
 
     def ask(self, do: str, seconds: float = 0.0, **arguments: Any) -> Any:
-        """Send a command, and return its result. `seconds` is what it may take by itself. Raises OttlaError."""
+        """Send a command, and return its result. Several threads may ask at a time. Raises OttlaError.
+
+        `seconds` is what the command may take by itself.
+        """
+        deadline = time.monotonic() + ANSWER_SECONDS + seconds
         with self._sending:
             self._number += 1
-            order = json.dumps({"id": self._number, "do": do, **arguments}) + "\n"
-            deadline = time.monotonic() + ANSWER_SECONDS + seconds
+            number = self._number
+            order = json.dumps({"id": number, "do": do, **arguments}) + "\n"
             assert self._process.stdin is not None
             try:
                 self._process.stdin.write(order.encode())
                 self._process.stdin.flush()
-                answer = self._line(deadline)
-                while answer.get("id") != self._number:
-                    answer = self._line(deadline)
             except BrokenPipeError:
                 raise Ended("the broker has ended") from None
+        answer = self._answer(number, deadline)
         if "error" in answer:
             raise OttlaError(answer["error"])
         return answer["result"]
+
+    def _answer(self, number: int, deadline: float) -> dict[str, Any]:
+        """The answer to a command. One of the threads that wait reads for all: a thread of its own would forbid the tests to fork."""
+        with self._changed:
+            while number not in self._answers:
+                if not self._is_reading:
+                    self._read_one(deadline)
+                elif not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                    raise OttlaError("the broker does not answer")
+            return self._answers.pop(number)
+
+    def _read_one(self, deadline: float) -> None:
+        """Keep the next answer, whichever it is. The lock of `_changed` is free meanwhile."""
+        self._is_reading = True
+        self._changed.release()
+        try:
+            answer = self._line(deadline)
+        finally:
+            self._changed.acquire()
+            self._is_reading = False
+            self._changed.notify_all()
+        self._answers[answer.get("id", 0)] = answer
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""

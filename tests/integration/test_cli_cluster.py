@@ -34,7 +34,7 @@ class ClusterCommand:
         return done
 
     def logs(self) -> str:
-        return "\n".join(f"--- {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.directory.glob("*.log")))
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.directory.glob("*.[el][or][gr]")))
 
     def brokers(self) -> list[dict[str, Any]]:
         """What `status --json` says."""
@@ -84,6 +84,9 @@ def test_a_cluster_comes_up_shows_what_it_is_and_goes_down_leaving_nothing(tmp_p
         cluster("down")
         assert not any(name.is_alive for name in left)
         assert "stopped" in cluster("status", status=1).stdout
+        for broker_id in range(3):  # each has a log of its own, which rotates; nothing else was said
+            assert f"broker {broker_id} stopped" in (tmp_path / f"broker-{broker_id}.log").read_text()
+            assert (tmp_path / f"broker-{broker_id}.err").read_text() == ""
     with a_detached_cluster(tmp_path, "3") as cluster:
         assert bootstrap == ",".join(f"127.0.0.1:{broker['port']}" for broker in cluster.brokers())
 
@@ -178,6 +181,13 @@ def test_an_address_of_zookeeper_that_is_none_is_one_line(tmp_path: Path, connec
 def test_brokers_of_a_cluster_are_not_given_one_id(tmp_path: Path) -> None:
     refused = ClusterCommand(tmp_path)("up", "2", "--set", "broker.id=7", "--base-port", "0", "--detach", status=1)
     assert refused.stderr.startswith("ottla: broker.id cannot be set for a cluster")
+    assert not list(tmp_path.glob("broker-*"))
+
+
+def test_brokers_of_a_cluster_are_not_given_one_log_file(tmp_path: Path) -> None:
+    setting = f"ottla.log.file={tmp_path}/broker.log"
+    refused = ClusterCommand(tmp_path)("up", "2", "--set", setting, "--base-port", "0", "--detach", status=1)
+    assert refused.stderr == f"ottla: {setting} is one file for several brokers; put {{id}} into its name\n"
     assert not list(tmp_path.glob("broker-*"))
 
 

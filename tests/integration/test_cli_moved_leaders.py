@@ -12,7 +12,7 @@ from tests.support.command_line import CommandLine, kill
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
 
 CONFIG = {"offsets.topic.num.partitions": "2", "offsets.topic.replication.factor": "2"}
-RECORDS = 600
+RECORDS = 300
 
 
 def test_nothing_is_lost_or_doubled_when_a_leader_dies(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_nothing_is_lost_or_doubled_when_a_leader_dies(tmp_path: Path) -> None:
         assert {row[1] for row in ottla("topics", "describe", "moved").rows[1:]} == {"0", "1"}
         assert ottla("groups", "list").rows == []
         reading = ottla.start("consume", "-q", "-G", "g", "-c", str(RECORDS), "moved")
-        writing = ottla.start("produce", "--json", "--rate", "40", "moved")
+        writing = ottla.start("produce", "--json", "--rate", "60", "moved")
         try:
             assert writing.stdin is not None
             writing.stdin.write(b"".join(b'{"value": "%d", "partition": %d}\n' % (n, n % 2) for n in range(RECORDS)))

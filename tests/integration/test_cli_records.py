@@ -221,3 +221,23 @@ def test_what_goes_wrong_is_one_line(ottla: CommandLine) -> None:
     assert "is unknown" in ottla("consume", "-f", "%x", name, status=2).err
     nobody = CommandLine("127.0.0.1:1")
     assert nobody("topics", "list", status=1).err == "ottla: no broker can be reached at 127.0.0.1:1: Connection refused\n"
+
+
+def test_the_summary_of_json_lines_is_json(ottla: CommandLine) -> None:
+    name = topic(ottla, "summary", partitions=2)
+    ottla("produce", "-p", "1", name, input="before\n")
+    lines = "".join(f'{{"value": "{number}", "partition": {number % 2}}}\n' for number in range(4))
+    written = [
+        {"partition": 0, "records": 2, "first_offset": 0, "last_offset": 1},
+        {"partition": 1, "records": 2, "first_offset": 1, "last_offset": 2},
+    ]
+    done = ottla("produce", "--json", name, input=lines)
+    assert done.json.pop("bytes") > 0
+    assert {**done.json, "bytes": 0} == {
+        "topic": name, "records": 4, "bytes": 0, "not_delivered": 0, "error": None, "partitions": written,
+    }  # fmt: skip
+    assert done.err == ""
+    failed = ottla("produce", "--json", name, input='{"value": "x"}\nno\n', status=1)
+    assert failed.json["records"] == 1
+    assert failed.json["error"] in failed.err
+    assert ottla("produce", "--json", "--quiet", name, input=lines).out == ""

@@ -1,5 +1,6 @@
 """`ottla cluster rolling-restart` with real brokers: clients go on meanwhile, and trouble leaves the other brokers alone."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -28,12 +29,13 @@ def test_every_broker_is_another_process_afterwards_and_producers_lose_nothing(t
         producer.stdin.write(b"".join(b"%d\n" % number for number in range(1500)))
         producer.stdin.close()
         producer.stdin = None
-        done = cluster("rolling-restart")
+        done = cluster("rolling-restart", "--json")
         producer.communicate(timeout=60)
         assert producer.returncode == 0
-        lines = done.stdout.splitlines()
-        assert len(lines) == 3
-        assert lines[-1].startswith(f"broker {controller}: restarted in ")
+        restarted = json.loads(done.stdout)
+        assert len(restarted) == 3
+        assert restarted[-1]["name"] == str(controller)
+        assert restarted[-1]["result"].startswith("restarted in ")
         after = pids(cluster)
         assert all(before[broker_id] != after[broker_id] for broker_id in before)
         assert len(line("consume", "-e", "t").lines) == 1500
@@ -49,7 +51,8 @@ def test_a_broker_that_does_not_come_back_ends_the_restart_before_the_others(tmp
         assert "A log directory may hold nothing else" in refused.stderr
         assert f"not restarted: broker {first}, {controller}." in refused.stderr
         assert pids(cluster)[controller] == before[controller]
-        again = cluster("rolling-restart", status=1)
+        again = cluster("rolling-restart", "--json", status=1)
+        assert json.loads(again.stdout) == []
         assert f"broker {first} is failed" in again.stderr
 
 

@@ -1,6 +1,7 @@
 """A wheel, as an installer unpacks it: all that a broker needs, compiled as in a checkout. The Makefile installs the checkout itself."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from protocol.compiled import describe
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("broker", "benchmarks", "config", "controller", "ottla", "protocol", "replication", "storage")
+ADDRESS = "https://forge.example/ottla/blob/v0.1.0"
+RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -32,16 +35,30 @@ def _copy(source: Path) -> None:
         shutil.copy(ROOT / name, source)
 
 
-def _wheel(source: Path, wheels: Path, **environment: str) -> Path:
-    _run("-m", "pip", "wheel", "--quiet", "--no-deps", "--constraint", "constraints.txt", "-w", str(wheels), ".", cwd=source, **environment)
-    (wheel,) = wheels.glob("ottla-*.whl")
-    return wheel
+def _build(source: Path, kind: str, **environment: str) -> Path:
+    """A wheel or an sdist, made by the build backend of this environment."""
+    code = f"from setuptools.build_meta import build_{kind}; build_{kind}({str(source / 'dist')!r})"
+    (source / "dist").mkdir(exist_ok=True)
+    _run("-c", code, cwd=source, **environment)
+    (made,) = (source / "dist").glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return made
+
+
+def _metadata(wheel: Path) -> str:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return archive.read(name).decode()
 
 
 def test_an_installed_broker_is_whole_and_as_fast_as_one_of_a_checkout(tmp_path: Path) -> None:
-    source, installed = tmp_path / "source", tmp_path / "installed"
+    source, wheels, installed = tmp_path / "source", tmp_path / "wheels", tmp_path / "installed"
     _copy(source)
-    wheel = _wheel(source, tmp_path / "wheels", CFLAGS="-O0")  # nothing of it runs for long
+    for made in ROOT.glob("build/cython-*"):  # C that is as new as its sources is not made again
+        shutil.copytree(made, source / "build" / made.name, ignore=shutil.ignore_patterns("objects", "modules"))
+    # pip makes an environment for the build, of nothing but what the project asks for. Nothing of it runs for long.
+    pip = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--constraint", "constraints.txt", "-w", str(wheels), ".")
+    _run(*pip, cwd=source, CFLAGS="-O0")
+    (wheel,) = wheels.glob("ottla-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)  # one file after the other, as installers do: the order of their times is that of their names
     show = "import ottla.launcher as l; l.use_floors(); import protocol.compiled as c; print(c.__file__, c.describe())"
@@ -52,48 +69,58 @@ def test_an_installed_broker_is_whole_and_as_fast_as_one_of_a_checkout(tmp_path:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert f"ottla = {project['project']['scripts']['ottla']}" in scripts.read_text()
     assert sorted(path.name.partition("-")[0] for path in installed.iterdir()) == ["ottla", "ottla"]  # the package, and its metadata
+    assert not RELATIVE_LINK.search(_metadata(wheel))
+
+
+def _both(source: Path) -> tuple[Path, Path]:
+    """A pure wheel and an sdist of a copy of the checkout."""
+    _copy(source)
+    settings = {"SOURCE_DATE_EPOCH": "1700000000", "OTTLA_SOURCE_URL": ADDRESS, "OTTLA_PURE_PYTHON": "1"}
+    return _build(source, "wheel", **settings), _build(source, "sdist", **settings)
 
 
 @pytest.fixture(scope="module")
-def pure_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel without compiled modules, which is made quickly."""
-    folder = tmp_path_factory.mktemp("pure")
-    _copy(folder / "source")
-    wheel = _wheel(folder / "source", folder / "wheels", OTTLA_PURE_PYTHON="1")
+def pure(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A wheel without compiled modules, and an sdist, which are made quickly."""
+    wheel, sdist = _both(tmp_path_factory.mktemp("pure"))
     assert wheel.name.endswith("-py3-none-any.whl")
-    return wheel
+    return wheel, sdist
 
 
-def test_the_same_sources_give_the_same_files(tmp_path: Path) -> None:
-    found = []
-    for name in ("one", "other"):
-        _copy(source := tmp_path / name)
-        os.utime(source / "README.md", (1_000_000_000, 1_000_000_000 + len(name)))
-        time = {"SOURCE_DATE_EPOCH": "1700000000"}
-        wheel = _wheel(source, tmp_path / f"{name}-wheels", OTTLA_PURE_PYTHON="1", **time)
-        code = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path / name)!r})"
-        _run("-c", code, cwd=source, **time)
-        (sdist,) = source.glob("*.tar.gz")
-        found.append([wheel.read_bytes(), sdist.read_bytes()])
-    assert found[0] == found[1]
+def test_the_same_sources_give_the_same_files(pure: tuple[Path, Path], tmp_path: Path) -> None:
+    assert [file.read_bytes() for file in _both(tmp_path)] == [file.read_bytes() for file in pure]
 
 
-@pytest.mark.parametrize("ottla_is_first", [True, False])
-def test_a_distribution_with_a_package_of_a_floors_name_lives_beside_it(ottla_is_first: bool, pure_wheel: Path, tmp_path: Path) -> None:
+def test_the_description_has_the_links_of_the_readme_and_all_are_absolute(pure: tuple[Path, Path]) -> None:
+    metadata = _metadata(pure[0])
+    links = RELATIVE_LINK.findall((ROOT / "README.md").read_text())
+    assert len(links) > 10
+    assert not RELATIVE_LINK.search(metadata)
+    assert metadata.count(f"]({ADDRESS}/") == len(links)
+    assert f"Project-URL: Source, {ADDRESS}\n" in metadata
+    assert "Requires-Python: >=3.11\n" in metadata  # an installer refuses it for an older one, in one line
+
+
+def test_a_distribution_with_a_package_of_a_floors_name_lives_beside_it(pure: tuple[Path, Path], tmp_path: Path) -> None:
+    wheel = pure[0]
     other = tmp_path / "other-1.0-py3-none-any.whl"
     with zipfile.ZipFile(other, "w") as archive:
         archive.writestr("config/__init__.py", "OWNER = 'other'\n")
         archive.writestr("other-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
         archive.writestr("other-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr("other-1.0.dist-info/RECORD", "config/__init__.py,,\n")
-    venv.create(tmp_path / "env", symlinks=True, with_pip=False)
-    python = str(tmp_path / "env" / "bin" / "python")
-    wheels = [pure_wheel, other] if ottla_is_first else [other, pure_wheel]
-    for wheel in wheels:
-        _run("-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", str(wheel), cwd=tmp_path)
-    # What both depend on comes from the environment of the tests. It is behind that of the test.
-    dependencies = str(Path(pytest.__file__).parents[1])
-    assert _run("-c", "import config; print(config.OWNER)", cwd=tmp_path, python=python) == "other\n"
-    code = f"import sys; sys.path.append({dependencies!r}); from ottla.__main__ import main; main()"
-    for command in ("topics", "serve", "cluster", "dump-log"):
-        assert f"Usage: ottla {command}" in _run("-c", code, command, "--help", cwd=tmp_path, python=python)
+    for number, wheels in enumerate(((wheel, other), (other, wheel))):
+        environment = tmp_path / f"env-{number}"
+        venv.create(environment, symlinks=True, with_pip=False)
+        python = str(environment / "bin" / "python")
+        for each in wheels:
+            install = ("-m", "pip", "--python", python, "install", "--quiet", "--no-compile", "--no-deps", "--no-index", str(each))
+            _run(*install, cwd=tmp_path)
+        # What both depend on comes from the environment of the tests. It is behind that of the test.
+        dependencies = str(Path(pytest.__file__).parents[1])
+        assert _run("-c", "import config; print(config.OWNER)", cwd=tmp_path, python=python) == "other\n"
+        code = f"import sys; sys.path.append({dependencies!r}); from ottla.launcher import use_floors; use_floors()"
+        code += "; from broker.cli.main import main; [main([each, '--help'], 'ottla', standalone_mode=False) for each in sys.argv[1:]]"
+        commands = ("topics", "serve", "cluster", "dump-log")
+        said = _run("-c", code, *commands, cwd=tmp_path, python=python)
+        assert [command for command in commands if f"Usage: ottla {command}" in said] == list(commands)

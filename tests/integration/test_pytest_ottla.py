@@ -217,6 +217,62 @@ def test_each_worker_of_xdist_has_a_broker_and_none_is_left(project: pytest.Pyte
     )
 
 
+def test_all_workers_of_xdist_can_share_a_broker_and_none_is_left(project: pytest.Pytester) -> None:
+    with (project.path / "tox.ini").open("a") as ini:
+        ini.write("ottla_shared = true\n")
+    run(
+        project,
+        """
+        import os
+        import pytest
+        from pytest_ottla import OttlaError
+
+        @pytest.mark.parametrize("number", range(20))
+        def test_it(kafka, number, request):
+            topic = kafka.topic()
+            assert kafka.produce(topic, [b"x"]) == [0]
+            assert kafka.consume(topic, 1)[0].value == b"x"
+            with pytest.raises(OttlaError, match="is shared by all workers, so it takes no faults: use ottla_cluster"):
+                kafka.broker.kill()
+            (request.config.rootpath / f"address-of-{os.getpid()}").write_text(kafka.bootstrap_servers)
+        """,
+        "-n2",
+        passed=20,
+    )
+    addresses = [path.read_text() for path in project.path.glob("address-of-*")]
+    assert len(addresses) == 2
+    assert len(set(addresses)) == 1
+    assert not (project.path / "tmp" / "ottla-shared").exists()
+
+
+def test_workers_that_want_different_settings_cannot_share(project: pytest.Pytester) -> None:
+    run(
+        project,
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        import pytest
+        from pytest_ottla import OttlaError
+        from pytest_ottla.shared import Lender, SharedBroker
+
+        def test_it(tmp_path):
+            lender = Lender()
+            try:
+                with SharedBroker(lender.terms, tmp_path / "broker", {"num.partitions": "2"}) as one:
+                    with SharedBroker(lender.terms, tmp_path, {"num.partitions": "2"}) as other, ThreadPoolExecutor(2) as threads:
+                        one.produce("t", [b"x"])
+                        waiting = threads.submit(one.consume, "t", 2, 20.0)
+                        assert other.known_brokers() == [0]
+                        other.produce("t", [b"y"])
+                        assert {each.value for each in waiting.result()} == {b"x", b"y"}
+                    with pytest.raises(OttlaError, match="all workers share one broker, so ottla_config must be the same"):
+                        SharedBroker(lender.terms, tmp_path, {})
+            finally:
+                lender.close()
+        """,
+        passed=1,
+    )
+
+
 def test_a_broker_ends_with_a_test_run_that_is_killed(project: pytest.Pytester) -> None:
     file = project.makepyfile("""
         import time

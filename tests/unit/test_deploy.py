@@ -86,6 +86,33 @@ def test_the_image_runs_as_a_user_checks_its_health_and_stops_cleanly() -> None:
     assert [str(each.port) for each in config.listeners.listeners] == re.findall(r"^EXPOSE (\d+)$", final, flags=re.MULTILINE)
 
 
+def test_the_dockerfile_keeps_the_rules_of_hadolint() -> None:
+    text = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text_of("Dockerfile"), flags=re.MULTILINE))
+    instructions = [(name, rest) for name, _, rest in (line.partition(" ") for line in text.splitlines() if line.strip())]
+    assert {name for name, _ in instructions} >= {"FROM", "RUN", "COPY", "USER", "HEALTHCHECK", "CMD"}
+    for name, rest in instructions:
+        if name == "FROM":
+            assert re.fullmatch(r"\S+:(?!latest)[\w.-]+( AS \w+)?", rest), "an image has a tag (DL3006, DL3007)"
+        elif name == "RUN":
+            for step in re.split(r"\s+&&\s+", rest):
+                assert not re.search(r"[|;]|^(cd|sudo|apt|ssh|kill)\b", step), step  # DL3003, DL3004, DL3027, DL4006
+                if "apt-get install" in step:
+                    assert "--yes" in step, "DL3014"
+                    assert "--no-install-recommends" in step, "DL3015"
+                    assert "rm -rf /var/lib/apt/lists/*" in rest, "DL3009"
+                if re.search(r"\bpip\b.* install\b", step):
+                    assert "--no-cache-dir" in step, "DL3042"
+        elif name in ("CMD", "ENTRYPOINT"):
+            assert json.loads(rest), "DL3025"
+        elif name == "HEALTHCHECK":
+            assert json.loads(rest.partition("CMD ")[2]), "DL3025"
+        elif name in ("WORKDIR", "VOLUME"):
+            assert rest.startswith("/"), "DL3000"
+        assert name not in ("ADD", "MAINTAINER"), "DL3020, DL4000"
+    assert [rest for name, rest in instructions if name == "USER"][-1] != "root", "DL3002"
+    assert sum(name == "CMD" for name, _ in instructions) == sum(name == "HEALTHCHECK" for name, _ in instructions) == 1, "DL4003"
+
+
 def test_the_image_gets_every_package_of_the_project() -> None:
     included = set(re.findall(r"^!(\w+)$", text_of(".dockerignore"), flags=re.MULTILINE))
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import brokers
 from benchmarks.bench import PARTS
-from benchmarks.brokers import ApacheKafkaBroker
+from benchmarks.parts import single
 from benchmarks.sizes import QUICK, Pace
 from benchmarks.turns import Cores, Plan, Turn
 from tests.support.apache_kafka.marks import needs_apache_kafka
@@ -17,10 +18,13 @@ SHORT = Pace(warm_up_limit_s=0, warm_up_s=0, duration_s=0.2, max_bytes=16 << 20,
 
 
 def test_a_turn_measures_what_was_asked_for_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ApacheKafkaBroker, "librdkafka_warm_up_s", 0.1)  # millions of messages later they would be read three times
+    monkeypatch.setattr(brokers.ApacheKafkaBroker, "librdkafka_warm_up_s", 0.1)
+    monkeypatch.setattr(brokers, "START_SCRIPT_OPTIONS", None)  # the options of tests, with which a JVM starts sooner
+    monkeypatch.setattr(single, "_READINGS", 1)
     said: list[str] = []
     turn = Turn("Apache")
-    plan = Plan(Cores(None, None), said.append, replace(QUICK, pace=SHORT), frozenset({"produce-1", "fetch-64k", "librdkafka"}))
+    size = replace(QUICK, pace=SHORT, settle_s=0)
+    plan = Plan(Cores(None, None), said.append, size, frozenset({"produce-1", "fetch-64k", "librdkafka"}))
 
     PARTS["single"].take_turn("apache", turn, tmp_path / "broker", plan)
 

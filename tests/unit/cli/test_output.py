@@ -3,8 +3,10 @@
 import io
 import json
 import re
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -76,3 +78,22 @@ def test_the_help_of_80_columns_loses_no_end_of_a_sentence(name: str) -> None:
     _, _, commands = shown.output.partition("\nCommands:\n")
     assert "..." not in commands
     assert all(len(line) <= 80 for line in shown.output.splitlines())
+
+
+def commands_of(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, with its words."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from commands_of(found, (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+def test_every_command_has_json_but_those_whose_output_is_a_page_or_a_report() -> None:
+    found = dict(commands_of(main))
+    assert len(found) > 40
+    without = {name for name, command in found.items() if "--json" not in {each for option in command.params for each in option.opts}}
+    assert without == {"console", "validate"}

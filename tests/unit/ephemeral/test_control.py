@@ -1,0 +1,45 @@
+"""Commands that a test sends to its broker as lines of JSON."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from broker.ephemeral.control import Control
+from broker.ephemeral.faults import Faults
+
+
+def answers_to(*lines: bytes) -> list[dict[str, Any]]:
+    """The answers of a broker at an address where nothing listens; it knows the brokers 0 and 2."""
+
+    async def carry_out() -> list[dict[str, Any]]:
+        answered: asyncio.Queue[str] = asyncio.Queue()
+        control = Control(Faults(), "127.0.0.1:1", lambda: [0, 2], answered.put_nowait)
+        for line in lines:
+            control.on_line(line)
+        async with asyncio.timeout(30):
+            return [json.loads(await answered.get()) for _ in lines]
+
+    return asyncio.run(carry_out())
+
+
+def test_the_live_brokers_are_those_that_the_broker_knows() -> None:
+    assert answers_to(b'{"id": 7, "do": "brokers"}') == [{"id": 7, "result": [0, 2]}]
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b"hello", "a command is a JSON object with the member do"),
+        (b"[1]", "a command is a JSON object with the member do"),
+        (b'{"id": 1}', "a command is a JSON object with the member do"),
+        (b'{"id": 1, "do": "fly"}', "there is no command 'fly'"),
+        (b'{"id": 1, "do": ["heal"]}', "there is no command \"['heal']\""),
+        (b'{"id": 1, "do": "heal", "what": 2}', "unexpected keyword argument 'what'"),
+    ],
+)
+def test_a_command_that_cannot_be_carried_out_is_answered_in_one_line(line: bytes, error: str) -> None:
+    (answer,) = answers_to(line)
+    assert error in answer["error"]
+    assert "\n" not in answer["error"]
