@@ -62,7 +62,7 @@ from storage.segment.closed_segment import ClosedSegment
 from storage.segment.cold_lookups import ColdRead, NotCached, UnwaitingFile, check_time_cached, unwaiting_file
 from storage.segment.discards import DISCARD_SEGMENTS, Discard
 from storage.segment.file_region import FileRegion
-from storage.segment.limits import CHUNK_BYTES, INLINE_BYTES, NEVER
+from storage.segment.limits import CHUNK_BYTES, INLINE_BYTES, MAX_RELATIVE_OFFSET, NEVER
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings, rules_for
 from storage.segment.segment import RecordPosition, Segment
@@ -282,7 +282,8 @@ class PartitionLog:
                         self._write(run, segment, written, at, next_offset)
                         written = at
                         run.read(at)
-                    segment = self.roll(run.base_offset if run.magic == CURRENT_MAGIC else 0)  # messages know their last offset only
+                    # A compressed message knows its last offset only: the segment begins before all that it may hold.
+                    segment = self.roll(run.base_offset if run.magic == CURRENT_MAGIC else last_offset - MAX_RELATIVE_OFFSET)
                     segment.begin_write()
                 segment.stage(run.size, last_offset, run.max_timestamp, last_offset)
                 next_offset = last_offset + 1
@@ -721,9 +722,10 @@ class PartitionLog:
         except OSError as error:
             raise self.disk_failure(self.directory, error) from error
         has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
-        snapshot = self.producer_state.latest_snapshot_offset
-        path = None if snapshot is None else self.producer_state.snapshot_path(snapshot)
-        plan = FlushPlan(self, segments, path, recovery_point, has_new_names=has_new_names)
+        holder = self.segments.floor(recovery_point)
+        # Recovery would begin with this segment.
+        snapshot = None if holder is None else self.producer_state.newest_snapshot_up_to(holder.base_offset)
+        plan = FlushPlan(self, segments, snapshot, recovery_point, has_new_names=has_new_names)
         self.flushes.append(plan)
         return plan
 
