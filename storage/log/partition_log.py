@@ -30,7 +30,7 @@ from storage.disk.file_names import (
     file_name,
 )
 from storage.disk.filesystem import File
-from storage.disk.leader_epochs import LeaderEpochCache
+from storage.disk.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from storage.disk.partition_metadata import ZERO_UUID
 from storage.disk.small_files import SmallFiles
 from storage.disk.topic_partition import TopicPartition
@@ -210,8 +210,12 @@ class PartitionLog:
             raise self.disk_failure(self.leader_epochs.path, error) from error
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Record that `epoch` begins at `start_offset`, if that is new."""
-        self.leader_epochs.assign(epoch, start_offset)
+        """Record that `epoch` begins at `start_offset`, if that is new. From UNDEFINED_EPOCH on, no epoch is known."""
+        if epoch == UNDEFINED_EPOCH:
+            self.leader_epochs.clear()
+            self.leader_epochs.flush()
+        else:
+            self.leader_epochs.assign(epoch, start_offset)
         self.latest_epoch = self.leader_epochs.latest_epoch
 
     def increment_log_start_offset(self, offset: int, reason: str) -> bool:
@@ -373,6 +377,10 @@ class PartitionLog:
                 if run.leader_epoch != latest_epoch and run.leader_epoch >= 0:
                     latest_epoch = run.leader_epoch
                     run.has_epoch(latest_epoch)
+                elif run.magic != CURRENT_MAGIC and latest_epoch is not None:
+                    # As in Apache Kafka: this leader knows no epochs any more, and would refuse fetches that name one.
+                    latest_epoch = None
+                    run.has_epoch(UNDEFINED_EPOCH)
                 if run.producer_id >= 0:
                     run.has_producers = True
                     if run.attributes & CONTROL_MASK:

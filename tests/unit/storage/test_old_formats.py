@@ -199,3 +199,18 @@ def test_a_damaged_offset_in_a_flushed_message_makes_up_no_producer_snapshots() 
     assert (again.log_end_offset, again.producer_state.snapshot_offsets) == (last, [last])
     again.truncate_to(last - 1)
     assert append(again, a_batch(1)).first_offset == last - 1
+
+
+def test_a_message_of_an_old_format_ends_what_is_known_of_leader_epochs() -> None:
+    """Its leader has forgotten them, and refuses a follower that names one. So does Apache Kafka."""
+    log = a_log(a_context())
+    append(log, a_batch(1), epoch=3)
+    follow(log, a_set(1, 1, CompressionCodec.NONE, 2), 5)
+    assert (log.latest_epoch, log.leader_epochs.entries) == (None, [])
+    follow(log, a_batch(1, base_offset=3, leader_epoch=6), 6)
+    assert (log.latest_epoch, log.leader_epochs.entries) == (6, [(6, 3)])
+    mixed = [a_batch(1, base_offset=4, leader_epoch=7), a_set(5, 1, CompressionCodec.GZIP), a_batch(1, base_offset=8, leader_epoch=7)]
+    follow(log, b"".join(mixed), 7)
+    assert (log.latest_epoch, log.leader_epochs.entries) == (7, [(7, 8)])
+    again = a_log(a_context(log.context.filesystem), clean=False, recovery_point=8)
+    assert again.latest_epoch == 7
