@@ -46,3 +46,26 @@ def test_a_log_that_is_damaged_does_not_keep_others_from_being_closed() -> None:
     manager = disks.start()
     assert (manager.directories["/a"].had_clean_shutdown, manager.directories["/b"].had_clean_shutdown) == (False, True)
     assert {str(log.topic_partition): log.log_end_offset for log in manager.all_logs()} == {"topic-0": 2, "topic-1": 6, "topic-2": 6}
+
+
+def test_a_directory_that_refuses_a_write_while_the_broker_stops_is_not_marked_as_closed() -> None:
+    """Even if it takes all later ones: the leader epochs on the disk are old ones."""
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    disks = Disks(filesystem)
+    manager = disks.start()
+    manager.on_log_dir_failure = lambda log_dir, reason: None  # takes it offline in later turns of the loop, which has stopped
+    log = manager.get_or_create(TopicPartition("topic", 0), is_new=True)
+    disks.settle()
+    append(log, epoch=7)
+    refused: list[str] = []
+
+    def is_first(name: str, path: str) -> bool:
+        if refused or name != "open" or "leader-epoch" not in path:
+            return False
+        refused.append(path)
+        return True
+
+    filesystem.fails_if = is_first
+    manager.shutdown()
+    assert refused
+    assert not disks.start().directories["/data"].had_clean_shutdown
