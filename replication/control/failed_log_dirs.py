@@ -24,6 +24,9 @@ def on_log_dir_failure(self: "ReplicaManager", log_dir: str, reason: str = "a di
         self.hide(partition)
 
     def then() -> None:
+        if any(partition.log.log_dir == log_dir for partition in self):
+            on_log_dir_failure(self, log_dir, reason)  # LeaderAndIsr named them, or moves to the directory ended, meanwhile
+            return
         self.log_manager.handle_log_dir_failure(log_dir, reason)
         if failed:
             self.on_replicas_offline()

@@ -13,6 +13,7 @@ it (`on_truncated`, `on_deleted`, `on_log_dir_failure`).
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from config.broker import BrokerConfig
 from config.keys.cleaner import (
@@ -25,6 +26,7 @@ from config.keys.cleaner import (
     LOG_CLEANER_THREADS,
 )
 from config.keys.log import MESSAGE_MAX_BYTES
+from protocol.records.errors import RecordFormatError
 from storage.cleaner.checkpoints import CleanerCheckpoints
 from storage.cleaner.choice import LogToClean, is_compacted, log_to_clean
 from storage.cleaner.job import CleanedGroup, CleaningStats
@@ -194,7 +196,12 @@ class LogCleaner:
         partitions = self._uncleanable.get(log_dir)
         logs = [each for each in self._logs() if each.topic_partition in partitions and each.log_dir == log_dir] if partitions else []
         now_ms = self._clock.now_ms()
-        return sum(log_to_clean(each, self.checkpoints.get(each), now_ms).cleanable_bytes for each in logs if each.truncation is None)
+        total = 0
+        for each in logs:
+            if each.truncation is None:
+                with suppress(RecordFormatError, StorageError, OSError):  # the damage may be where the timestamps are read
+                    total += log_to_clean(each, self.checkpoints.get(each), now_ms).cleanable_bytes
+        return total
 
     def _on_config_change(self, changed: frozenset[str]) -> None:
         for topic_partition in list(self._tasks):
@@ -251,6 +258,8 @@ class LogCleaner:
             self._on_failure(failure)
         except OSError as error:
             self._on_failure(each.disk_failure(each.directory, error))
+        except (RecordFormatError, StorageError) as error:  # damage in one log must not end the search in all
+            self._give_up(each, str(error))
         else:
             if found.is_checkpoint_wrong:
                 self.checkpoints.update(each, found.first_dirty_offset)
@@ -369,12 +378,7 @@ class LogCleaner:
             if message.disk_failure_path is not None:
                 self._on_failure(LogDirFailure(each.log_dir, message.disk_failure_path, message.reason))
             elif message.is_log_at_fault:
-                self._uncleanable.setdefault(each.log_dir, set()).add(each.topic_partition)
-                log.warning(
-                    "%s: it cannot be cleaned and will grow (%s); %d partitions of %s are in this state. `ottla dump-log --verify %s` "
-                    "shows what is wrong in it; the next start tries again",
-                    each.topic_partition, message.reason, len(self._uncleanable[each.log_dir]), each.log_dir, each.directory,
-                )  # fmt: skip
+                self._give_up(each, message.reason)
             else:
                 log.warning("%s: the cleaning ended early and will be retried: %s", each.topic_partition, message.reason)
 
@@ -389,6 +393,15 @@ class LogCleaner:
             task.remove_leftovers(self._fs)
 
         self._background.submit("log-cleaner-end", clean_up, then)
+
+    def _give_up(self, each: PartitionLog, reason: str) -> None:
+        """Clean the log no more until the next start."""
+        self._uncleanable.setdefault(each.log_dir, set()).add(each.topic_partition)
+        log.warning(
+            "%s: it cannot be cleaned and will grow (%s); %d partitions of %s are in this state. `ottla dump-log --verify %s` "
+            "shows what is wrong in it; the next start tries again",
+            each.topic_partition, reason, len(self._uncleanable[each.log_dir]), each.log_dir, each.directory,
+        )  # fmt: skip
 
     def _done_with(self, task: CleaningTask, *, is_worker_fit: bool) -> None:
         del self._tasks[task.log.topic_partition]

@@ -9,7 +9,7 @@ from storage.validation.batch cimport judge
 from storage.validation.rules cimport ValidationRules
 from storage.validation.run cimport BatchRun
 
-cdef int64_t CHUNK_BYTES, CLIENT, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, INLINE_BYTES, LARGEST_OFFSET, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
+cdef int64_t CHUNK_BYTES, CLIENT, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, INLINE_BYTES, LARGEST_OFFSET, MAX_RELATIVE_OFFSET, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
 
 cdef class PartitionLog:
     cdef public Segment active_segment

@@ -30,7 +30,7 @@ from storage.disk.file_names import (
     file_name,
 )
 from storage.disk.filesystem import File
-from storage.disk.leader_epochs import LeaderEpochCache
+from storage.disk.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from storage.disk.partition_metadata import ZERO_UUID
 from storage.disk.small_files import SmallFiles
 from storage.disk.topic_partition import TopicPartition
@@ -62,7 +62,7 @@ from storage.segment.closed_segment import ClosedSegment
 from storage.segment.cold_lookups import ColdRead, NotCached, UnwaitingFile, check_time_cached, unwaiting_file
 from storage.segment.discards import DISCARD_SEGMENTS, Discard
 from storage.segment.file_region import FileRegion
-from storage.segment.limits import CHUNK_BYTES, INLINE_BYTES, NEVER
+from storage.segment.limits import CHUNK_BYTES, INLINE_BYTES, MAX_RELATIVE_OFFSET, NEVER
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings, rules_for
 from storage.segment.segment import RecordPosition, Segment
@@ -210,8 +210,12 @@ class PartitionLog:
             raise self.disk_failure(self.leader_epochs.path, error) from error
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Record that `epoch` begins at `start_offset`, if that is new."""
-        self.leader_epochs.assign(epoch, start_offset)
+        """Record that `epoch` begins at `start_offset`, if that is new. From UNDEFINED_EPOCH on, no epoch is known."""
+        if epoch == UNDEFINED_EPOCH:
+            self.leader_epochs.clear()
+            self.leader_epochs.flush()
+        else:
+            self.leader_epochs.assign(epoch, start_offset)
         self.latest_epoch = self.leader_epochs.latest_epoch
 
     def increment_log_start_offset(self, offset: int, reason: str) -> bool:
@@ -282,7 +286,8 @@ class PartitionLog:
                         self._write(run, segment, written, at, next_offset)
                         written = at
                         run.read(at)
-                    segment = self.roll(run.base_offset if run.magic == CURRENT_MAGIC else 0)  # messages know their last offset only
+                    # A compressed message knows its last offset only: the segment begins before all that it may hold.
+                    segment = self.roll(run.base_offset if run.magic == CURRENT_MAGIC else last_offset - MAX_RELATIVE_OFFSET)
                     segment.begin_write()
                 segment.stage(run.size, last_offset, run.max_timestamp, last_offset)
                 next_offset = last_offset + 1
@@ -372,6 +377,10 @@ class PartitionLog:
                 if run.leader_epoch != latest_epoch and run.leader_epoch >= 0:
                     latest_epoch = run.leader_epoch
                     run.has_epoch(latest_epoch)
+                elif run.magic != CURRENT_MAGIC and latest_epoch is not None:
+                    # As in Apache Kafka: this leader knows no epochs any more, and would refuse fetches that name one.
+                    latest_epoch = None
+                    run.has_epoch(UNDEFINED_EPOCH)
                 if run.producer_id >= 0:
                     run.has_producers = True
                     if run.attributes & CONTROL_MASK:
@@ -721,9 +730,10 @@ class PartitionLog:
         except OSError as error:
             raise self.disk_failure(self.directory, error) from error
         has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
-        snapshot = self.producer_state.latest_snapshot_offset
-        path = None if snapshot is None else self.producer_state.snapshot_path(snapshot)
-        plan = FlushPlan(self, segments, path, recovery_point, has_new_names=has_new_names)
+        holder = self.segments.floor(recovery_point)
+        # Recovery would begin with this segment.
+        snapshot = None if holder is None else self.producer_state.newest_snapshot_up_to(holder.base_offset)
+        plan = FlushPlan(self, segments, snapshot, recovery_point, has_new_names=has_new_names)
         self.flushes.append(plan)
         return plan
 

@@ -299,6 +299,9 @@ class _Loader:
             )
             self.segments.remove(segment)
             segment.delete()
+        if segments:
+            # Some file systems may bring the files back after a power cut, although what is appended in their place was synced.
+            self.filesystem.sync_directory(self.directory)
 
     def _recover_segment(self, segment: Segment, *, is_last: bool = False, snapshots_stay: bool = False) -> int:
         """Check every batch, rebuild the indexes, cut off invalid bytes. Returns their number.
@@ -323,8 +326,8 @@ class _Loader:
                     break
                 if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
                     # No CRC covers the base offset. It is damaged unless the next segment begins behind it, or contains the batch, too.
-                    later = self._bases_behind(segment.base_offset)
-                    if later and (header.last_offset < later[0] or has_its_parts(segment, later)):
+                    behind = self._bases_behind(segment.base_offset)
+                    if behind and (header.last_offset < behind[0] or has_its_parts(segment, behind)):
                         raise SegmentOffsetOverflow(segment.path, segment.base_offset, header.last_offset)
                     reason = f"its last offset {header.last_offset} cannot be"
                     break
@@ -371,7 +374,7 @@ class _Loader:
             following = header_at(segment.file, position + header.size, segment.size)
         except RecordFormatError:
             following = None
-        later = [base for base in self._bases if base > segment.base_offset] if following is None else [following.base_offset]
+        later = self._bases_behind(segment.base_offset) if following is None else [following.base_offset]
         if min(later, default=MAX_OFFSET) > header.last_offset:
             return ""
         return f"its offset {header.base_offset} is not {next_offset}, which has to follow"

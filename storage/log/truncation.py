@@ -111,6 +111,7 @@ class Truncation:
         # The last one first, so that a crash leaves no gap.
         _discard(self._gone[::-1])
         _remove_unknown_files(self._filesystem, self._directory, {*self._earlier, segment.base_offset})
+        self._sync_names()
         segment.truncate_to(self._end_offset, self._now_ms)
         self.snapshots = rename_snapshots(self._filesystem, self.producers, self._gone)
         segments = LogSegments()
@@ -138,7 +139,16 @@ class Truncation:
         )
         segments.add(self.segment)
         discard_files(left)
+        self._sync_names()
         rebuild_producer_state(self.producers, segments, self._log_start_offset, offset, self._now_ms)
+
+    def _sync_names(self) -> None:
+        """Make it durable that segments are gone, before anything is appended in their place.
+
+        Some file systems may bring them back after a power cut, although the appended records were synced.
+        """
+        if self._gone:
+            self._filesystem.sync_directory(self._directory)
 
     def give_back(self, filesystem: FileSystem, directory: str) -> list[str]:
         """Return everything to the event loop. `directory` is the present name of the directory. Returns the names of files to delete

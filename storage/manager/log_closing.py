@@ -51,4 +51,7 @@ def _close(each: PartitionLog, *, flush: bool = False) -> bool:
     except LogDirFailure as failure:
         log.error("%s: not closed properly, the next start will check it: %s", each.topic_partition, failure)
         return False
+    except Exception:  # damage in its files: the other logs must be closed all the same
+        log.exception("%s: not closed properly, the next start will check it", each.topic_partition)
+        return False
     return True

@@ -5,7 +5,8 @@ the logs of each directory. After a clean stop that reads next to nothing; after
 and logs the progress every ten seconds.
 
 An unreadable directory goes offline and the others continue. A directory with foreign content, or a partition with
-records in two directories, stops the broker, because data might be lost otherwise.
+records in two directories, stops the broker, because data might be lost otherwise. A future log without the log that it
+is to replace becomes the log.
 """
 
 import logging
@@ -115,6 +116,7 @@ class LogLoading:
                     futures += [pool.submit(self._open_some, tasks[at : at + some]) for at in range(0, len(tasks), some)]
             self._progress.total = sum(map(len, tasks_of.values()))
             self._collect(futures)
+            self._serve_copies()
             self._directories.check_any_live()
         except BaseException:
             for pool in pools:
@@ -244,27 +246,50 @@ class LogLoading:
             if previous is None:
                 logs[task.topic_partition] = partition_log
             else:
-                logs[task.topic_partition] = self._choose(previous, partition_log)
+                logs[task.topic_partition] = self._choose(previous, partition_log, task.kind)
                 self._directories[previous.log_dir].log_count -= 1
             self._directories[logs[task.topic_partition].log_dir].log_count += 1
 
-    def _choose(self, first: PartitionLog, second: PartitionLog) -> PartitionLog:
-        """The one of two logs of a partition that has records; the other directory is renamed for deletion.
+    def _choose(self, first: PartitionLog, second: PartitionLog, kind: DirectoryKind) -> PartitionLog:
+        """The longer one of two logs of a partition; the other directory is renamed for deletion.
 
         A directory that fails while a log is created in it keeps the empty log. The broker then creates the log in another
-        directory. Raises DuplicateLog if both have records.
+        directory. A move to another directory than before leaves two future logs if the broker is killed meanwhile. Both
+        are copies. Raises DuplicateLog if two logs that are no copies have records.
         """
-        kept, empty = (first, second) if second.log_end_offset == 0 else (second, first)
-        if empty.log_end_offset > 0:
+        kept, spare = (second, first) if second.log_end_offset > first.log_end_offset else (first, second)
+        if spare.log_end_offset > 0 and kind is not DirectoryKind.FUTURE:
             raise DuplicateLog(str(kept.topic_partition), first.directory, second.directory)
-        empty.close_without_writing()
-        name = suffixed_name(empty.topic_partition, DirectoryKind.DELETE, uuid.uuid4().hex)
-        renamed = f"{empty.log_dir}/{name}"
-        log.warning("%s: %s is empty and is deleted; the log in %s is kept", kept.topic_partition, empty.directory, kept.directory)
+        spare.close_without_writing()
+        name = suffixed_name(spare.topic_partition, DirectoryKind.DELETE, uuid.uuid4().hex)
+        renamed = f"{spare.log_dir}/{name}"
+        what = "a second copy" if spare.log_end_offset > 0 else "empty"
+        log.warning("%s: %s is %s and is deleted; the log in %s is kept", kept.topic_partition, spare.directory, what, kept.directory)
         try:
-            self._context.filesystem.rename(empty.directory, renamed)
+            self._context.filesystem.rename(spare.directory, renamed)
         except OSError as error:
-            log.warning("%s: cannot be renamed for deletion: %s; the next start tries again", empty.directory, error)
+            log.warning("%s: cannot be renamed for deletion: %s; the next start tries again", spare.directory, error)
         else:
-            self._loaded.deleted.append((empty.log_dir, renamed))
+            self._loaded.deleted.append((spare.log_dir, renamed))
         return kept
+
+    def _serve_copies(self) -> None:
+        """Make each future log whose partition has no other log the log of the partition.
+
+        A move ends with two renames, mostly on two file systems. A power cut may undo the first one only. Then the future log
+        has all records, and an empty log would be created beside it, to which it would be cut. While a directory is offline,
+        the other log may be in there.
+        """
+        if self._directories.offline:
+            return
+        current, future = self._loaded.current, self._loaded.future
+        for topic_partition in [each for each in future if each not in current]:
+            copy = future[topic_partition]
+            former = copy.directory
+            try:
+                copy.move_to(f"{copy.log_dir}/{topic_partition}")  # if a power cut undoes that, the next start repeats it
+            except LogDirFailure as error:
+                log.error("%s: %s cannot take the place of the missing log: %s", topic_partition, former, error)
+                continue
+            current[topic_partition] = future.pop(topic_partition)
+            log.warning("%s: %s was to replace a log that is gone; it is served as %s", topic_partition, former, copy.directory)

@@ -215,6 +215,8 @@ class LogManager:
         opened is left unchanged: after a failed start the next one finds everything as it was.
         """
         self.events.close()
+        # A replacement may need turns of the loop. A directory that fails from here on must not be marked as cleanly shut down.
+        self.on_log_dir_failure = self.handle_log_dir_failure
         self.cleaner.shutdown()
         self.renames.finish_all()
         self.new_logs.finish()

@@ -211,7 +211,7 @@ class LogMoves:
         if region is None:
             self._later(move, _BACKOFF_MS)
         elif found.next_offset >= end_offset and region.is_cached():
-            self._append(move, region.read())
+            self._append(move, _read(current, region))
             # it may have stopped by a flush that became due and failed
             if future.log_end_offset == current.log_end_offset and not move.is_stopped:
                 self._finish(move)
@@ -225,11 +225,9 @@ class LogMoves:
         cuts = move.cuts
 
         def then(error: BaseException | None) -> None:
-            if error is not None:
-                failure = error if not isinstance(error, OSError) else move.current.disk_failure(region.file.path, error)
-                if isinstance(failure, LogDirFailure):
-                    self._fail(move, failure)
-            elif not move.is_stopped and move.cuts == cuts:
+            if isinstance(error, LogDirFailure):
+                self._fail(move, error)
+            elif error is None and not move.is_stopped and move.cuts == cuts:
                 try:
                     self._append(move, data[0])
                 except LogDirFailure as failure:
@@ -240,7 +238,7 @@ class LogMoves:
                     return
             self._step(move)
 
-        self._background.submit(_NAME, lambda: data.append(region.read()), then)
+        self._background.submit(_NAME, lambda: data.append(_read(move.current, region)), then)
 
     def _append(self, move: Move, data: bytes) -> None:
         current, future = move.current, move.future
@@ -352,6 +350,14 @@ class LogMoves:
     def _count(self, length: int) -> None:
         if self._limit not in (0, LONG_MAX):
             self._free_at_ms = max(self._clock.monotonic() * 1000, self._free_at_ms) + length * 1000 / self._limit
+
+
+def _read(current: PartitionLog, region: FileRegion) -> bytes:
+    """The bytes of a region of the current log. Raises LogDirFailure, LogClosed."""
+    try:
+        return region.read()
+    except OSError as error:
+        raise current.disk_failure(region.file.path, error) from error
 
 
 def _end_of_agreement(current: PartitionLog, future: PartitionLog) -> int:

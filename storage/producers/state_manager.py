@@ -86,6 +86,11 @@ class ProducerStateManager:
         """Offset of the newest snapshot file."""
         return self._offsets[-1] if self._offsets else None
 
+    def newest_snapshot_up_to(self, offset: int) -> str | None:
+        """Path of the newest snapshot at or below `offset`; None if there is none."""
+        at = bisect_right(self._offsets, offset)
+        return self.snapshot_path(self._offsets[at - 1]) if at else None
+
     def snapshot_path(self, offset: int) -> str:
         """Path of the snapshot at `offset`, whether it exists or not."""
         return f"{self.directory}/{offset:0{_OFFSET_DIGITS}d}{SNAPSHOT_SUFFIX}"

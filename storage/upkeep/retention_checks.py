@@ -5,15 +5,19 @@ segment is in its time index, which a thread reads first when it is not in the p
 remove the files.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from protocol.records.errors import RecordFormatError
 from storage.disk.background import Background
 from storage.disk.clock import Clock
-from storage.errors import LogDirFailure
+from storage.errors import LogDirFailure, StorageError
 from storage.log.partition_log import PartitionLog
 from storage.log.retention import delete_old_segments, work_of
 from storage.segment.cold_lookups import ColdRead
+
+log = logging.getLogger(__name__)
 
 SEGMENTS_PER_TURN = 10
 """Segments deleted per turn; each costs some 50 µs."""
@@ -69,6 +73,8 @@ class RetentionChecks:
                     return
                 except LogDirFailure as failure:
                     self._on_failure(failure)
+                except (RecordFormatError, StorageError) as error:  # damage in one log must not end the checks of all
+                    log.error("%s: its old segments cannot be deleted: %s", each.topic_partition, error)
                 if deletable <= 0:
                     break
             self._rounds = 0

@@ -179,7 +179,7 @@ class BatchRun:
         return bool(crc32c(self.frame[at + ATTRIBUTES_OFFSET : at + self.size]) == self.crc)
 
     def has_epoch(self, leader_epoch: int) -> None:
-        """Record that the current batch is the first one of an epoch that is new to the log."""
+        """Record that the current batch is the first one of an epoch that is new to the log, or of none."""
         if self.epochs is None:
             self.epochs = []
         self.epochs.append((leader_epoch, self.base_offset))

@@ -7,7 +7,7 @@ from replication.control import failed_log_dirs
 from replication.errors import ReplicaStorageFailure
 from storage.disk.topic_partition import TopicPartition
 from storage.manager import log_manager
-from tests.support.replicas import TOPIC, Replicas, state
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, state
 
 PARTITIONS = 7
 
@@ -72,3 +72,18 @@ def test_a_directory_without_partitions_fails_at_once() -> None:
     replicas.manager.on_log_dir_failure("/failing")
     assert replicas.logs.offline_log_dirs == ["/failing"]
     assert replicas.logs.get_or_create(TopicPartition(TOPIC, 0), is_new=True).log_dir == "/other"
+
+
+def test_a_partition_that_is_named_meanwhile_goes_offline_too() -> None:
+    """After a start its log is there, and the controller names it only now."""
+    replicas, told = a_broker()
+    late = 2 * PARTITIONS
+    log = replicas.logs.get_or_create(TopicPartition(TOPIC, late), TOPIC_ID, is_new=True, log_dir="/failing")
+    replicas.manager.on_log_dir_failure("/failing")
+    replicas.say(state(leader=0, index=late))
+    assert replicas.manager.partition(TOPIC, late) is not None
+    replicas.disks.settle()
+    assert here(replicas, "/failing") == 0
+    assert log.is_closed
+    assert told == ["controller"]
+    assert replicas.code_of(state(leader=0, epoch=1, partition_epoch=1, index=late)) == ErrorCode.KAFKA_STORAGE_ERROR

@@ -6,7 +6,7 @@ from storage.disk.directory_names import DirectoryKind, parse_directory_name
 from storage.disk.start_errors import DuplicateLog
 from storage.disk.topic_partition import TopicPartition
 from tests.support.batches import a_batch
-from tests.support.log_manager import Disks
+from tests.support.log_manager import Disks, a_future_log
 from tests.support.logs import append
 
 T0 = TopicPartition("topic", 0)
@@ -60,3 +60,29 @@ def test_of_two_empty_logs_one_is_kept() -> None:
     disks = two_logs_of_a_partition(records_in=())
     assert disks.start().get(T0) is not None
     assert sum(disks.filesystem.exists(f"{each}/topic-0") for each in ("/a", "/b")) == 1
+
+
+def test_of_two_copies_the_longer_one_is_kept() -> None:
+    """A killed broker leaves both if its last move was to another directory than the one before."""
+    disks = Disks(log_dirs="/a,/b,/c")
+    manager = disks.start()
+    log = manager.get_or_create(T0, TOPIC_ID, is_new=True, log_dir="/a")
+    append(log, a_batch(3))
+    append(a_future_log(manager, log, "/b"), a_batch(3))
+    manager.shutdown()
+    (copy,) = [name for name in disks.filesystem.list_directory("/b") if name.endswith("-future")]
+    disks.filesystem.rename(f"/b/{copy}", f"/{copy}")
+    manager = disks.start()
+    log = manager.get_or_create(T0, TOPIC_ID)
+    append(a_future_log(manager, log, "/c"), a_batch(1))
+    manager.shutdown()
+    disks.filesystem.rename(f"/{copy}", f"/b/{copy}")
+
+    manager = disks.start()
+    kept, current = manager.get(T0, future=True), manager.get(T0)
+    assert kept is not None
+    assert (kept.directory, kept.log_end_offset) == (f"/b/{copy}", 3)
+    assert current is not None
+    assert current.log_dir == "/a"
+    assert {each.path: each.log_count for each in manager.directories.live} == {"/a": 1, "/b": 1, "/c": 0}
+    assert not [name for name in disks.filesystem.list_directory("/c") if name.endswith("-future")]

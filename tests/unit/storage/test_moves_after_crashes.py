@@ -82,3 +82,49 @@ def test_a_future_log_in_the_directory_that_the_log_is_in_takes_no_place_and_cos
     assert copy is not None
     assert (current.directory, current.log_end_offset) == ("/a/topic-0", 2)
     assert copy.directory == directory.replace("/b/", "/a/")
+
+
+def a_copy_without_its_original(memory: MemoryFileSystem) -> str:
+    """After a power cut that left the second rename of a move, and undid the first one. The directory of the copy."""
+    disks = Disks(memory, log_dirs="/a,/b")
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True, log_dir="/a")
+    future = a_future_log(manager, log, "/b")
+    for _ in range(2):
+        append(future, append_to(log, 0))
+    log.flush()
+    future.flush()
+    disks.settle()
+    disks.crash(manager)
+    memory.rename("/a/topic-0", f"/a/topic-0.{'0' * 32}-delete")
+    return future.directory
+
+
+def test_a_copy_whose_original_is_gone_becomes_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    memory = MemoryFileSystem()
+    former = a_copy_without_its_original(memory)
+    disks = Disks(memory, log_dirs="/a,/b")
+    manager = disks.start()
+    found = manager.get(T0)
+    assert found is not None
+    assert (found.directory, found.log_end_offset) == ("/b/topic-0", 4)
+    assert manager.get(T0, future=True) is None
+    assert f"topic-0: {former} was to replace a log that is gone; it is served as /b/topic-0" in caplog.text
+    append(found)
+    disks.background.advance(120_000)  # what is left of the original is deleted
+    assert disks.filesystem.list_directory("/b").count("topic-0") == 1
+    manager.shutdown()
+    again = disks.start().get(T0)
+    assert again is not None
+    assert (again.directory, again.log_end_offset) == ("/b/topic-0", 5)
+
+
+def test_a_copy_waits_for_its_original_as_long_as_that_may_be_in_an_offline_directory() -> None:
+    memory = MemoryFileSystem()
+    former = a_copy_without_its_original(memory)
+    memory.open("/a/recovery-point-offset-checkpoint", create=True).write(b"garbage")
+    manager = Disks(memory, log_dirs="/a,/b").start()
+    assert manager.offline_log_dirs == ["/a"]
+    copy = manager.get(T0, future=True)
+    assert copy is not None
+    assert (copy.directory, manager.get(T0)) == (former, None)

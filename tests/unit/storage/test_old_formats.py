@@ -11,6 +11,7 @@ from protocol.records.batch import CURRENT_MAGIC, iter_batches
 from protocol.records.compression import CompressionCodec
 from storage.errors import CorruptRecord, OffsetsOutOfOrder
 from storage.log.partition_log import PartitionLog
+from storage.segment.limits import MAX_RELATIVE_OFFSET
 from tests.support.batches import a_batch
 from tests.support.cleaners import clean_log
 from tests.support.logs import a_context, a_log, append, follow, read_all
@@ -162,3 +163,54 @@ def test_a_follower_refuses_damaged_messages() -> None:
     with pytest.raises(OffsetsOutOfOrder):
         follow(log, 2 * message(1, Old(0, 1, None, b"v")), 0)
     assert log.size_bytes == 0
+
+
+@pytest.mark.parametrize("codec", [CompressionCodec.NONE, CompressionCodec.GZIP])
+def test_a_message_far_behind_the_one_before_is_in_reach_of_its_segment(codec: CompressionCodec) -> None:
+    log = a_log(a_context())
+    follow(log, a_set(0, 1, CompressionCodec.NONE, 1), 0)
+    far = MAX_RELATIVE_OFFSET + 6
+    follow(log, a_set(far, 1, codec, 1), 0)
+    assert log.segments.bases == [0, 6]
+    expected = everything(log)
+    assert [old.offset for old in expected] == [0, far]
+    log.close()
+    for clean in (True, False):
+        again = a_log(a_context(log.context.filesystem), clean=clean)
+        assert everything(again) == expected
+        found = again.offset_for_timestamp(1000 + far)
+        assert found is not None
+        assert found.offset == far
+
+
+def test_a_damaged_offset_in_a_flushed_message_makes_up_no_producer_snapshots() -> None:
+    """Brokers of that time left none."""
+    log, _ = filled(segment_bytes=300)
+    log.flush()
+    log.close()
+    filesystem = log.context.filesystem
+    *early, last = log.producer_state.snapshot_offsets
+    for offset in early:
+        filesystem.unlink(log.producer_state.snapshot_path(offset))
+    first = log.segments.first.path
+    filesystem.open(first).pwrite(b"\x7f", 0)
+    filesystem.unlink(first.replace(".log", ".index"))
+    again = a_log(a_context(filesystem), segment_bytes=300)
+    assert (again.log_end_offset, again.producer_state.snapshot_offsets) == (last, [last])
+    again.truncate_to(last - 1)
+    assert append(again, a_batch(1)).first_offset == last - 1
+
+
+def test_a_message_of_an_old_format_ends_what_is_known_of_leader_epochs() -> None:
+    """Its leader has forgotten them, and refuses a follower that names one. So does Apache Kafka."""
+    log = a_log(a_context())
+    append(log, a_batch(1), epoch=3)
+    follow(log, a_set(1, 1, CompressionCodec.NONE, 2), 5)
+    assert (log.latest_epoch, log.leader_epochs.entries) == (None, [])
+    follow(log, a_batch(1, base_offset=3, leader_epoch=6), 6)
+    assert (log.latest_epoch, log.leader_epochs.entries) == (6, [(6, 3)])
+    mixed = [a_batch(1, base_offset=4, leader_epoch=7), a_set(5, 1, CompressionCodec.GZIP), a_batch(1, base_offset=8, leader_epoch=7)]
+    follow(log, b"".join(mixed), 7)
+    assert (log.latest_epoch, log.leader_epochs.entries) == (7, [(7, 8)])
+    again = a_log(a_context(log.context.filesystem), clean=False, recovery_point=8)
+    assert again.latest_epoch == 7

@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptSnapshot
+from storage.log.flush import SEGMENTS_AT_ONCE
 from storage.producers.snapshot import decode_snapshot, encode_snapshot
 from storage.producers.state import ProducerStateEntry
 from storage.producers.state_manager import ProducerStateManager, snapshot_offsets
+from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import LOGS
+from tests.support.logs import a_context, a_log, append
 
 PARTITION = TopicPartition("topic", 0)
 DAY_MS = 86_400_000
@@ -236,3 +239,17 @@ def test_a_snapshot_that_cannot_be_written_is_taken_again_next_time() -> None:
     path = manager.take_snapshot()
     assert path is not None
     assert decode_snapshot(inner.read_file(path), path)[0].producer_id == 7
+
+
+def test_a_flush_syncs_the_snapshot_with_which_a_recovery_would_begin() -> None:
+    """A flush of some of many segments, and not the newest snapshot."""
+    filesystem = MemoryFileSystem()
+    log = a_log(a_context(filesystem), segment_bytes=len(a_batch(1, producer_id=7)))
+    for sequence in range(SEGMENTS_AT_ONCE + 5):
+        append(log, a_batch(1, producer_id=7, base_sequence=sequence))
+    up_to = log.complete_up_to()
+    plan = log.prepare_flush(up_to)
+    assert plan is not None
+    plan.run()
+    node = filesystem.nodes[log.producer_state.snapshot_path(up_to)]
+    assert node.durable == node.data != b""

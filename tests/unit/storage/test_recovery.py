@@ -121,6 +121,21 @@ def test_segments_behind_a_cut_are_deleted() -> None:
     assert append(log).first_offset == 4
 
 
+def test_segments_behind_a_cut_are_durably_gone_before_the_next_append() -> None:
+    filesystem = _written(6, segment_bytes=250)
+    filesystem.open(_path(4)).truncate(100)
+    faulty = FaultyFileSystem(filesystem)
+    calls: list[tuple[str, str]] = []
+
+    def note(name: str, path: str) -> bool:
+        calls.append((name, path))
+        return False
+
+    faulty.fails_if = note
+    a_log(a_context(faulty), clean=False)
+    assert ("sync_directory", DIRECTORY) in calls[calls.index(("unlink", _path(8))) :]
+
+
 def test_segments_below_the_recovery_point_are_trusted() -> None:
     filesystem = _written(6, segment_bytes=250)
     filesystem.open(_path(0)).pwrite(b"\xff\xff", 80)

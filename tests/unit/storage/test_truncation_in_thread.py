@@ -324,3 +324,21 @@ def test_a_kill_while_it_is_emptied_leaves_no_transaction_of_which_nothing_is_le
             break
     else:
         raise AssertionError("it never ended")
+
+
+@pytest.mark.parametrize("begin", [lambda log: cut(log, 9), lambda log: empty(log, 100), lambda log: cut(log, 0)])
+def test_segments_that_are_cut_off_are_durably_gone_before_the_next_append(begin: Callable[[PartitionLog], list[Exception | None]]) -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    disks, _, log = a_broker(filesystem)
+    calls: list[tuple[str, str]] = []
+
+    def note(name: str, path: str) -> bool:
+        calls.append((name, path))
+        return False
+
+    filesystem.fails_if = note
+    begin(log)
+    (work,) = [work for name, work, _ in disks.background.work if name.startswith("truncate-log")]
+    work()
+    last = max(at for at, (name, path) in enumerate(calls) if name == "rename" and path.endswith(".log"))
+    assert ("sync_directory", log.directory) in calls[last:]

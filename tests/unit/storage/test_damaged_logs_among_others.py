@@ -1,0 +1,67 @@
+"""A log with damaged files among others: periodic work passes over it, and goes on with the others and in later rounds."""
+
+import pytest
+
+from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
+from storage.manager.log_manager import LogManager
+from tests.support.batches import a_batch
+from tests.support.filesystems import MemoryFileSystem
+from tests.support.log_manager import Disks, topic
+from tests.support.logs import append
+
+DAMAGED, WHOLE = TopicPartition("topic", 0), TopicPartition("topic", 1)
+BATCH = len(a_batch(timestamps=[1000]))
+
+
+def two_logs(**config: str | int) -> tuple[Disks, LogManager]:
+    """Logs of three segments each, of two old batches, after a restart. The index of one and what it could be rebuilt from are damaged."""
+    memory = MemoryFileSystem()
+    disks = Disks(memory)
+    disks.topics["topic"] = dict(topic(segment_bytes=2 * BATCH, retention_ms=1000, **config))
+    manager = disks.start()
+    for topic_partition in (DAMAGED, WHOLE):
+        log = manager.get_or_create(topic_partition, is_new=True)
+        for _ in range(6):
+            append(log, a_batch(timestamps=[1000]))
+        log.update_high_watermark(6)
+    manager.shutdown()
+    memory.open(f"/data/{DAMAGED}/{0:020d}.timeindex").pwrite(b"damaged", 0)
+    memory.open(f"/data/{DAMAGED}/{0:020d}.timeindex").truncate(7)
+    memory.open(f"/data/{DAMAGED}/{0:020d}.log").pwrite(b"\xff" * 30, BATCH)
+    return disks, disks.start()
+
+
+def log_of(manager: LogManager, topic_partition: TopicPartition) -> PartitionLog:
+    found = manager.get(topic_partition)
+    assert found is not None
+    return found
+
+
+def test_retention_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    disks, manager = two_logs()
+    manager.check_retention()
+    disks.settle()
+    assert "topic-0: its old segments cannot be deleted: " in caplog.text
+    whole = log_of(manager, WHOLE)
+    assert (log_of(manager, DAMAGED).log_start_offset, whole.log_start_offset) == (0, 6)
+    append(whole, a_batch(timestamps=[1000]))
+    whole.update_high_watermark(7)
+    manager.check_retention()
+    disks.settle()
+    assert whole.log_start_offset == 7
+    assert manager.offline_log_dirs == []
+
+
+def test_the_cleaner_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    disks, manager = two_logs(cleanup_policy="compact,delete", min_cleanable_dirty_ratio=1)
+    disks.settle()
+    assert "topic-0: it cannot be cleaned and will grow" in caplog.text
+    assert manager.cleaner.uncleanable_partitions("/data") == {DAMAGED}
+    assert manager.cleaner.uncleanable_bytes("/data") == 4 * BATCH
+    whole = log_of(manager, WHOLE)
+    assert (log_of(manager, DAMAGED).log_start_offset, whole.log_start_offset) == (0, 6)
+    append(whole, a_batch(timestamps=[1000]))
+    whole.update_high_watermark(7)
+    disks.background.advance(60_000)
+    assert whole.log_start_offset == 7
