@@ -18,6 +18,7 @@ from controller.state.core import ControllerCore
 from controller.store.metadata_store import Delete, Exists, Get, data_and_stat
 from controller.znodes.changes import decode_partitions
 from controller.znodes.layout import NO_LEADER, PREFERRED_REPLICA_ELECTION
+from controller.znodes.pauses import slices
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -46,9 +47,9 @@ class LeaderElections:
                 results[partition] = objection
         batch = self._core.batch()
         if unclean:
-            elected = await self._core.elections.elect_offline(electable, batch, unclean=True)
+            elected = set(await self._core.elections.elect_offline(electable, batch, unclean=True))
         else:
-            elected = await self._core.elections.elect_preferred(electable, batch)
+            elected = set(await self._core.elections.elect_preferred(electable, batch))
         await batch.send()
         strategy = "OfflinePartitionLeaderElectionStrategy(true)" if unclean else "PreferredReplicaPartitionLeaderElectionStrategy"
         for partition in electable:
@@ -63,12 +64,15 @@ class LeaderElections:
         """Elect the preferred replicas of every broker that leads too few of the partitions it should lead; not during
         reassignments."""
         context = self._context
-        if any(assignment.is_reassigning for topic in context.assignments.values() for assignment in topic.values()):
-            return
         preferring: dict[int, list[TopicPartition]] = {}
-        for partition in context.partitions:
-            if partition in context.leaderships and not context.is_being_deleted(partition.topic):
-                preferring.setdefault(context.replicas(partition)[0], []).append(partition)
+        for topic, assignments in context.assignments.items():
+            for some in slices(assignments.items()):
+                for index, assignment in some:
+                    if assignment.is_reassigning:
+                        return
+                    if (topic, index) in context.leaderships and not context.is_being_deleted(topic):
+                        preferring.setdefault(assignment.replicas[0], []).append(TopicPartition(topic, index))
+                await self._core.pause()
         allowed = self._core.config[LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
         batch = self._core.batch()
         for broker_id, partitions in preferring.items():
@@ -99,5 +103,5 @@ class LeaderElections:
             return InvalidTopicName("The topic is being deleted")
         leadership = self._context.leaderships.get(partition)
         leader = NO_LEADER if leadership is None else leadership.state.leader
-        needed = (leader == NO_LEADER or leader not in self._context.live_brokers) if unclean else leader != replicas[0]
+        needed = not self._context.is_live(leader) if unclean else leader != replicas[0]
         return None if needed else ElectionNotNeeded("")

@@ -14,7 +14,7 @@ from controller.state.deletion import TopicDeletion
 from controller.state.event_queue import EventQueue
 from controller.state.partition_elections import PartitionElections
 from controller.state.partition_states import FIRST_WITH_ALTER_PARTITION, PartitionStates
-from controller.state.request_batch import RequestBatch
+from controller.state.request_batch import EVERY_BROKER, RequestBatch
 from controller.store.metadata_store import MetadataStore, Watch, WatchedEvent
 from controller.znodes.pauses import Pause, no_pause
 
@@ -110,5 +110,5 @@ class ControllerCore:
     async def send_metadata_to_all(self) -> None:
         """Send the set of live brokers to every broker."""
         batch = self.batch()
-        batch.update_metadata(self.context.live_or_shutting_down_brokers, ())
+        batch.update_metadata(EVERY_BROKER, ())
         await batch.send()
