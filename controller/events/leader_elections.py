@@ -1,6 +1,7 @@
 """Runs elections on request: from ElectLeaders, and from /admin/preferred_replica_election, which old tools create."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -64,23 +65,27 @@ class LeaderElections:
         """Elect the preferred replicas of every broker that leads too few of the partitions it should lead; not during
         reassignments."""
         context = self._context
-        preferring: dict[int, list[TopicPartition]] = {}
+        preferring: Counter[int] = Counter()
+        elsewhere: dict[int, list[TopicPartition]] = {}
         for topic, assignments in context.assignments.items():
             for some in slices(assignments.items()):
-                for index, assignment in some:
-                    if assignment.is_reassigning:
-                        return
-                    if (topic, index) in context.leaderships and not context.is_being_deleted(topic):
-                        preferring.setdefault(assignment.replicas[0], []).append(TopicPartition(topic, index))
+                if any(assignment.is_reassigning for _, assignment in some):
+                    return
+                for index, assignment in () if context.is_being_deleted(topic) else some:
+                    leadership = context.leaderships.get(TopicPartition(topic, index))
+                    if leadership is not None:
+                        preferred = assignment.replicas[0]
+                        preferring[preferred] += 1
+                        if leadership.state.leader != preferred:
+                            elsewhere.setdefault(preferred, []).append(TopicPartition(topic, index))
                 await self._core.pause()
         allowed = self._core.config[LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
         batch = self._core.batch()
-        for broker_id, partitions in preferring.items():
-            elsewhere = [partition for partition in partitions if context.leaderships[partition].state.leader != broker_id]
-            if len(elsewhere) * 100 > allowed * len(partitions):
-                elected = await self._core.elections.elect_preferred(elsewhere, batch)
+        for broker_id, partitions in elsewhere.items():
+            if len(partitions) * 100 > allowed * preferring[broker_id]:
+                elected = await self._core.elections.elect_preferred(partitions, batch)
                 if elected:
-                    logger.info("%d of %d leaderships moved back to broker %d", len(elected), len(elsewhere), broker_id)
+                    logger.info("%d of %d leaderships moved back to broker %d", len(elected), len(partitions), broker_id)
         await batch.send()
 
     async def on_preferred_election_order(self) -> None:

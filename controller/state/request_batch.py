@@ -42,18 +42,6 @@ _Recipients: TypeAlias = frozenset[int] | None
 """Broker ids, or EVERY_BROKER."""
 
 
-class _Partition:
-    """What brokers receive of a partition in LeaderAndIsr. One object is in the requests of several of them."""
-
-    __slots__ = ("is_new", "leadership", "state")
-
-    def __init__(self, leadership: Leadership, *, is_new: bool) -> None:
-        self.leadership = leadership
-        self.is_new = is_new
-        self.state: LeaderAndIsrPartitionState | None = None
-        """The element of the requests, once it is built."""
-
-
 class _Stopped(NamedTuple):
     leader_epoch: int
     delete: bool
@@ -80,19 +68,21 @@ class RequestBatch:
         self._clear()
 
     def _clear(self) -> None:
-        self._leader_and_isr: dict[int, dict[TopicPartition, _Partition]] = {}
+        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
         self._update_metadata: dict[_Recipients, dict[TopicPartition, None]] = {}
         self._stop_replica: dict[int, dict[TopicPartition, _Stopped]] = {}
 
     def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
         """Add the partition's state to the LeaderAndIsr of `brokers`, and its metadata to the UpdateMetadata of all
         brokers."""
-        wanted = _Partition(leadership, is_new=is_new)
-        for broker in brokers:
-            of_broker = self._leader_and_isr.setdefault(broker, {})
-            before = of_broker.setdefault(partition, wanted)
-            if before is not wanted:
-                of_broker[partition] = _Partition(leadership, is_new=True) if before.is_new else wanted
+        assignment = self._context.assignment(partition)
+        if assignment is not None:
+            state = _leader_state(partition, leadership, assignment, is_new=is_new)
+            for broker in brokers:
+                of_broker = self._leader_and_isr.setdefault(broker, {})
+                before = of_broker.setdefault(partition, state)
+                if before is not state:
+                    of_broker[partition] = _leader_state(partition, leadership, assignment, is_new=True) if before.is_new else state
         self._update_metadata.setdefault(EVERY_BROKER, {})[partition] = None
 
     def update_metadata(self, brokers: Iterable[int] | None, partitions: Iterable[TopicPartition]) -> None:
@@ -155,26 +145,24 @@ class RequestBatch:
         self._senders.send(broker_id, request, lambda response: self._on_response(broker_id, request, response))
 
     async def _leader_and_isr_request(
-        self, broker: LiveBroker, partitions: dict[TopicPartition, _Partition], live_leaders: dict[int, LeaderAndIsrLiveLeader]
+        self,
+        broker: LiveBroker,
+        partitions: dict[TopicPartition, LeaderAndIsrPartitionState],
+        live_leaders: dict[int, LeaderAndIsrLiveLeader],
     ) -> LeaderAndIsrRequest:
         """`live_leaders` holds those of the batch's earlier requests, which are used again."""
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: dict[int, None] = {}
         for some in slices(partitions.items()):
-            for partition, wanted in some:
-                state = wanted.state
-                if state is None:
-                    assignment = self._context.assignment(partition)
-                    if assignment is None:
-                        continue
-                    state = wanted.state = _leader_state(partition, wanted, assignment)
+            for partition, state in some:
+                leaders[state.leader] = None
                 topic_name = partition.topic
                 topic = topics.get(topic_name)
                 if topic is None:
                     topic_id = self._context.topic_id(topic_name)
                     topic = topics[topic_name] = LeaderAndIsrTopicState(topic_name=topic_name, topic_id=topic_id, partition_states=[])
                 topic.partition_states.append(state)
-            leaders |= dict.fromkeys(wanted.leadership.state.leader for _, wanted in some)
+
             await self._pause()
         for leader in leaders:
             if leader in self._context.brokers and leader not in live_leaders:
@@ -249,8 +237,10 @@ class RequestBatch:
         )
 
 
-def _leader_state(partition: TopicPartition, wanted: _Partition, assignment: ReplicaAssignment) -> LeaderAndIsrPartitionState:
-    state = wanted.leadership.state
+def _leader_state(
+    partition: TopicPartition, leadership: Leadership, assignment: ReplicaAssignment, *, is_new: bool
+) -> LeaderAndIsrPartitionState:
+    state = leadership.state
     return LeaderAndIsrPartitionState(
         topic_name=partition.topic,
         partition_index=partition.partition,
@@ -258,11 +248,11 @@ def _leader_state(partition: TopicPartition, wanted: _Partition, assignment: Rep
         leader=state.leader,
         leader_epoch=state.leader_epoch,
         isr=list(state.isr),
-        partition_epoch=wanted.leadership.partition_epoch,
+        partition_epoch=leadership.partition_epoch,
         replicas=list(assignment.replicas),
         adding_replicas=list(assignment.adding_replicas),
         removing_replicas=list(assignment.removing_replicas),
-        is_new=wanted.is_new,
+        is_new=is_new,
         leader_recovery_state=state.leader_recovery_state,
     )
 
