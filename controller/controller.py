@@ -358,9 +358,8 @@ class Controller:
         async def elect() -> None:
             if self._core.is_active:
                 batch = self._core.batch()
-                offline = [each for each in self.context.partitions if self.context.has_offline_leader(each)]
-                wanted = [each for each in offline if topic in (None, each.topic) and not self.context.is_being_deleted(each.topic)]
-                await self._core.elections.elect_offline(wanted, batch)
+                offline = await self._core.elections.offline_partitions()
+                await self._core.elections.elect_offline([each for each in offline if topic in (None, each.topic)], batch)
                 await batch.send()
 
         with suppress(NotController):

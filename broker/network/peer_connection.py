@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
@@ -148,7 +148,7 @@ class PeerConnection(Peer):
         wire.keep_window()
         form = self._forms.get(ApiKey.FETCH << 16 | version) or self._form(ApiKey.FETCH, version)
         try:
-            frame = await wire.exchange(ApiKey.FETCH, version, form.client_id, request.encode(version), deadline)
+            frame = await wire.exchange(ApiKey.FETCH, version, form.client_id, (request.encode(version),), deadline)
         except asyncio.CancelledError:
             wire.lose("the request was cancelled")
             raise
@@ -172,7 +172,8 @@ class PeerConnection(Peer):
     async def _ask(self, wire: Wire, api_key: ApiKey, version: int, request: Message, deadline: float) -> Message:
         form = self._forms.get(api_key << 16 | version) or self._form(api_key, version)
         in_steps = api_key in MAY_BE_LARGE
-        body = b"".join(await _unhurried(request.encode_steps(version))) if in_steps else request.encode(version)
+        body: Sequence[bytes | memoryview]
+        body = await _unhurried(request.encode_steps(version)) if in_steps else (request.encode(version),)
         try:
             frame = await wire.exchange(api_key, version, form.client_id, body, deadline)
         except asyncio.CancelledError:

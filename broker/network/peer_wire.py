@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, cast
 
@@ -23,6 +24,9 @@ WINDOW_BYTES: Final = 64 * 1024
 """Bytes read before the length of a response is known. The rest of a longer response is read directly into memory of its size."""
 FETCH_BYTES: Final = 256 * 1024
 """Size of the buffer for answers to Fetch; longer answers get memory of their own. Untouched pages of it cost nothing."""
+
+JOINED_BYTES: Final = 64 * 1024
+"""Size of a request from which its parts are not copied, bytes. Requests to all brokers of a cluster share their long parts."""
 
 _REQUEST_HEAD: Final = Struct(">ihhi")  # length, api key, version, correlation id
 _RESPONSE_HEAD: Final = Struct(">ii")  # length, correlation id
@@ -73,24 +77,30 @@ class Wire(asyncio.BufferedProtocol):
         if self.is_lost:
             self._transport.abort()
 
-    async def exchange(self, api_key: int, version: int, client_id: bytes, body: bytes, deadline: float) -> memoryview:
-        """The frame of the answer, from the correlation id on. Raises PeerUnavailable."""
+    async def exchange(
+        self, api_key: int, version: int, client_id: bytes, body: Sequence[bytes | memoryview], deadline: float
+    ) -> memoryview:
+        """The frame of the answer, from the correlation id on. `body` is in parts. Raises PeerUnavailable."""
         if self._waiter is not None:
             raise RuntimeError(f"a second request to {self.name} while one is in flight")
         if self.is_lost or self._transport is None:
             raise PeerUnavailable(f"{self.name} closed the connection")
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_IDS
-        size = _HEAD_BYTES - 4 + len(client_id) + len(body)
+        size = _HEAD_BYTES - 4 + len(client_id) + sum(map(len, body))
         self._waiter = waiter = self._loop.create_future()
         self._deadline = deadline
         if self._timer is None or self._timer.when() > deadline:
             self._arm(deadline)
-        self._transport.write(b"".join((_REQUEST_HEAD.pack(size, api_key, version, correlation_id), client_id, body)))
+        frame = (_REQUEST_HEAD.pack(size, api_key, version, correlation_id), client_id, *body)
+        if size < JOINED_BYTES:
+            self._transport.write(b"".join(frame))
+        else:
+            self._transport.writelines(frame)
         try:
-            frame: memoryview = await waiter
+            answer: memoryview = await waiter
         finally:
             self._waiter = None
-        return frame
+        return answer
 
     def keep_window(self) -> None:
         """Read into a separate buffer from now on, where an answer stays until the next request. Call it between requests."""

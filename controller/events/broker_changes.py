@@ -7,6 +7,7 @@ from controller.errors import BrokerNotAvailable, NoNode, StaleBrokerEpoch
 from controller.events.reassignment import Reassignments
 from controller.state.context import LiveBroker, Replica
 from controller.state.core import ControllerCore
+from controller.state.request_batch import EVERY_BROKER
 from controller.store.metadata_store import Children, Delete, Get, data_and_stat, names
 from controller.znodes.changes import decode_log_dir_event
 from controller.znodes.layout import BROKER_IDS, LOG_DIR_EVENT_NOTIFICATION, broker_id_path, decode_broker
@@ -86,12 +87,12 @@ class BrokerChanges:
         context = self._context
         context.offline_replicas = {replica for replica in context.offline_replicas if replica.broker_id not in brokers}
         batch = self._core.batch()
-        batch.update_metadata(context.live_or_shutting_down_brokers, ())
+        batch.update_metadata(EVERY_BROKER, ())
         for some in slices(context.leaderships):
             batch.update_metadata(brokers, some)
             await self._core.pause()
         await batch.send()
-        await self._core.elections.send_states(context.replicas_on(brokers), batch)
+        await self._core.elections.send_states(context.placements(brokers), batch)
         await batch.send()
         await self._core.elections.elect_where_needed(batch)
         await batch.send()
@@ -139,8 +140,12 @@ class BrokerChanges:
             if not isinstance(found, NoNode):
                 brokers.add(decode_log_dir_event(path, data_and_stat(found)[0]))
         batch = self._core.batch()
-        deletion = self._core.deletion  # without replicas that are being deleted: the broker would host them again
-        await self._core.elections.send_states((each for each in self._context.replicas_on(brokers) if not deletion.is_begun(each)), batch)
+        is_begun = self._core.deletion.is_begun  # without replicas that are being deleted: the broker would host them again
+        placements = (
+            (partition, [each for each in found if not is_begun(Replica(partition, each))])
+            for partition, found in self._context.placements(brokers)
+        )
+        await self._core.elections.send_states(placements, batch)
         await batch.send()
         await self._core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))
 

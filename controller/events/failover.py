@@ -5,6 +5,7 @@ Kafka's onControllerFailover. The reads take no more round trips than the depend
 """
 
 import logging
+from contextlib import nullcontext
 
 from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from config.schema.metadata_version import is_at_least
@@ -14,7 +15,8 @@ from controller.events.leader_elections import LeaderElections
 from controller.events.reassignment import Reassignments
 from controller.events.topic_changes import TopicChanges
 from controller.state.context import Replica
-from controller.state.core import ControllerCore
+from controller.state.core import LARGE, ControllerCore
+from controller.state.request_batch import EVERY_BROKER
 from controller.store.metadata_store import Children, Create, Delete, Get, Result, SetData, data_and_stat, names
 from controller.znodes.changes import decode_partitions
 from controller.znodes.layout import (
@@ -29,6 +31,7 @@ from controller.znodes.layout import (
     encode_feature,
 )
 from controller.znodes.pauses import slices
+from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -72,15 +75,18 @@ class Failover:
         if stale:
             await core.states.write_or_raise([Delete(path) for path in stale], ignoring=(NoNode,))
         context.brokers.update(await self._brokers.read_brokers(names(broker_ids)))
-        for topic, assignment in (await self._topics.read_topics(names(topics))).items():
-            context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
-            await core.pause()
-        await core.states.read(context.partitions)
-        for broker in context.brokers.values():
-            core.senders.add(broker.broker_id, broker)
-        await self._topics.take_deletions(set(names(deletions)))
-        await core.deletion.halt_where_replicas_are_offline()
-        await self._send_states()
+        assignments = await self._topics.read_topics(names(topics))
+        is_large = sum(len(each.partitions) for each in assignments.values()) >= LARGE
+        with core.while_large() if is_large else nullcontext():
+            for topic, assignment in assignments.items():
+                context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
+                await core.pause()
+            await core.states.read(context.partitions)
+            for broker in context.brokers.values():
+                core.senders.add(broker.broker_id, broker)
+            await self._topics.take_deletions(set(names(deletions)))
+            await core.deletion.halt_where_replicas_are_offline()
+            await self._send_states()
         await self._reassignments.resume()
         await self._reassignments.on_order()
         await self._elections.on_preferred_election_order()
@@ -106,16 +112,14 @@ class Failover:
         core, context = self._core, self._core.context
         await core.send_metadata_to_all()
         batch = core.batch()
-        online: list[Replica] = []
         gone: list[Replica] = []
-        for some in slices(context.replicas_on()):
-            for replica in some:
-                if context.is_online(replica.broker_id, replica.partition):
-                    online.append(replica)
-                elif not context.is_being_deleted(replica.partition.topic):
-                    gone.append(replica)
-            await core.pause()
-        await core.elections.send_states(online, batch)
+        for some in slices(context.placements()):
+            online: list[tuple[TopicPartition, list[int]]] = []
+            for partition, brokers in some:
+                online.append((partition, [each for each in brokers if context.is_online(each, partition)]))
+                if len(online[-1][1]) < len(brokers) and not context.is_being_deleted(partition.topic):
+                    gone += [Replica(partition, each) for each in brokers if not context.is_online(each, partition)]
+            await core.elections.send_states(online, batch)
         await batch.send()
         # Elections first, as when a broker dies: the leader of a partition must not leave the ISR before another leader
         # was elected.
@@ -143,6 +147,6 @@ class Failover:
         await core.states.read(known)
         self._reassignments.on_isr_changed(known)
         batch = core.batch()
-        batch.update_metadata(core.context.live_or_shutting_down_brokers, known)
+        batch.update_metadata(EVERY_BROKER, known)
         await batch.send()
         await core.states.write_or_raise([Delete(path) for path in paths], ignoring=(NoNode,))

@@ -19,6 +19,7 @@ from controller.errors import (
 from controller.events.reassignment import Reassignments
 from controller.state.context import Leadership
 from controller.state.core import ControllerCore
+from controller.state.request_batch import EVERY_BROKER
 from controller.znodes.layout import RECOVERED, RECOVERING, PartitionState
 from controller.znodes.pauses import slices
 from protocol.uuid import ZERO_UUID
@@ -69,14 +70,13 @@ class IsrChanges:
             await self._core.pause()
         stale = set(await self._core.states.update(states)) if states else set()
         batch = self._core.batch()
-        everybody = self._context.live_or_shutting_down_brokers
         for written in slices(states):
             for partition in written:
                 if partition in stale:
                     results[partition] = InvalidUpdateVersion(f"{partition} was changed by another controller")
                 else:
                     results[partition] = self._context.leaderships[partition]
-                    batch.update_metadata(everybody, (partition,))
+                    batch.update_metadata(EVERY_BROKER, (partition,))
             await self._core.pause()
         await batch.send()
         self._reassignments.on_isr_changed(states)
@@ -105,10 +105,11 @@ class IsrChanges:
             return InvalidAdminRequest(f"{partition} cannot have more than one replica in sync while its leader recovers")
         if change.leader_recovery_state == RECOVERING and state.leader_recovery_state == RECOVERED:
             return InvalidAdminRequest(f"{partition} has recovered; its leader cannot begin to recover again")
-        ineligible = [each for each in change.new_isr if each not in self._context.live_brokers]
+        ineligible = [each for each in change.new_isr if not self._context.is_live(each)]
         if ineligible:
             return IneligibleReplica(f"replicas {ineligible} of {partition} are not alive")
-        strangers = [each for each in change.new_isr if each not in self._context.replicas(partition)]
+        replicas = self._context.replicas(partition)
+        strangers = [each for each in change.new_isr if each not in replicas]
         if strangers:
             return InvalidAdminRequest(f"{partition} has no replica on brokers {strangers}")
         return state._replace(isr=change.new_isr, leader_recovery_state=change.leader_recovery_state)

@@ -1,6 +1,7 @@
 """Runs elections on request: from ElectLeaders, and from /admin/preferred_replica_election, which old tools create."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -18,6 +19,7 @@ from controller.state.core import ControllerCore
 from controller.store.metadata_store import Delete, Exists, Get, data_and_stat
 from controller.znodes.changes import decode_partitions
 from controller.znodes.layout import NO_LEADER, PREFERRED_REPLICA_ELECTION
+from controller.znodes.pauses import slices
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -46,9 +48,9 @@ class LeaderElections:
                 results[partition] = objection
         batch = self._core.batch()
         if unclean:
-            elected = await self._core.elections.elect_offline(electable, batch, unclean=True)
+            elected = set(await self._core.elections.elect_offline(electable, batch, unclean=True))
         else:
-            elected = await self._core.elections.elect_preferred(electable, batch)
+            elected = set(await self._core.elections.elect_preferred(electable, batch))
         await batch.send()
         strategy = "OfflinePartitionLeaderElectionStrategy(true)" if unclean else "PreferredReplicaPartitionLeaderElectionStrategy"
         for partition in electable:
@@ -63,20 +65,27 @@ class LeaderElections:
         """Elect the preferred replicas of every broker that leads too few of the partitions it should lead; not during
         reassignments."""
         context = self._context
-        if any(assignment.is_reassigning for topic in context.assignments.values() for assignment in topic.values()):
-            return
-        preferring: dict[int, list[TopicPartition]] = {}
-        for partition in context.partitions:
-            if partition in context.leaderships and not context.is_being_deleted(partition.topic):
-                preferring.setdefault(context.replicas(partition)[0], []).append(partition)
+        preferring: Counter[int] = Counter()
+        elsewhere: dict[int, list[TopicPartition]] = {}
+        for topic, assignments in context.assignments.items():
+            for some in slices(assignments.items()):
+                if any(assignment.is_reassigning for _, assignment in some):
+                    return
+                for index, assignment in () if context.is_being_deleted(topic) else some:
+                    leadership = context.leaderships.get(TopicPartition(topic, index))
+                    if leadership is not None:
+                        preferred = assignment.replicas[0]
+                        preferring[preferred] += 1
+                        if leadership.state.leader != preferred:
+                            elsewhere.setdefault(preferred, []).append(TopicPartition(topic, index))
+                await self._core.pause()
         allowed = self._core.config[LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
         batch = self._core.batch()
-        for broker_id, partitions in preferring.items():
-            elsewhere = [partition for partition in partitions if context.leaderships[partition].state.leader != broker_id]
-            if len(elsewhere) * 100 > allowed * len(partitions):
-                elected = await self._core.elections.elect_preferred(elsewhere, batch)
+        for broker_id, partitions in elsewhere.items():
+            if len(partitions) * 100 > allowed * preferring[broker_id]:
+                elected = await self._core.elections.elect_preferred(partitions, batch)
                 if elected:
-                    logger.info("%d of %d leaderships moved back to broker %d", len(elected), len(elsewhere), broker_id)
+                    logger.info("%d of %d leaderships moved back to broker %d", len(elected), len(partitions), broker_id)
         await batch.send()
 
     async def on_preferred_election_order(self) -> None:
@@ -99,5 +108,5 @@ class LeaderElections:
             return InvalidTopicName("The topic is being deleted")
         leadership = self._context.leaderships.get(partition)
         leader = NO_LEADER if leadership is None else leadership.state.leader
-        needed = (leader == NO_LEADER or leader not in self._context.live_brokers) if unclean else leader != replicas[0]
+        needed = not self._context.is_live(leader) if unclean else leader != replicas[0]
         return None if needed else ElectionNotNeeded("")

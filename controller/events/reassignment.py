@@ -28,8 +28,10 @@ from controller.errors import (
 from controller.events.reassignment_order import ReassignmentOrder
 from controller.state.context import Replica
 from controller.state.core import ControllerCore
+from controller.state.request_batch import EVERY_BROKER
 from controller.store.metadata_store import Exists, Get, SetData, data_and_stat
 from controller.znodes.layout import REASSIGN_PARTITIONS, ReplicaAssignment, decode_topic, encode_topic, topic_path
+from controller.znodes.pauses import slices
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -97,14 +99,17 @@ class Reassignments:
 
     async def resume(self, brokers: set[int] | None = None) -> None:
         """Continue all reassignments, or those to one of `brokers`, which have started."""
-        partitions = [
-            TopicPartition(topic, index)
-            for topic, assignments in self._context.assignments.items()
-            for index, assignment in assignments.items()
-            if assignment.is_reassigning
-            and (brokers is None or not brokers.isdisjoint(assignment.target_replicas))
-            and not self._context.is_being_deleted(topic)
-        ]
+        partitions: list[TopicPartition] = []
+        for topic, assignments in self._context.assignments.items():
+            if self._context.is_being_deleted(topic):
+                continue
+            for some in slices(assignments.items()):
+                partitions += [
+                    TopicPartition(topic, index)
+                    for index, assignment in some
+                    if assignment.is_reassigning and (brokers is None or not brokers.isdisjoint(assignment.target_replicas))
+                ]
+                await self._core.pause()
         if partitions:
             logger.info("continuing the reassignment of %s", ", ".join(map(str, partitions)))
             await self._continue(partitions)
@@ -129,7 +134,7 @@ class Reassignments:
     def _check_alive(self, partition: TopicPartition, target: Sequence[int]) -> None:
         current = self._context.assignment(partition)
         adding = (current or ReplicaAssignment(())).reassigned_to(target).adding_replicas
-        if not self._context.live_brokers.issuperset(adding):
+        if not all(map(self._context.is_live, adding)):
             live = ", ".join(map(str, sorted(self._context.live_brokers)))
             raise InvalidReplicaAssignment(
                 "Replica assignment has brokers that are not alive. "
@@ -219,7 +224,7 @@ class Reassignments:
             raise
         await self._order.remove(partition for partition in partitions if context.assignment(partition) is not None)
         batch = self._core.batch()
-        batch.update_metadata(context.live_or_shutting_down_brokers, partitions)
+        batch.update_metadata(EVERY_BROKER, partitions)
         await batch.send()
         without_state = [each for each in partitions if each not in context.leaderships and context.assignment(each) is not None]
         await self._core.elections.bring_up(without_state, batch)

@@ -10,6 +10,7 @@ import asyncio
 
 from controller.events.reassignment import Reassignments
 from controller.state.core import ControllerCore
+from controller.state.request_batch import EVERY_BROKER
 from controller.znodes.pauses import slices
 
 FIRST_PAUSE_SECONDS = 1.0
@@ -45,7 +46,7 @@ class RefusedWrites:
     async def _try_again(self) -> None:
         core, context = self._core, self._core.context
         batch = core.batch()
-        batch.update_metadata(context.live_or_shutting_down_brokers, ())
+        batch.update_metadata(EVERY_BROKER, ())
         await core.elections.elect_where_needed(batch)
         await batch.send()
         await core.deletion.resume(batch)

@@ -5,8 +5,9 @@ tool.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 from config.keys.general import DELETE_TOPIC_ENABLE
 from controller.errors import NodeExists, NoNode, StoreError
@@ -44,7 +45,7 @@ class TopicChanges:
         """The topics' assignments, with a watch on each. Topics from before topic ids get one; topics deleted meanwhile
         are omitted."""
         wanted = list(topics)
-        requests = [Get(topic_path(topic), self._core.watch("PartitionModifications", self._modifications_of(topic))) for topic in wanted]
+        requests = [Get(topic_path(topic), self._core.watch("PartitionModifications", _Modifications(self, topic))) for topic in wanted]
         outcomes = await self._core.store.pipeline(requests) if requests else []
         found: dict[str, TopicAssignment] = {}
         for topic, outcome in zip(wanted, outcomes, strict=True):
@@ -77,12 +78,6 @@ class TopicChanges:
             if added:
                 logger.info("new topics: %s", ", ".join(f"{topic} ({len(each.partitions)} partitions)" for topic, each in added.items()))
                 await self._bring_up([TopicPartition(topic, index) for topic, each in added.items() for index in each.partitions])
-
-    def _modifications_of(self, topic: str) -> Callable[[], Awaitable[None]]:
-        async def on_partition_modifications() -> None:
-            await self.on_partition_modifications(topic)
-
-        return on_partition_modifications
 
     async def on_partition_modifications(self, topic: str) -> None:
         """The assignment of a topic changed: it may have new partitions."""
@@ -147,3 +142,14 @@ class TopicChanges:
         batch = self._core.batch()
         await self._core.elections.bring_up(partitions, batch)
         await batch.send()
+
+
+@dataclass(frozen=True, slots=True)
+class _Modifications:
+    """The event of one topic's changed assignment; equal for equal topics, as `ControllerCore.watch` needs it."""
+
+    changes: TopicChanges
+    topic: str
+
+    async def __call__(self) -> None:
+        await self.changes.on_partition_modifications(self.topic)

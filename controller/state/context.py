@@ -4,7 +4,7 @@ Owned by the controller's event queue: only events change it. All of it was firs
 is dropped when another controller takes over.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from controller.znodes.layout import BrokerRegistration, PartitionState, ReplicaAssignment
@@ -67,16 +67,15 @@ class ControllerContext:
         """Brokers that may lead partitions."""
         return self.brokers.keys() - self.shutting_down
 
-    @property
-    def live_or_shutting_down_brokers(self) -> set[int]:
-        """Brokers that receive requests."""
-        return set(self.brokers)
+    def is_live(self, broker_id: int) -> bool:
+        """Whether the broker may lead partitions."""
+        return broker_id in self.brokers and broker_id not in self.shutting_down
 
     def is_online(self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False) -> bool:
         """Whether the broker's replica of the partition can serve."""
         if broker_id not in self.brokers or (broker_id in self.shutting_down and not include_shutting_down):
             return False
-        return Replica(partition, broker_id) not in self.offline_replicas
+        return not self.offline_replicas or (partition, broker_id) not in self.offline_replicas
 
     # Topics
 
@@ -95,7 +94,8 @@ class ControllerContext:
         """Remove the topic and its partitions."""
         for partition in list(self.partitions_of(topic)):
             self.leaderships.pop(partition, None)
-        self.offline_replicas = {replica for replica in self.offline_replicas if replica.partition.topic != topic}
+        if self.offline_replicas:
+            self.offline_replicas = {replica for replica in self.offline_replicas if replica.partition.topic != topic}
         self.assignments.pop(topic, None)
         self.topic_ids.pop(topic, None)
         self.topics_to_be_deleted.discard(topic)
@@ -116,22 +116,27 @@ class ControllerContext:
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment | None:
         """The partition's replicas; None when there is no such partition."""
-        return self.assignments.get(partition.topic, {}).get(partition.partition)
+        of_topic = self.assignments.get(partition.topic)
+        return None if of_topic is None else of_topic.get(partition.partition)
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         """The partition's replicas; empty when there is no such partition."""
         assignment = self.assignment(partition)
         return () if assignment is None else assignment.replicas
 
-    def replicas_on(self, brokers: set[int] | None = None) -> Iterator[Replica]:
-        """All replicas on these brokers, or on any broker."""
-        return (
-            Replica(TopicPartition(topic, index), broker_id)
-            for topic, of_topic in self.assignments.items()
-            for index, assignment in of_topic.items()
-            for broker_id in assignment.replicas
-            if brokers is None or broker_id in brokers
-        )
+    def placements(self, brokers: Set[int] | None = None) -> Iterator[tuple[TopicPartition, Sequence[int]]]:
+        """The partitions with replicas on these brokers, or on any broker, each with the brokers of those replicas."""
+        for topic, of_topic in self.assignments.items():
+            for index, assignment in of_topic.items():
+                replicas = assignment.replicas
+                if brokers is None:
+                    yield TopicPartition(topic, index), replicas
+                elif not brokers.isdisjoint(replicas):
+                    yield TopicPartition(topic, index), [each for each in replicas if each in brokers]
+
+    def replicas_on(self, brokers: Set[int]) -> Iterator[Replica]:
+        """All replicas on these brokers."""
+        return (Replica(partition, broker_id) for partition, found in self.placements(brokers) for broker_id in found)
 
     def has_offline_leader(self, partition: TopicPartition) -> bool:
         """Whether the partition had a leader that cannot serve now."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 from config.broker import BrokerConfig
 from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
@@ -13,8 +14,8 @@ from controller.state.deletion import TopicDeletion
 from controller.state.event_queue import EventQueue
 from controller.state.partition_elections import PartitionElections
 from controller.state.partition_states import FIRST_WITH_ALTER_PARTITION, PartitionStates
-from controller.state.request_batch import RequestBatch
-from controller.store.metadata_store import MetadataStore, Watch
+from controller.state.request_batch import EVERY_BROKER, RequestBatch
+from controller.store.metadata_store import MetadataStore, Watch, WatchedEvent
 from controller.znodes.pauses import Pause, no_pause
 
 WhileLarge = Callable[[], AbstractContextManager[None]]
@@ -23,6 +24,22 @@ LARGE = 500
 saves."""
 
 OnResponse = Callable[[int, ControlRequest, ControlResponse], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EventWatch:
+    """A watch that queues an event of the controller.
+
+    Watches of one event are equal, so a path that is read again before its watch fires has one watch of the event. With
+    one for each read, the end of a broker would queue as many events, and each of them would watch all other brokers again.
+    """
+
+    core: "ControllerCore"
+    name: str
+    event: Callable[[], Awaitable[None]]
+
+    def __call__(self, _: WatchedEvent) -> None:
+        self.core.put(self.name, self.event)
 
 
 class ControllerCore:
@@ -72,8 +89,8 @@ class ControllerCore:
             raise SessionExpired("")
 
     def watch(self, name: str, event: Callable[[], Awaitable[None]]) -> Watch:
-        """A watch that queues `event`."""
-        return lambda _: self.put(name, event)
+        """A watch that queues `event`; watches of equal events are equal."""
+        return EventWatch(self, name, event)
 
     def put(self, name: str, event: Callable[[], Awaitable[None]]) -> None:
         """Queue `event`; it is skipped unless this controller is still active under the same epoch when its turn comes."""
@@ -93,5 +110,5 @@ class ControllerCore:
     async def send_metadata_to_all(self) -> None:
         """Send the set of live brokers to every broker."""
         batch = self.batch()
-        batch.update_metadata(self.context.live_or_shutting_down_brokers, ())
+        batch.update_metadata(EVERY_BROKER, ())
         await batch.send()

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from controller.errors import NoNode, NotEmpty, StoreError
 from controller.state.context import ControllerContext, Replica
 from controller.state.partition_states import PartitionStates
-from controller.state.request_batch import RequestBatch
+from controller.state.request_batch import EVERY_BROKER, RequestBatch
 from controller.store.metadata_store import Delete, MetadataStore
 from controller.znodes.layout import config_path, delete_topic_path, partition_path, partition_state_path, partitions_path, topic_path
 from controller.znodes.pauses import Pause, slices
@@ -71,9 +71,12 @@ class TopicDeletion:
         """Start or finish every deletion that can be. The caller sends `batch`."""
         starting = []
         for topic in sorted(self._context.topics_to_be_deleted):
+            if topic in self._started:
+                # Replicas have not answered. Looking at all of them after every answer would cost brokers times partitions.
+                continue
             if await self._is_deleted(topic):
                 await self._finish(topic)
-            elif topic not in self._started and topic not in self._context.topics_ineligible_for_deletion:
+            elif topic not in self._context.topics_ineligible_for_deletion:
                 starting.append(topic)
         if starting:
             await self._start(starting, batch)
@@ -145,7 +148,7 @@ class TopicDeletion:
     async def _start(self, topics: list[str], batch: RequestBatch) -> None:
         logger.info("deleting topics %s", ", ".join(topics))
         for partitions in slices(partition for topic in topics for partition in self._context.partitions_of(topic)):
-            batch.update_metadata(self._context.live_or_shutting_down_brokers, partitions)
+            batch.update_metadata(EVERY_BROKER, partitions)
             await self._pause()
         await batch.send()
         by_broker: dict[int, list[TopicPartition]] = {}

@@ -23,7 +23,7 @@ from controller.state.election import (
     with_next_epoch,
 )
 from controller.state.partition_states import PartitionStates
-from controller.state.request_batch import RequestBatch
+from controller.state.request_batch import EVERY_BROKER, RequestBatch
 from controller.store.metadata_store import Get, MetadataStore, data_and_stat
 from controller.znodes.changes import decode_config
 from controller.znodes.layout import RECOVERED, PartitionState, config_path
@@ -87,15 +87,27 @@ class PartitionElections:
         that got one."""
         context = self._context
         new: list[TopicPartition] = []
-        for some in slices(context.partitions):
-            new += [each for each in some if each not in context.leaderships and not context.is_being_deleted(each.topic)]
-            await self._pause()
+        for topic, assignments in context.assignments.items():
+            if context.is_being_deleted(topic):
+                continue
+            for some in slices(assignments):
+                new += [TopicPartition(topic, index) for index in some if (topic, index) not in context.leaderships]
+                await self._pause()
         await self.bring_up(new, batch)
+        return await self.elect_offline(await self.offline_partitions(), batch)
+
+    async def offline_partitions(self) -> list[TopicPartition]:
+        """The partitions that had a leader which cannot serve now, without those of topics that are being deleted."""
+        context = self._context
         offline: list[TopicPartition] = []
-        for some in slices(context.partitions):
-            offline += [each for each in some if context.has_offline_leader(each) and not context.is_being_deleted(each.topic)]
+        for some in slices(context.leaderships.items()):
+            offline += [
+                partition
+                for partition, (state, _) in some
+                if not context.is_online(state.leader, partition) and not context.is_being_deleted(partition.topic)
+            ]
             await self._pause()
-        return await self.elect_offline(offline, batch)
+        return offline
 
     async def elect_offline(
         self, partitions: Sequence[TopicPartition], batch: RequestBatch, *, unclean: bool | None = None
@@ -182,16 +194,17 @@ class PartitionElections:
                         others = [each for each in self._context.replicas(partition) if each != broker_id]
                         batch.leader_and_isr(others, partition, self._context.leaderships[partition])
                     else:
-                        batch.update_metadata(self._context.live_or_shutting_down_brokers, (partition,))
+                        batch.update_metadata(EVERY_BROKER, (partition,))
                 await self._pause()
 
-    async def send_states(self, replicas: Iterable[Replica], batch: RequestBatch) -> None:
-        """Send LeaderAndIsr for these replicas, after their broker or a controller has started."""
-        for some in slices(replicas):
-            for replica in some:
-                leadership = self._context.leaderships.get(replica.partition)
-                if leadership is not None:
-                    batch.leader_and_isr((replica.broker_id,), replica.partition, leadership)
+    async def send_states(self, placements: Iterable[tuple[TopicPartition, Sequence[int]]], batch: RequestBatch) -> None:
+        """Send LeaderAndIsr for the replicas of these partitions on these brokers, after a broker or a controller has
+        started."""
+        for some in slices(placements):
+            for partition, brokers in some:
+                leadership = self._context.leaderships.get(partition)
+                if leadership is not None and brokers:
+                    batch.leader_and_isr(brokers, partition, leadership)
             await self._pause()
 
     async def _elect(self, partitions: Sequence[TopicPartition], elect: Elect, batch: RequestBatch) -> list[TopicPartition]:

@@ -164,18 +164,17 @@ class PartitionStates:
         """Read the partitions' states from the store into the context; a partition without a state is removed from the
         context."""
         wanted: list[TopicPartition] = []
-        requests: list[Request] = []
+        requests: list[Get] = []
         for some in slices(partitions):
             wanted += some
             requests += [Get(partition_state_path(partition)) for partition in some]
             await self._pause()
         outcomes = await self._store.pipeline(requests) if requests else []
-        for answered in slices(zip(wanted, outcomes, strict=True)):
-            for partition, outcome in answered:
+        for answered in slices(zip(wanted, requests, outcomes, strict=True)):
+            for partition, request, outcome in answered:
                 if isinstance(outcome, NoNode):
                     self._context.leaderships.pop(partition, None)
                 else:
                     data, stat = data_and_stat(outcome)
-                    state = decode_partition_state(partition_state_path(partition), data)
-                    self._context.leaderships[partition] = Leadership(state, stat.version)
+                    self._context.leaderships[partition] = Leadership(decode_partition_state(request.path, data), stat.version)
             await self._pause()

@@ -2,10 +2,14 @@
 
 Kafka's ControllerBrokerRequestBatch. Every LeaderAndIsr for a partition also adds it to the UpdateMetadata of all
 brokers. Each broker receives LeaderAndIsr, UpdateMetadata and StopReplica in this order.
+
+An element that several brokers receive is one object in all of their requests. It is built once, and encoded once
+(`protocol.schema.shared`).
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from itertools import chain
+from typing import Final, NamedTuple, TypeAlias
 
 from controller.state.channels import BrokerSenders, ControlRequest, ControlResponse
 from controller.state.context import ControllerContext, Leadership, LiveBroker
@@ -29,12 +33,13 @@ from storage.disk.topic_partition import TopicPartition
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
+EVERY_BROKER: Final = None
+"""Recipients of an UpdateMetadata: all brokers that are alive when the batch is sent."""
+
 OnBrokerResponse: TypeAlias = Callable[[int, ControlRequest, ControlResponse], None]
 
-
-class _Partition(NamedTuple):
-    leadership: Leadership
-    is_new: bool
+_Recipients: TypeAlias = frozenset[int] | None
+"""Broker ids, or EVERY_BROKER."""
 
 
 class _Stopped(NamedTuple):
@@ -63,25 +68,27 @@ class RequestBatch:
         self._clear()
 
     def _clear(self) -> None:
-        self._leader_and_isr: dict[int, dict[TopicPartition, _Partition]] = {}
-        self._update_metadata: dict[int, dict[TopicPartition, None]] = {}
-        self._metadata_to_all: dict[TopicPartition, None] = {}
+        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
+        self._update_metadata: dict[_Recipients, dict[TopicPartition, None]] = {}
         self._stop_replica: dict[int, dict[TopicPartition, _Stopped]] = {}
 
     def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
         """Add the partition's state to the LeaderAndIsr of `brokers`, and its metadata to the UpdateMetadata of all
         brokers."""
-        for broker in brokers:
-            of_broker = self._leader_and_isr.setdefault(broker, {})
-            before = of_broker.get(partition)
-            of_broker[partition] = _Partition(leadership, is_new or (before is not None and before.is_new))
-        self._metadata_to_all[partition] = None
+        assignment = self._context.assignment(partition)
+        if assignment is not None:
+            state = _leader_state(partition, leadership, assignment, is_new=is_new)
+            for broker in brokers:
+                of_broker = self._leader_and_isr.setdefault(broker, {})
+                before = of_broker.setdefault(partition, state)
+                if before is not state:
+                    of_broker[partition] = _leader_state(partition, leadership, assignment, is_new=True) if before.is_new else state
+        self._update_metadata.setdefault(EVERY_BROKER, {})[partition] = None
 
-    def update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Add the live brokers and the metadata of `partitions` to the UpdateMetadata of `brokers`."""
-        named = dict.fromkeys(partitions)
-        for broker in brokers:
-            self._update_metadata.setdefault(broker, {}).update(named)
+    def update_metadata(self, brokers: Iterable[int] | None, partitions: Iterable[TopicPartition]) -> None:
+        """Add the live brokers and the metadata of `partitions` to the UpdateMetadata of `brokers`, or of EVERY_BROKER."""
+        recipients = EVERY_BROKER if brokers is None else frozenset(brokers)
+        self._update_metadata.setdefault(recipients, {}).update(dict.fromkeys(partitions))
 
     def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
         """Add the partition to the StopReplica of `brokers`, with its present leader epoch; with `delete` they delete
@@ -99,37 +106,37 @@ class RequestBatch:
     async def send(self) -> None:
         """Pass all requests to the senders, with pauses while they are built. Requests to brokers that are not alive
         are dropped."""
-        leader_states: dict[TopicPartition, tuple[_Partition, LeaderAndIsrPartitionState]] = {}
+        live_leaders: dict[int, LeaderAndIsrLiveLeader] = {}
         for broker_id, partitions in self._leader_and_isr.items():
-            if broker_id in self._context.brokers:
-                self._put(broker_id, await self._leader_and_isr_request(self._context.brokers[broker_id], partitions, leader_states))
+            broker = self._context.brokers.get(broker_id)
+            if broker is not None:
+                self._put(broker_id, await self._leader_and_isr_request(broker, partitions, live_leaders))
         await self._send_update_metadata()
         for broker_id, stopped in self._stop_replica.items():
-            if broker_id in self._context.brokers:
-                self._put(broker_id, await self._stop_replica_request(self._context.brokers[broker_id], stopped))
+            broker = self._context.brokers.get(broker_id)
+            if broker is not None:
+                self._put(broker_id, await self._stop_replica_request(broker, stopped))
         self._clear()
 
     async def _send_update_metadata(self) -> None:
-        brokers = self._context.brokers
-        recipients = [*brokers] if self._metadata_to_all else [each for each in self._update_metadata if each in brokers]
-        if not recipients:
-            return
-        live_brokers = [_live_broker(broker) for broker in brokers.values()]
+        live_brokers: list[UpdateMetadataBroker] = []
         states: dict[TopicPartition, UpdateMetadataPartitionState | None] = {}
-        shared: list[UpdateMetadataTopicState] | None = None
-        for broker_id in recipients:
-            of_broker = self._update_metadata.get(broker_id)
-            if of_broker:
-                topics = await self._topic_states(self._metadata_to_all | of_broker, states)
-            else:
-                # Most brokers receive the same states, which are built once: a request may have thousands of
-                # partitions.
-                shared = topics = await self._topic_states(self._metadata_to_all, states) if shared is None else shared
+        # Topic states by all recipients to which a broker belongs; most brokers belong to the same.
+        topics: dict[tuple[_Recipients, ...], list[UpdateMetadataTopicState]] = {}
+        for broker_id, broker in self._context.brokers.items():
+            groups = tuple(each for each in self._update_metadata if each is None or broker_id in each)
+            if not groups:
+                continue
+            live_brokers = live_brokers or [_live_broker(each) for each in self._context.brokers.values()]
+            if groups not in topics:
+                named = [self._update_metadata[each] for each in groups if self._update_metadata[each]]
+                partitions = named[0] if len(named) == 1 else dict.fromkeys(chain.from_iterable(named))
+                topics[groups] = await self._topic_states(partitions, states)
             request = UpdateMetadataRequest(
                 controller_id=self._controller_id,
                 controller_epoch=self._context.epoch,
-                broker_epoch=brokers[broker_id].epoch,
-                topic_states=topics,
+                broker_epoch=broker.epoch,
+                topic_states=topics[groups],
                 live_brokers=live_brokers,
             )
             self._put(broker_id, request)
@@ -140,33 +147,32 @@ class RequestBatch:
     async def _leader_and_isr_request(
         self,
         broker: LiveBroker,
-        partitions: dict[TopicPartition, _Partition],
-        states: dict[TopicPartition, tuple[_Partition, LeaderAndIsrPartitionState]],
+        partitions: dict[TopicPartition, LeaderAndIsrPartitionState],
+        live_leaders: dict[int, LeaderAndIsrLiveLeader],
     ) -> LeaderAndIsrRequest:
+        """`live_leaders` holds those of the batch's earlier requests, which are used again."""
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: dict[int, None] = {}
         for some in slices(partitions.items()):
-            for partition, wanted in some:
-                assignment = self._context.assignment(partition)
-                if assignment is None:
-                    continue
-                leaders[wanted.leadership.state.leader] = None
-                known = states.get(partition)
-                if known is None or known[0] != wanted:  # otherwise the state that another replica receives is used again
-                    known = states[partition] = (wanted, _leader_state(partition, wanted, assignment))
-                topic = topics.get(partition.topic)
+            for partition, state in some:
+                leaders[state.leader] = None
+                topic_name = partition.topic
+                topic = topics.get(topic_name)
                 if topic is None:
-                    topic_id = self._context.topic_id(partition.topic)
-                    topic = LeaderAndIsrTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
-                    topics[partition.topic] = topic
-                topic.partition_states.append(known[1])
+                    topic_id = self._context.topic_id(topic_name)
+                    topic = topics[topic_name] = LeaderAndIsrTopicState(topic_name=topic_name, topic_id=topic_id, partition_states=[])
+                topic.partition_states.append(state)
+
             await self._pause()
+        for leader in leaders:
+            if leader in self._context.brokers and leader not in live_leaders:
+                live_leaders[leader] = self._live_leader(self._context.brokers[leader])
         return LeaderAndIsrRequest(
             controller_id=self._controller_id,
             controller_epoch=self._context.epoch,
             broker_epoch=broker.epoch,
             topic_states=list(topics.values()),
-            live_leaders=[self._live_leader(self._context.brokers[leader]) for leader in leaders if leader in self._context.brokers],
+            live_leaders=[live_leaders[leader] for leader in leaders if leader in live_leaders],
         )
 
     def _live_leader(self, broker: LiveBroker) -> LeaderAndIsrLiveLeader:
@@ -231,8 +237,10 @@ class RequestBatch:
         )
 
 
-def _leader_state(partition: TopicPartition, wanted: _Partition, assignment: ReplicaAssignment) -> LeaderAndIsrPartitionState:
-    state = wanted.leadership.state
+def _leader_state(
+    partition: TopicPartition, leadership: Leadership, assignment: ReplicaAssignment, *, is_new: bool
+) -> LeaderAndIsrPartitionState:
+    state = leadership.state
     return LeaderAndIsrPartitionState(
         topic_name=partition.topic,
         partition_index=partition.partition,
@@ -240,11 +248,11 @@ def _leader_state(partition: TopicPartition, wanted: _Partition, assignment: Rep
         leader=state.leader,
         leader_epoch=state.leader_epoch,
         isr=list(state.isr),
-        partition_epoch=wanted.leadership.partition_epoch,
+        partition_epoch=leadership.partition_epoch,
         replicas=list(assignment.replicas),
         adding_replicas=list(assignment.adding_replicas),
         removing_replicas=list(assignment.removing_replicas),
-        is_new=wanted.is_new,
+        is_new=is_new,
         leader_recovery_state=state.leader_recovery_state,
     )
 

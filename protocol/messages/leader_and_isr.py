@@ -17,6 +17,7 @@ from protocol.schema.message import (
     Int32,
     Int64,
     Message,
+    SharedStruct,
     String,
     Struct,
     Uuid,
@@ -30,7 +31,7 @@ from protocol.schema.message import (
 
 
 @struct
-class LeaderAndIsrPartitionState(Struct):
+class LeaderAndIsrPartitionState(SharedStruct):
     topic_name: String = until(1, ignorable=True)
     partition_index: Int32 = field()
     controller_epoch: Int32 = field()
@@ -53,7 +54,7 @@ class LeaderAndIsrTopicState(Struct):
 
 
 @struct
-class LeaderAndIsrLiveLeader(Struct):
+class LeaderAndIsrLiveLeader(SharedStruct):
     broker_id: Int32 = field()
     host_name: String = field()
     port: Int32 = field()

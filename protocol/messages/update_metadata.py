@@ -19,6 +19,7 @@ from protocol.schema.message import (
     Int64,
     Message,
     NullableString,
+    SharedStruct,
     String,
     Struct,
     Uuid,
@@ -45,7 +46,7 @@ class UpdateMetadataPartitionState(Struct):
 
 
 @struct
-class UpdateMetadataTopicState(Struct):
+class UpdateMetadataTopicState(SharedStruct):
     topic_name: String = field()
     topic_id: Uuid = since(7, ignorable=True)
     partition_states: Array[UpdateMetadataPartitionState] = field()
@@ -60,7 +61,7 @@ class UpdateMetadataEndpoint(Struct):
 
 
 @struct
-class UpdateMetadataBroker(Struct):
+class UpdateMetadataBroker(SharedStruct):
     id: Int32 = field()
     v0_host: String = until(0, ignorable=True)
     v0_port: Int32 = until(0, ignorable=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from protocol.schema.decoder_source import decoder_source
 from protocol.schema.encoder_source import encoder_source
 from protocol.schema.fields import ArrayOf, StructOf
+from protocol.schema.source import compiled
 from protocol.schema.wire import Buffer, UnsupportedVersion
 
 if TYPE_CHECKING:
@@ -36,35 +37,35 @@ def compile_decoder(cls: type[Message], version: int) -> Decoder:
     """A function (buffer, offset) -> (message, offset after the message)."""
     _check_version(cls, version)
     source, namespace = decoder_source(cls, version, in_steps=False)
-    return _compile(f"{cls.__name__} v{version} decode", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+    return compiled(f"{cls.__name__} v{version} decode", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def compile_step_decoder(cls: type[Message], version: int) -> StepDecoder:
     """The decoder as a generator that yields after every element of an array."""
     _check_version(cls, version)
     source, namespace = decoder_source(cls, version, in_steps=True)
-    return _compile(f"{cls.__name__} v{version} decode_steps", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+    return compiled(f"{cls.__name__} v{version} decode_steps", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
     """A function message -> bytes."""
     _check_version(cls, version)
     source, namespace = encoder_source(cls, version, in_parts=False, in_steps=False)
-    return _compile(f"{cls.__name__} v{version} encode", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+    return compiled(f"{cls.__name__} v{version} encode", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def compile_part_encoder(cls: type[Message], version: int) -> PartEncoder:
     """A function message -> parts. Every value of type Records is a separate part."""
     _check_version(cls, version)
     source, namespace = encoder_source(cls, version, in_parts=True, in_steps=False)
-    return _compile(f"{cls.__name__} v{version} encode_parts", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+    return compiled(f"{cls.__name__} v{version} encode_parts", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def compile_step_encoder(cls: type[Message], version: int) -> StepEncoder:
     """A generator that yields after every element of an array and returns parts, which may be cut anywhere."""
     _check_version(cls, version)
     source, namespace = encoder_source(cls, version, in_parts=True, in_steps=True)
-    return _compile(f"{cls.__name__} v{version} encode_steps", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
+    return compiled(f"{cls.__name__} v{version} encode_steps", "encode", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def compile_init(cls: type[Struct]) -> Callable[..., None]:
@@ -83,8 +84,11 @@ def compile_init(cls: type[Struct]) -> Callable[..., None]:
             parameters.append(f"{field.name}={field.default!r}")
             lines.append(f"    self.{field.name} = {field.name}")
     star = "*, " if parameters else ""
-    source = "\n".join([f"def __init__(self, {star}{', '.join(parameters)}):", *lines, "    self.unknown_tagged_fields = None", ""])
-    return _compile(f"{cls.__module__}.{cls.__name__} init", "__init__", source, namespace)  # type: ignore[no-any-return]  # made by exec
+    lines.append("    self.unknown_tagged_fields = None")
+    if cls.IS_SHARED:
+        lines.append("    self.encoding = None")
+    source = "\n".join([f"def __init__(self, {star}{', '.join(parameters)}):", *lines, ""])
+    return compiled(f"{cls.__module__}.{cls.__name__} init", "__init__", source, namespace)  # type: ignore[no-any-return]  # made by exec
 
 
 def source_of(function: Callable[..., Any]) -> str:
@@ -96,11 +100,3 @@ def _check_version(cls: type[Message], version: int) -> None:
     if not cls.SCHEMA.versions.cover(version):
         first, last = cls.SCHEMA.versions
         raise UnsupportedVersion(f"{cls.__name__} has versions {first} to {last}, not {version}")
-
-
-def _compile(title: str, name: str, source: str, namespace: dict[str, Any]) -> Any:
-    filename = f"<{title}>"
-    exec(compile(source, filename, "exec"), namespace)
-    # The entry has no modification time, so linecache keeps it and looks for no file.
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    return namespace[name]

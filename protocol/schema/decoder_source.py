@@ -120,6 +120,8 @@ class _DecoderSource:
             if field not in present:
                 self._default(field, f"{var}.{field.name}")
         source.line(f"{var}.unknown_tagged_fields = None")
+        if cls.IS_SHARED:
+            source.line(f"{var}.encoding = None")
         for field in present:
             self._field(field, f"{var}.{field.name}", self._flexible and field.flexible)
         if self._flexible:
@@ -138,6 +140,8 @@ class _DecoderSource:
         for inner in field.type.fields:
             self._default(inner, f"{item}.{inner.name}")
         source.line(f"{item}.unknown_tagged_fields = None")
+        if cls.IS_SHARED:
+            source.line(f"{item}.encoding = None")
         source.line(f"{target} = {item}")
 
     def _field(self, field: Field, target: str, flexible: bool) -> None:

@@ -4,6 +4,7 @@ An encoder appends pieces to `w` and joins them at the end. Fields of fixed size
 tagged section, that follows them. A longer length or a filled section takes the other branch.
 
 An encoder in steps is a generator: it yields after every element of an array, joins its pieces from time to time, and returns parts.
+It takes the encoding of a SharedStruct from the object, or makes it there with an encoder of the structure.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.schema import wire
 from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
-from protocol.schema.source import Source, present_fields, struct_name, tagged_fields_of
+from protocol.schema.shared import SharedEncoding
+from protocol.schema.source import Source, compiled, present_fields, struct_name, tagged_fields_of
 
 if TYPE_CHECKING:
     from protocol.schema.message import Message, Struct
@@ -22,10 +24,13 @@ if TYPE_CHECKING:
 _JOINED_PIECES = 4096
 """Pieces that an encoder in steps joins at once, which takes 0.1 ms."""
 
+_SEPARATE_BYTES = 1024
+"""Smallest encoding of a shared element that is a part of its own, bytes: longer ones are in memory once, not once for each message."""
+
 
 def encoder_source(cls: type[Message], version: int, *, in_parts: bool, in_steps: bool) -> tuple[str, dict[str, Any]]:
     """The source of `encode(m)`, and the namespace in which it runs. In parts, every value of type Records is a separate part."""
-    return _EncoderSource(cls, version, in_parts, in_steps).generate()
+    return _EncoderSource(cls, version, cls.SCHEMA.flexible.cover(version), in_parts, in_steps).generate()
 
 
 class _Packers(dict[int, Any]):
@@ -46,10 +51,14 @@ _PACKERS = {code: _Packers(code) for code in "?bhHiIqd"}
 
 
 class _EncoderSource:
-    def __init__(self, cls: type[Message], version: int, in_parts: bool, in_steps: bool) -> None:
+    def __init__(
+        self, cls: type[Struct], version: int, flexible: bool, in_parts: bool, in_steps: bool, *, is_element: bool = False
+    ) -> None:
+        """`is_element`: the encoder is for an element of messages of this version, not for a message."""
         self._cls = cls
         self._version = version
-        self._flexible = cls.SCHEMA.flexible.cover(version)
+        self._flexible = flexible
+        self._is_element = is_element
         self._in_parts = in_parts
         self._in_steps = in_steps
         self._source = Source()
@@ -63,7 +72,7 @@ class _EncoderSource:
         source.constant("join", b"".join)
         for named in (wire.InvalidValue, wire.UnsupportedField, wire.uvarint, wire.compact_string_length, wire.tagged_fields):
             source.constant(named.__name__, named)
-        for reserved in ("m", "w", "a", "n", "s", "parts", "error"):
+        for reserved in ("m", "w", "a", "n", "s", "parts", "error", "kept", "encoded"):
             source.name(reserved)
         with source.block("def encode(m):"):
             if self._in_parts:
@@ -72,14 +81,15 @@ class _EncoderSource:
             source.line("a = w.append")
             with source.block("try:"):
                 self._struct(self._cls, "m")
-                if self._in_steps:
+                if self._in_steps and not self._is_element:
                     source.line("yield")
                 if self._in_parts:
-                    with source.block("if w:"):
-                        source.line("parts.append(join(w))")
+                    self._end_part()
                     source.line("return parts")
                 else:
                     source.line("return join(w)")
+                if self._is_element:
+                    source.line("yield")  # never reached; it makes a generator of an encoder without arrays
             with source.block("except (StructError, AttributeError, TypeError, OverflowError, UnicodeEncodeError) as error:"):
                 source.line(f"raise InvalidValue('{self._cls.__name__} version {self._version}: %s' % error) from error")
         return source.text(), source.namespace
@@ -180,8 +190,7 @@ class _EncoderSource:
         self._length("h" if is_string else "i", flexible, "compact_string_length" if is_string else "uvarint")
         if wire_type.name == "records" and self._in_parts:
             with source.block("if s:"):
-                source.line("parts.append(join(w))")
-                source.line("w.clear()")
+                self._end_part()
                 source.line("parts.append(s)")
         else:
             source.line(f"{self._append}(s)")
@@ -207,7 +216,9 @@ class _EncoderSource:
             return
         item = source.name(f"{name}_item")
         with source.block(f"for {item} in {items}:"):
-            if isinstance(element, StructOf):
+            if isinstance(element, StructOf) and element.cls.IS_SHARED and self._in_steps:
+                self._shared(element.cls, item)
+            elif isinstance(element, StructOf):
                 self._struct(element.cls, item)
             else:
                 self._value(element, item, False, flexible, name)
@@ -217,6 +228,34 @@ class _EncoderSource:
                     source.line("parts.append(join(w))")
                     source.line("w.clear()")
                 source.line("yield")
+
+    def _shared(self, cls: type[Struct], item: str) -> None:
+        """Append the encoding that the object keeps. If it is not complete, begin or continue it."""
+        source = self._source
+        element = _EncoderSource(cls, self._version, self._flexible, in_parts=True, in_steps=True, is_element=True)
+        encode = compiled(f"{cls.__name__} v{self._version} encode_element", "encode", *element.generate())
+        steps = source.constant(f"encode_{cls.__name__}", encode)
+        made = source.constant("SharedEncoding", SharedEncoding)
+        source.line(f"kept = {item}.encoding")
+        with source.block(f"if kept is None or kept.version != {self._version}:"):
+            source.line(f"kept = {item}.encoding = {made}({self._version}, {steps}({item}))")
+        with source.block("while kept.encoded is None:"), source.block("if kept.advance():"):
+            source.line("yield")
+        source.line("encoded = kept.encoded")
+        if self._append != "a":  # inside a tagged field, whose length is to be known
+            source.line(f"{self._append}(encoded)")
+            return
+        with source.block(f"if len(encoded) < {_SEPARATE_BYTES}:"):
+            source.line("a(encoded)")
+        with source.block("else:"):
+            self._end_part()
+            source.line("parts.append(encoded)")
+
+    def _end_part(self) -> None:
+        """The pieces so far become a part."""
+        with self._source.block("if w:"):
+            self._source.line("parts.append(join(w))")
+            self._source.line("w.clear()")
 
     def _nullable_struct(self, wire_type: StructOf, value: str, tagged: bool, name: str) -> None:
         """A byte before the structure says whether it is present. -1 stands for null; in a tagged field 0 does."""

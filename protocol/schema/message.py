@@ -28,6 +28,7 @@ from protocol.api_keys import ApiKey
 from protocol.schema import codegen
 from protocol.schema.api_versions import versions_of
 from protocol.schema.fields import LAST_VERSION, NO_VERSIONS, ArrayOf, Field, Fixed, Schema, StructOf, Variable, Versions, WireType
+from protocol.schema.shared import SharedEncoding
 from protocol.uuid import ZERO_UUID
 
 _T = TypeVar("_T")
@@ -97,6 +98,8 @@ class Struct:
     __slots__ = ("unknown_tagged_fields",)
 
     SCHEMA: ClassVar[Schema]
+    IS_SHARED: ClassVar[bool] = False
+    """Whether the encoding of an object is kept for other messages that contain it."""
     unknown_tagged_fields: dict[int, bytes] | None
 
     def __eq__(self, other: object) -> bool:
@@ -117,6 +120,18 @@ class Struct:
 
 def _shown(value: object) -> str:
     return f"<{value.nbytes} bytes>" if isinstance(value, memoryview) else repr(value)
+
+
+class SharedStruct(Struct):
+    """Base of structures of which one object is an element of several messages. Encoders in steps encode such an object once.
+
+    It must not change after that.
+    """
+
+    __slots__ = ("encoding",)
+
+    IS_SHARED: ClassVar[bool] = True
+    encoding: SharedEncoding | None
 
 
 class Message(Struct):
@@ -164,7 +179,10 @@ class Message(Struct):
         return decoder(buf, offset)  # type: ignore[return-value]  # the table holds this class's decoders
 
     def encode_steps(self, version: int) -> Generator[None, None, list[bytes | memoryview]]:
-        """`encode` as a generator that yields after every element of an array, and returns the bytes in parts."""
+        """`encode` as a generator that yields after every element of an array, and returns the bytes in parts.
+
+        A long part of a SharedStruct is the same object in all messages that contain it.
+        """
         encoder = self._step_encoders.get(version)
         if encoder is None:
             encoder = self._step_encoders[version] = codegen.compile_step_encoder(type(self), version)

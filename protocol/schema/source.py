@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -45,6 +46,15 @@ class Source:
 
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
+
+
+def compiled(title: str, name: str, source: str, namespace: dict[str, Any]) -> Any:
+    """The function `name` that the source defines. Debuggers and tracebacks show its lines under the title."""
+    filename = f"<{title}>"
+    exec(compile(source, filename, "exec"), namespace)
+    # The entry has no modification time, so linecache keeps it and looks for no file.
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    return namespace[name]
 
 
 def struct_name(codes: str) -> str:

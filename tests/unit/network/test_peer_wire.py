@@ -35,7 +35,7 @@ def test_an_answer_that_comes_when_its_request_was_just_cancelled_is_no_offence(
         wire = Wire(loop, PeerAddress("host", 1), memoryview(bytearray(WINDOW_BYTES)), 1 << 20)
         transport: Any = Transport()
         wire.connection_made(transport)
-        asking = loop.create_task(wire.exchange(3, 12, b"\0\0", b"body", loop.time() + 60))
+        asking = loop.create_task(wire.exchange(3, 12, b"\0\0", [b"body"], loop.time() + 60))
         await asyncio.sleep(0)
         asking.cancel()  # it has yet to run
         answer = struct.pack(">ii", 6, correlation_id) + b"ok"

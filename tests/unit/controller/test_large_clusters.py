@@ -1,0 +1,47 @@
+"""What the controller does costs as much as what changed, not that times the brokers, and not its square."""
+
+from controller.admin.topic_admin import NewTopic
+from controller.events.isr_changes import IsrChange
+from protocol.messages.update_metadata import UpdateMetadataRequest
+from storage.disk.topic_partition import TopicPartition
+from tests.support.controlled_cluster import Cluster, run
+
+BROKERS = 6
+
+
+def test_brokers_receive_the_same_topics_of_a_changed_isr() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic(*([0, 1, 2] for _ in range(4)), name="t")
+        controller = cluster.controller.controller
+        for peer in cluster.peers.values():
+            peer.requests.clear()
+        changes = {}
+        for index in range(4):
+            state, partition_epoch = controller.context.leaderships[TopicPartition("t", index)]
+            changes[TopicPartition("t", index)] = IsrChange(state.leader_epoch, (0, 1), partition_epoch)
+        await controller.alter_isr(0, controller.broker_epoch, changes)
+        await cluster.settle()
+        found = [each for peer in cluster.peers.values() for each in peer.requests if isinstance(each, UpdateMetadataRequest)]
+        assert len(found) == BROKERS
+        assert len({id(topic) for request in found for topic in request.topic_states}) == 1
+        assert len({id(broker) for request in found for broker in request.live_brokers}) == BROKERS
+        assert all(len(request.topic_states[0].partition_states) == 4 for request in found)
+
+    run(scenario, BROKERS)
+
+
+def test_a_broker_that_starts_receives_all_topics_and_the_others_none() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.controller.topics.create_topics([NewTopic("t", 3, 2)], timeout_ms=0)
+        await cluster.settle()
+        for peer in cluster.peers.values():
+            peer.requests.clear()
+        await cluster.start(3)
+        first = {
+            broker_id: next(each for each in peer.requests if isinstance(each, UpdateMetadataRequest))
+            for broker_id, peer in cluster.peers.items()
+        }
+        assert {broker_id: len(request.topic_states) for broker_id, request in first.items()} == {0: 0, 1: 0, 2: 0, 3: 1}
+        assert all(len(request.live_brokers) == 4 for request in first.values())
+
+    run(scenario)

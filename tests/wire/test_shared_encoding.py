@@ -1,0 +1,107 @@
+"""An element that several messages contain is encoded once, also by encoders that take turns, into the same bytes as ever."""
+
+from collections.abc import Generator
+
+import pytest
+
+from protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader, LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from protocol.schema.wire import InvalidValue
+
+Parts = list[bytes | memoryview]
+Encoding = Generator[None, None, Parts]
+
+
+def topics(count: int, partitions: int) -> list[UpdateMetadataTopicState]:
+    return [
+        UpdateMetadataTopicState(
+            topic_name=f"t{number}",
+            topic_id=bytes([number]) * 16,
+            partition_states=[
+                UpdateMetadataPartitionState(partition_index=index, isr=[1, 2], replicas=[1, 2]) for index in range(partitions)
+            ],
+        )
+        for number in range(count)
+    ]
+
+
+def update(broker_epoch: int, states: list[UpdateMetadataTopicState], brokers: list[UpdateMetadataBroker]) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(broker_epoch=broker_epoch, topic_states=states, live_brokers=brokers)
+
+
+def some_brokers() -> list[UpdateMetadataBroker]:
+    return [UpdateMetadataBroker(id=each, endpoints=[UpdateMetadataEndpoint(port=each, host="h", listener="L")]) for each in range(3)]
+
+
+def finish(encoding: Encoding) -> tuple[Parts, int]:
+    """The parts, and the number of steps."""
+    steps = 0
+    while True:
+        try:
+            next(encoding)
+        except StopIteration as end:
+            return end.value, steps
+        steps += 1
+
+
+@pytest.mark.parametrize("version", range(9))
+def test_encoders_in_steps_write_what_other_encoders_write(version: int) -> None:
+    states = topics(3, 50)
+    if version < 5:
+        named = [state for topic in states for state in topic.partition_states]
+        request = UpdateMetadataRequest(ungrouped_partition_states=named, live_brokers=some_brokers())
+    else:
+        request = update(1, states, some_brokers())
+    for _ in range(2):
+        assert b"".join(finish(request.encode_steps(version))[0]) == request.encode(version)
+
+
+def test_an_element_is_encoded_anew_in_another_version() -> None:
+    state = LeaderAndIsrPartitionState(partition_index=7, isr=[1], replicas=[1, 2], is_new=True)
+    topic = LeaderAndIsrTopicState(topic_name="t", topic_id=b"t" * 16, partition_states=[state])
+    request = LeaderAndIsrRequest(topic_states=[topic], live_leaders=[LeaderAndIsrLiveLeader(broker_id=1, host_name="h", port=1)])
+    for version in (7, 4, 2, 7):
+        assert b"".join(finish(request.encode_steps(version))[0]) == request.encode(version)
+
+
+def test_requests_of_many_brokers_share_the_encodings_of_their_topics() -> None:
+    states, brokers = topics(4, 100), some_brokers()
+    encodings = [update(epoch, states, brokers).encode_steps(8) for epoch in range(10)]
+    steps = 0
+    ended: dict[int, Parts] = {}
+    while len(ended) < len(encodings):  # in turns of a few steps, as the connections to the brokers do
+        for number, encoding in enumerate(encodings):
+            for _ in range(7):
+                try:
+                    next(encoding)
+                except StopIteration as end:
+                    ended.setdefault(number, end.value)
+                    break
+                steps += 1
+    assert steps < 4 * 100 + len(encodings) * 20
+    for number, parts in ended.items():
+        assert b"".join(parts) == update(number, topics(4, 100), some_brokers()).encode(8)
+    long = [{id(part) for part in parts if len(part) > 1000} for parts in ended.values()]
+    assert len(long[0]) == 4
+    assert all(each == long[0] for each in long)
+
+
+def test_an_element_that_cannot_be_encoded_fails_in_every_message() -> None:
+    states = topics(1, 3)
+    states[0].partition_states[1].leader = 1 << 40
+    for epoch in range(2):
+        with pytest.raises(InvalidValue):
+            finish(update(epoch, states, []).encode_steps(8))
+
+
+def test_a_decoded_element_can_be_encoded() -> None:
+    request = update(1, topics(2, 2), some_brokers())
+    decoded, _ = UpdateMetadataRequest.decode(request.encode(8), 8)
+    assert decoded == request
+    assert b"".join(finish(decoded.encode_steps(8))[0]) == request.encode(8)
