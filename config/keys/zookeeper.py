@@ -61,7 +61,7 @@ ZOOKEEPER_SSL_ENABLED_PROTOCOLS = key(
     List(),
     importance=LOW,
     effective=True,
-    doc="The TLS versions allowed towards ZooKeeper; that of zookeeper.ssl.protocol when it is not set.",
+    doc="The TLS versions allowed towards ZooKeeper; from that of zookeeper.ssl.protocol on when it is not set.",
 )
 ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = key(
     "zookeeper.ssl.endpoint.identification.algorithm",
@@ -102,7 +102,7 @@ ZOOKEEPER_SSL_PROTOCOL = key(
     default="TLSv1.2",
     importance=LOW,
     effective=True,
-    doc="The TLS version towards ZooKeeper, unless zookeeper.ssl.enabled.protocols names some; TLS allows 1.2 and 1.3.",
+    doc="The lowest TLS version towards ZooKeeper, unless zookeeper.ssl.enabled.protocols names some; TLS stands for TLSv1.2.",
 )
 ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = key(
     "zookeeper.ssl.truststore.location",

@@ -46,7 +46,7 @@ from config.schema.key import Key, Reading
 T = TypeVar("T")
 
 _TYPES: Final = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
-_ALL_VERSIONS: Final = "TLS"
+_NEWEST: Final = "TLSv1.3"
 _KEY_NAME: Final = re.compile(r"(?<!\S)ssl\.")
 
 
@@ -74,7 +74,7 @@ class _InWordsOfListeners:
         checks_name = (config[ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM] or "").lower() == HTTPS
         self._values: dict[Key[Any], Any] = {
             SSL_PROTOCOL: protocol,
-            SSL_ENABLED_PROTOCOLS: config[ZOOKEEPER_SSL_ENABLED_PROTOCOLS] or (() if protocol == _ALL_VERSIONS else (protocol,)),
+            SSL_ENABLED_PROTOCOLS: config[ZOOKEEPER_SSL_ENABLED_PROTOCOLS] or ((_NEWEST,) if protocol == _NEWEST else ()),
             SSL_CIPHER_SUITES: config[ZOOKEEPER_SSL_CIPHER_SUITES] or (),
             SSL_ENDPOINT_IDENTIFICATION_ALGORITHM: HTTPS if checks_name else "",
             SSL_KEYSTORE_TYPE: key_type,
