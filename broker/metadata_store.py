@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from config.broker import BrokerConfig
+from config.errors import ConfigError
 from config.keys.authorizer_zookeeper import AuthorizerReading
 from config.keys.own import OTTLA_JAAS_FILE, OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
 from config.keys.zookeeper import (
@@ -20,21 +21,18 @@ from config.keys.zookeeper import (
     ZOOKEEPER_SESSION_TIMEOUT_MS,
     ZOOKEEPER_SET_ACL,
     ZOOKEEPER_SSL_CLIENT_ENABLE,
-    ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM,
     ZOOKEEPER_SSL_KEYSTORE_LOCATION,
-    ZOOKEEPER_SSL_KEYSTORE_PASSWORD,
-    ZOOKEEPER_SSL_KEYSTORE_TYPE,
-    ZOOKEEPER_SSL_TRUSTSTORE_LOCATION,
-    ZOOKEEPER_SSL_TRUSTSTORE_TYPE,
 )
 from config.sasl import ZOOKEEPER_CLIENT, zookeeper_login
-from config.schema.key import Key, Reading
+from config.schema.key import Reading
 from controller.errors import StoreUnavailable
 from controller.store.metadata_store import MetadataStore
 from storage.disk.clock import Clock
 from storage.manager.log_directories import LogDirectory
 
 if TYPE_CHECKING:
+    import ssl
+
     from controller.store.digest_md5 import DigestMd5
 
 METADATA_FILE = "ottla-metadata.sqlite3"
@@ -82,21 +80,13 @@ def metadata_file(config: BrokerConfig, directories: Sequence[LogDirectory]) -> 
 
 
 def _zookeeper(config: Reading) -> MetadataStore:
-    from controller.store.zookeeper_client import TlsFiles
     from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
 
     credentials = config[OTTLA_ZOOKEEPER_AUTH]
-    tls = None
-    if config[ZOOKEEPER_SSL_CLIENT_ENABLE]:
-        password = config[ZOOKEEPER_SSL_KEYSTORE_PASSWORD]
-        tls = TlsFiles(
-            _pem_file(config, ZOOKEEPER_SSL_KEYSTORE_LOCATION, ZOOKEEPER_SSL_KEYSTORE_TYPE),
-            None if password is None else password.value,
-            _pem_file(config, ZOOKEEPER_SSL_TRUSTSTORE_LOCATION, ZOOKEEPER_SSL_TRUSTSTORE_TYPE),
-            bool(config[ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM]),
-        )
+    uses_tls = config[ZOOKEEPER_SSL_CLIENT_ENABLE]
+    has_certificate = uses_tls and config[ZOOKEEPER_SSL_KEYSTORE_LOCATION] is not None
     begin_login = _begin_login(config)
-    if config[ZOOKEEPER_SET_ACL] and credentials is None and begin_login is None and (tls is None or tls.key_store is None):
+    if config[ZOOKEEPER_SET_ACL] and credentials is None and begin_login is None and not has_certificate:
         raise StoreUnavailable(
             "zookeeper.set.acl=true",
             "znodes can only be protected by a broker that authenticates itself: set "
@@ -111,10 +101,20 @@ def _zookeeper(config: Reading) -> MetadataStore:
             max_in_flight_requests=config[ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS],
             set_acl=config[ZOOKEEPER_SET_ACL],
             credentials=None if credentials is None else credentials.value,
-            tls=tls,
+            tls_context=(lambda: _tls_context(config)) if uses_tls else None,
             begin_login=begin_login,
         )
     )
+
+
+def _tls_context(config: Reading) -> ssl.SSLContext:
+    """Raises StoreUnavailable."""
+    from broker.security.tls.zookeeper import zookeeper_context
+
+    try:
+        return zookeeper_context(config)
+    except ConfigError as reason:
+        raise StoreUnavailable(f"{ZOOKEEPER_SSL_CLIENT_ENABLE.name}=true", str(reason)) from None
 
 
 def _begin_login(config: Reading) -> Callable[[], DigestMd5] | None:
@@ -126,17 +126,6 @@ def _begin_login(config: Reading) -> Callable[[], DigestMd5] | None:
         return None
     login = DigestLogin(*found)
     return lambda: DigestMd5(login, os.urandom(CNONCE_BYTES).hex())
-
-
-def _pem_file(config: Reading, location: Key[str | None], kind: Key[str | None]) -> str | None:
-    """The path of the file, if one is configured. Raises StoreUnavailable for Java's own formats."""
-    path = config[location]
-    given = config[kind]
-    if path is not None and (given or "PEM").upper() != "PEM":
-        raise StoreUnavailable(f"{kind.name}={given}", f"only PEM files can be read; convert {path}, and set PEM")
-    if path is not None and given is None and path.endswith((".jks", ".p12", ".pfx")):
-        raise StoreUnavailable(f"{location.name}={path}", f"only PEM files can be read; convert it, or set {kind.name}=PEM if it is one")
-    return path
 
 
 async def is_listening(host: str, port: int) -> bool:

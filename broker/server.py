@@ -532,7 +532,8 @@ class Broker:
         # Only brokers with such a listener load OpenSSL's part of Python's library.
         from broker.security.tls.listener import tls_of
 
-        return tls_of(self.config.current, endpoint)
+        between_brokers = endpoint.listener_name == self.config.listeners.inter_broker_listener_name
+        return tls_of(self.config.current, endpoint, between_brokers=between_brokers)
 
     async def _join_cluster(self) -> None:
         """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""

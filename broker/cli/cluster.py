@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.options import command_group, json_option, report_outcomes
+from broker.cli.options import client_security, command_config_option, command_group, json_option, report_outcomes
 from broker.cli.output import print_json, print_table, say
 from ottla.launcher import command
 
 if TYPE_CHECKING:
+    from broker.security.client_security import ClientSecurity
     from broker.supervisor.layout import Layout
 
 _COMMAND_SECONDS = 90.0
@@ -52,7 +53,14 @@ def cluster() -> None:
 @click.option("--first-id", type=click.IntRange(0), default=0, show_default=True, help="The id of the first broker.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address at which the brokers listen.")
 @click.option("--racks", type=click.IntRange(1), help="Spread the brokers over this many racks r0, r1, ...; by default each has its own.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="For all brokers; {id} in it is the broker's id.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="For all brokers; {id} in it is the broker's id, {port} its port.",
+)
+@command_config_option
 @click.option("--detach", is_flag=True, help="Return when all are ready; they keep running.")
 @json_option
 def up(
@@ -64,6 +72,7 @@ def up(
     host: str,
     racks: int | None,
     settings: tuple[str, ...],
+    command_config: Path | None,
     detach: bool,
     as_json: bool,
 ) -> None:
@@ -72,18 +81,20 @@ def up(
     from broker.supervisor.layout import Layout, choose_ports
 
     directory = directory.absolute()
+    command_config = None if command_config is None else command_config.absolute()
+    security = client_security(command_config)
     _make(directory)
     if base_port + brokers > 65536:
         raise click.UsageError(f"--base-port {base_port} leaves no room for {brokers} brokers below 65536.")
     ports = choose_ports(range(first_id, first_id + brokers), base_port, state_file.read(directory).ports())
-    layout = Layout(directory, ports, racks or brokers, zookeeper, settings, first_id, host)
+    layout = Layout(directory, ports, racks or brokers, zookeeper, settings, first_id, host, command_config)
     _check_configuration(layout)
     if racks is not None and layout.sets_racks:
         raise click.UsageError("--racks and --set broker.rack=... both define the racks; omit one of them.")
     if detach:
         _detach(layout, as_json=as_json)
     else:
-        _supervise(layout, as_json=as_json)
+        _supervise(layout, security, as_json=as_json)
 
 
 def _make(directory: Path) -> None:
@@ -117,7 +128,7 @@ def _check_configuration(layout: Layout) -> None:
         raise SystemExit(f"ottla: {OTTLA_LOG_FILE.name}={log_files[0]} is one file for several brokers; put {{id}} into its name")
 
 
-def _supervise(layout: Layout, *, as_json: bool) -> None:
+def _supervise(layout: Layout, security: ClientSecurity, *, as_json: bool) -> None:
     import asyncio
 
     from broker.logs.setup import set_up_logging
@@ -130,7 +141,7 @@ def _supervise(layout: Layout, *, as_json: bool) -> None:
             print(f"ottla cluster is ready: {layout.bootstrap}", flush=True)
 
     async def supervise() -> None:
-        await Supervisor(layout).run(on_ready)
+        await Supervisor(layout, security).run(on_ready)
 
     set_up_logging()
     try:
@@ -198,13 +209,16 @@ def _arguments(layout: Layout) -> list[str]:
         found += ["--zookeeper", layout.zookeeper]
     for setting in layout.settings:
         found += ["--set", setting]
+    if layout.command_config is not None:
+        found += ["--command-config", str(layout.command_config)]
     return found
 
 
 @cluster.command()
 @directory_option
+@command_config_option
 @json_option
-def status(directory: Path, as_json: bool) -> None:
+def status(directory: Path, command_config: Path | None, as_json: bool) -> None:
     """Show the brokers: processes, states, leaderships. Exit status 1 when there is no supervisor."""
     from broker.supervisor import control, state_file
 
@@ -220,7 +234,7 @@ def status(directory: Path, as_json: bool) -> None:
             dict(broker) if broker_id in alive else {**broker, "state": "stopped", "pid": None}
             for broker_id, broker in written.brokers.items()
         ]
-    _add_leaderships(brokers)
+    _add_leaderships(brokers, _security_of(directory, command_config))
     if as_json:
         print_json({"directory": str(directory), "supervisor": supervisor, "brokers": brokers})
     elif brokers:
@@ -232,7 +246,14 @@ def status(directory: Path, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _add_leaderships(brokers: list[dict[str, Any]]) -> None:
+def _security_of(directory: Path, command_config: Path | None) -> ClientSecurity:
+    """By the given file, or by the file with which the cluster was started. Raises UsageError."""
+    from broker.supervisor import state_file
+
+    return client_security(command_config or state_file.read(directory).command_config)
+
+
+def _add_leaderships(brokers: list[dict[str, Any]], security: ClientSecurity) -> None:
     """Add the number of partitions that each broker leads, the number in which it is out of sync, and the controller;
     nothing if no broker answers."""
     from broker.client.cluster import Cluster
@@ -242,7 +263,7 @@ def _add_leaderships(brokers: list[dict[str, Any]]) -> None:
     if not bootstrap:
         return
     try:
-        with Cluster(bootstrap, timeout_seconds=_ASK_BROKERS_SECONDS) as client:
+        with Cluster(bootstrap, timeout_seconds=_ASK_BROKERS_SECONDS, security=security) as client:
             answer = client.refresh(None)
     except ClientError as error:
         say(f"ottla: the brokers do not answer which partitions they lead: {error}")
@@ -337,8 +358,9 @@ def start(broker_id: int, directory: Path, as_json: bool) -> None:
     help="Time for one restart, and for the replicas to be in sync afterwards.",
 )
 @directory_option
+@command_config_option
 @json_option
-def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path, as_json: bool) -> None:
+def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path, command_config: Path | None, as_json: bool) -> None:
     """Restart the brokers (all without BROKER_IDS) one after the other.
 
     The next one is restarted once all replicas are in sync. At any trouble the command ends with status 1, and leaves
@@ -349,6 +371,7 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
     from broker.supervisor.rolling_restart import rolling_restart as restart
 
     directory = directory.absolute()
+    security = _security_of(directory, command_config)
     restarted: dict[str, str] = {}
 
     def on_line(line: str) -> None:
@@ -359,7 +382,7 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
             print(line, flush=True)
 
     try:
-        restart(RealSurroundings(directory), seconds, on_line, broker_ids)
+        restart(RealSurroundings(directory, security), seconds, on_line, broker_ids)
     except Trouble as trouble:
         for line in str(trouble).splitlines():
             say(f"ottla: {line}")

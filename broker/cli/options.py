@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.client.cluster import Cluster, TopicPartition
     from broker.security.client_security import ClientSecurity
 
-_DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _DEFAULT_SECONDS = 30.0
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -61,6 +61,55 @@ class Amount(click.FloatRange):
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+profile_option = click.option(
+    "--profile", envvar="OTTLA_PROFILE", show_envvar=True, metavar="NAME", help="The profile that has these options."
+)
+
+command_config_option = click.option(
+    "--command-config",
+    "command_config",
+    envvar="OTTLA_COMMAND_CONFIG",
+    type=click.Path(path_type=Path),
+    show_envvar=True,
+    metavar="FILE",
+    help="Properties for TLS and SASL, in the words of Java's clients or of librdkafka's.",
+)
+
+
+class Connecting(NamedTuple):
+    """The bootstrap servers, the time for retries and the security of a command's connections."""
+
+    bootstrap: str
+    timeout_seconds: float
+    security: ClientSecurity
+
+    def cluster(self) -> Cluster:
+        """A new client of the cluster."""
+        from broker.client.cluster import Cluster
+
+        return Cluster(self.bootstrap, timeout_seconds=self.timeout_seconds, security=self.security)
+
+
+def connecting(bootstrap: str | None, timeout_seconds: float, command_config: Path | None, profile: str | None) -> Connecting | None:
+    """The connections that the options of the running command ask for; None without bootstrap servers.
+
+    The options are parameters of that command with these names. Raises UsageError; ends with status 1 when the profile cannot be used.
+    """
+    from broker.client.cluster import parse_bootstrap
+
+    with reported_errors():
+        found = _of_profile(click.get_current_context(), profile)
+    bootstrap = found.get("bootstrap", bootstrap)
+    if bootstrap is None:
+        return None
+    try:
+        parse_bootstrap(bootstrap)
+    except ClientError as error:
+        raise click.UsageError(f"{error}.") from None
+    security = client_security(found.get("command_config", command_config))
+    return Connecting(bootstrap, found.get("timeout_seconds", timeout_seconds), security)
+
+
 def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the connection options, and a `cluster` as its first argument; prints its ClientErrors and ends
     with status 1."""
@@ -71,13 +120,13 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
         "--brokers",
         "bootstrap",
         envvar="OTTLA_BOOTSTRAP_SERVER",
-        default=_DEFAULT_BOOTSTRAP,
+        default=DEFAULT_BOOTSTRAP,
         show_default=True,
         show_envvar=True,
         metavar="HOST:PORT,...",
         help="Bootstrap servers.",
     )
-    @click.option("--profile", envvar="OTTLA_PROFILE", show_envvar=True, metavar="NAME", help="The profile that has these options.")
+    @profile_option
     @click.option(
         "--timeout",
         "timeout_seconds",
@@ -87,38 +136,12 @@ def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="SECONDS",
         help="Time for retries.",
     )
-    @click.option(
-        "--command-config",
-        "command_config",
-        envvar="OTTLA_COMMAND_CONFIG",
-        type=click.Path(path_type=Path),
-        show_envvar=True,
-        metavar="FILE",
-        help="Properties for TLS and SASL, in the words of Java's clients or of librdkafka's.",
-    )
-    @click.pass_context
+    @command_config_option
     @functools.wraps(command)
-    def connected(
-        ctx: click.Context,
-        /,
-        bootstrap: str,
-        profile: str | None,
-        timeout_seconds: float,
-        command_config: Path | None,
-        **options: Any,
-    ) -> Any:
-        from broker.client.cluster import Cluster, parse_bootstrap
-
-        with reported_errors():
-            found = _of_profile(ctx, profile)
-        bootstrap, timeout_seconds = found.get("bootstrap", bootstrap), found.get("timeout_seconds", timeout_seconds)
-        command_config = found.get("command_config", command_config)
-        try:
-            parse_bootstrap(bootstrap)
-        except ClientError as error:
-            raise click.UsageError(f"{error}.") from None
-        security = client_security(command_config)
-        with reported_errors(), Cluster(bootstrap, timeout_seconds=timeout_seconds, security=security) as cluster:
+    def connected(bootstrap: str, profile: str | None, timeout_seconds: float, command_config: Path | None, **options: Any) -> Any:
+        found = connecting(bootstrap, timeout_seconds, command_config, profile)
+        assert found is not None, "there is a default"
+        with reported_errors(), found.cluster() as cluster:
             return command(cluster, **options)
 
     return connected

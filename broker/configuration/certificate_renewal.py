@@ -1,7 +1,8 @@
 """Exchanges the keys and certificates of TLS listeners while the broker runs.
 
 A change of `listener.name.NAME.ssl.*` takes effect for new connections; the others stay. Setting a path again has an effect, too, when its
-file has changed. A change that cannot be used is refused before it is stored, as by Apache Kafka's SslFactory.
+file has changed. A change that cannot be used is refused before it is stored, by the rules of Apache Kafka's SslFactory: the certificate
+keeps its names, and on the listener of other brokers those with the old and those with the new stores can connect to each other.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ class CertificateRenewal:
         if present.source == source_of(properties, endpoint.listener_name):
             return None
         name = endpoint.listener_name
-        built = tls_of(properties, endpoint)
+        built = tls_of(properties, endpoint, between_brokers=present.peer_context is not None)
         allowed = properties.for_listener(name)
         old, new = subject_of(present.certificate), subject_of(built.certificate)
-        if old != new and not allowed[SSL_ALLOW_DN_CHANGES]:
+        if _comparable(old) != _comparable(new) and not allowed[SSL_ALLOW_DN_CHANGES]:
             raise ConfigError(
                 f"listener {name}: the new certificate names {new}, the old one {old}; {SSL_ALLOW_DN_CHANGES.name} is not set"
             )
@@ -72,4 +73,33 @@ class CertificateRenewal:
             raise ConfigError(
                 f"listener {name}: the new certificate lacks alternative names of the old one; {SSL_ALLOW_SAN_CHANGES.name} is not set"
             )
+        if built.has_trust_store and not present.has_trust_store:
+            raise ConfigError(f"listener {name}: it has no trust store, and none can be added while the broker runs")
+        _check_peers(name, present, built)
         return built
+
+
+def _comparable(name: str) -> str:
+    """A distinguished name without the differences that Java does not see: case, and the number of blanks."""
+    return " ".join(name.lower().split())
+
+
+def _check_peers(name: str, old: ListenerTls, new: ListenerTls) -> None:
+    """Raises ConfigError unless brokers with the old stores and brokers with the new ones can connect to each other."""
+    import ssl
+
+    from broker.security.tls.trial import shake_hands
+
+    for server, client, which in (
+        (old, new, ("new", "old")),
+        (new, old, ("old", "new")),
+    ):
+        if client.peer_context is None:
+            continue
+        try:
+            shake_hands(server.context, client.peer_context)
+        except ssl.SSLError as error:
+            reason = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else error.reason
+            raise ConfigError(
+                f"listener {name}: a broker with the {which[0]} stores cannot connect to one with the {which[1]}: {reason or error}"
+            ) from None

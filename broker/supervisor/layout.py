@@ -33,8 +33,9 @@ can take one before it is bound."""
 
 @dataclass(frozen=True)
 class Layout:
-    """A cluster. `settings` are `key=value` for all brokers, in which `{id}` is replaced by the broker's id; they
-    override the properties set here."""
+    """A cluster. `settings` are `key=value` for all brokers, in which `{id}` is replaced by the broker's id and `{port}` by
+    its port; they override the properties set here. `command_config` names the properties of TLS and SASL by which the
+    supervisor and the commands reach those ports."""
 
     directory: Path
     ports: tuple[int, ...]
@@ -43,6 +44,7 @@ class Layout:
     settings: tuple[str, ...] = ()
     first_id: int = 0
     host: str = "127.0.0.1"
+    command_config: Path | None = None
 
     @property
     def broker_ids(self) -> range:
@@ -102,7 +104,8 @@ class Layout:
             found[OTTLA_METADATA_FILE.name] = str(self.directory / "metadata.db")
         else:
             found[ZOOKEEPER_CONNECT.name] = self.zookeeper
-        found.update(parse_assignment(text.replace("{id}", str(broker_id))) for text in self.settings)
+        port = str(self.port(broker_id))
+        found.update(parse_assignment(text.replace("{id}", str(broker_id)).replace("{port}", port)) for text in self.settings)
         return found
 
     def command(self, broker_id: int, supervisor_pid: int) -> list[str]:

@@ -9,23 +9,24 @@ from collections.abc import Iterable, Sequence
 
 from broker.client.cluster import Cluster
 from broker.client.errors import ClientError
+from broker.security.client_security import ClientSecurity
 
 _ASK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.02
 
 
-def wait_until_converged(broker_ids: Iterable[int], addresses: Sequence[str], seconds: float) -> bool:
+def wait_until_converged(broker_ids: Iterable[int], addresses: Sequence[str], seconds: float, security: ClientSecurity) -> bool:
     """Wait until the broker at each address lists all of these brokers and a controller; False when that takes longer
     than `seconds`."""
     expected = set(broker_ids)
     deadline = time.monotonic() + seconds
-    return all(_wait_until_complete(expected, address, deadline) for address in addresses)
+    return all(_wait_until_complete(expected, address, deadline, security) for address in addresses)
 
 
-def _wait_until_complete(expected: set[int], address: str, deadline: float) -> bool:
+def _wait_until_complete(expected: set[int], address: str, deadline: float, security: ClientSecurity) -> bool:
     while time.monotonic() < deadline:
         try:
-            with Cluster(address, timeout_seconds=_ASK_SECONDS) as cluster:
+            with Cluster(address, timeout_seconds=_ASK_SECONDS, security=security) as cluster:
                 answer = cluster.refresh([])
         except ClientError:
             continue

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from broker.client.cluster import NO_LEADER, Cluster
 from broker.client.errors import ClientError
+from broker.security.client_security import ClientSecurity
 from broker.supervisor import control
 from protocol.messages.metadata import MetadataResponse
 
@@ -47,10 +48,12 @@ class Surroundings(Protocol):
 
 
 class RealSurroundings:
-    """The supervisor of a directory, over its socket."""
+    """The supervisor of a directory, over its socket, and its brokers."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, security: ClientSecurity) -> None:
+        """`security` is that of the connections to the brokers."""
         self._directory = directory
+        self._security = security
 
     def brokers(self) -> list[dict[str, Any]]:
         """See Surroundings."""
@@ -63,7 +66,7 @@ class RealSurroundings:
 
     def metadata(self, address: str) -> MetadataResponse:
         """See Surroundings."""
-        with Cluster(address, timeout_seconds=_ASK_SECONDS) as cluster:
+        with Cluster(address, timeout_seconds=_ASK_SECONDS, security=self._security) as cluster:
             return cluster.refresh(None)
 
     def monotonic(self) -> float:

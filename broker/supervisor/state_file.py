@@ -36,6 +36,8 @@ class Written:
     supervisor: ProcessName | None = None
     brokers: Mapping[int, dict[str, Any]] = field(default_factory=dict)
     """The `status` of each broker at the time of writing."""
+    command_config: Path | None = None
+    """The properties of TLS and SASL with which the cluster was started."""
 
     def processes(self) -> dict[int, ProcessName]:
         """The processes of the brokers that had one."""
@@ -72,17 +74,20 @@ def read(directory: Path) -> Written:
         if content["version"] != VERSION:
             return Written()
         supervisor = ProcessName(content["supervisor"]["pid"], content["supervisor"]["process_started"])
-        return Written(supervisor, {int(broker["id"]): broker for broker in content["brokers"]})
+        command_config = content.get("command_config")  # absent in files of earlier supervisors
+        brokers = {int(broker["id"]): broker for broker in content["brokers"]}
+        return Written(supervisor, brokers, None if command_config is None else Path(command_config))
     except (OSError, ValueError, KeyError, TypeError):
         return Written()
 
 
-def write(directory: Path, supervisor: ProcessName, brokers: list[dict[str, Any]]) -> None:
+def write(directory: Path, supervisor: ProcessName, brokers: list[dict[str, Any]], command_config: Path | None = None) -> None:
     """Replace the file. A reader gets either the old or the new content."""
     content = {
         "version": VERSION,
         "supervisor": {"pid": supervisor.pid, "process_started": supervisor.started},
         "brokers": brokers,
+        "command_config": None if command_config is None else str(command_config),
     }
     new = directory / f"{NAME}.new"
     new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.process import ending_signals
+from broker.security.client_security import ClientSecurity
 from broker.supervisor import control, state_file
 from broker.supervisor.layout import Layout
 from broker.supervisor.metadata_convergence import wait_until_converged
@@ -42,8 +43,10 @@ class CannotSupervise(Exception):
 class Supervisor:
     """See the module. `run` is called once."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, security: ClientSecurity) -> None:
+        """`security` is that of connections to the brokers' ports."""
         self._layout = layout
+        self._security = security
         patience = PATIENCE if layout.zookeeper is None else PATIENCE_WITH_ZOOKEEPER
         self._brokers = {broker_id: Supervised(broker_id, patience) for broker_id in layout.broker_ids}
         self._processes: dict[int, BrokerProcess] = {}
@@ -91,7 +94,7 @@ class Supervisor:
 
     async def _await_convergence(self) -> None:
         addresses = [self._layout.address(broker_id) for broker_id in self._brokers]
-        if not await asyncio.to_thread(wait_until_converged, self._brokers, addresses, CONVERGENCE_SECONDS):
+        if not await asyncio.to_thread(wait_until_converged, self._brokers, addresses, CONVERGENCE_SECONDS, self._security):
             logger.warning("after %d s not every broker's metadata lists all brokers; see their logs", CONVERGENCE_SECONDS)
 
     async def _stop_all(self) -> None:
@@ -175,7 +178,7 @@ class Supervisor:
     # -----------------------------------------------------------------------------------------------------------
 
     def _note_change(self) -> None:
-        state_file.write(self._layout.directory, self._name, self.status())
+        state_file.write(self._layout.directory, self._name, self.status(), self._layout.command_config)
         self._changed.set()
         self._changed = asyncio.Event()
 

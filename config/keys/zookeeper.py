@@ -42,15 +42,26 @@ ZOOKEEPER_SESSION_TIMEOUT_MS = key(
     doc="How long ZooKeeper, or the embedded store, waits for a silent broker before it ends the broker's session.",
 )
 ZOOKEEPER_SET_ACL = key("zookeeper.set.acl", Bool(), default=False, importance=HIGH, effective=True, doc="Protects the znodes with ACLs.")
-ZOOKEEPER_SSL_CIPHER_SUITES = key("zookeeper.ssl.cipher.suites", List(), importance=LOW, doc="The cipher suites allowed towards ZooKeeper.")
+ZOOKEEPER_SSL_CIPHER_SUITES = key(
+    "zookeeper.ssl.cipher.suites", List(), importance=LOW, effective=True, doc="The cipher suites allowed towards ZooKeeper."
+)
 ZOOKEEPER_SSL_CLIENT_ENABLE = key(
     "zookeeper.ssl.client.enable", Bool(), default=False, importance=MEDIUM, effective=True, doc="Uses TLS towards ZooKeeper."
 )
 ZOOKEEPER_SSL_CRL_ENABLE = key(
-    "zookeeper.ssl.crl.enable", Bool(), default=False, importance=LOW, doc="Checks ZooKeeper's certificate against revocation lists."
+    "zookeeper.ssl.crl.enable",
+    Bool(),
+    default=False,
+    importance=LOW,
+    effective=True,
+    doc="Checks ZooKeeper's certificate against revocation lists. Only false is supported.",
 )
 ZOOKEEPER_SSL_ENABLED_PROTOCOLS = key(
-    "zookeeper.ssl.enabled.protocols", List(), importance=LOW, doc="The TLS versions allowed towards ZooKeeper."
+    "zookeeper.ssl.enabled.protocols",
+    List(),
+    importance=LOW,
+    effective=True,
+    doc="The TLS versions allowed towards ZooKeeper; from that of zookeeper.ssl.protocol on when it is not set.",
 )
 ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = key(
     "zookeeper.ssl.endpoint.identification.algorithm",
@@ -82,10 +93,16 @@ ZOOKEEPER_SSL_OCSP_ENABLE = key(
     Bool(),
     default=False,
     importance=LOW,
-    doc="Asks an OCSP server whether ZooKeeper's certificate is still valid.",
+    effective=True,
+    doc="Asks an OCSP server whether ZooKeeper's certificate is still valid. Only false is supported.",
 )
 ZOOKEEPER_SSL_PROTOCOL = key(
-    "zookeeper.ssl.protocol", String(), default="TLSv1.2", importance=LOW, doc="The TLS version the negotiation with ZooKeeper starts from."
+    "zookeeper.ssl.protocol",
+    String(),
+    default="TLSv1.2",
+    importance=LOW,
+    effective=True,
+    doc="The lowest TLS version towards ZooKeeper, unless zookeeper.ssl.enabled.protocols names some; TLS stands for TLSv1.2.",
 )
 ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = key(
     "zookeeper.ssl.truststore.location",
@@ -95,7 +112,7 @@ ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = key(
     doc="The file with the certificates trusted for ZooKeeper.",
 )
 ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = key(
-    "zookeeper.ssl.truststore.password", PasswordType(), importance=MEDIUM, doc="The password of that trust store."
+    "zookeeper.ssl.truststore.password", PasswordType(), importance=MEDIUM, effective=True, doc="The password of that trust store."
 )
 ZOOKEEPER_SSL_TRUSTSTORE_TYPE = key(
     "zookeeper.ssl.truststore.type",

@@ -17,7 +17,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionDropped, ConnectionLoss, SessionExpiredError
@@ -53,26 +53,6 @@ _EVENT_TYPES = {
     KazooEventType.DELETED: EventType.DELETED,
     KazooEventType.CHILD: EventType.CHILDREN_CHANGED,
 }
-
-
-class TlsFiles(NamedTuple):
-    """PEM files for TLS to ZooKeeper. `key_store` holds the key with its certificate, `trust_store` the trusted
-    certificates."""
-
-    key_store: str | None = None
-    key_password: str | None = None
-    trust_store: str | None = None
-    check_hostname: bool = True
-
-    def context(self) -> ssl.SSLContext:
-        """A context that trusts the certificates of `trust_store` only; without it, those of the machine. Raises
-        OSError for unusable files."""
-        context = ssl.create_default_context(cafile=self.trust_store)
-        context.check_hostname = self.check_hostname
-        if self.key_store is not None:
-            # Never prompt for the password on a terminal.
-            context.load_cert_chain(self.key_store, password=self.key_password or "")
-        return context
 
 
 class Listener(Protocol):

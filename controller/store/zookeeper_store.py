@@ -27,7 +27,7 @@ from controller.errors import SessionExpired, StoreError, StoreUnavailable
 from controller.store.digest_md5 import DigestMd5
 from controller.store.metadata_store import Children, EventType, Exists, Get, MetadataStore, Request, Result, SessionEvents, WatchedEvent
 from controller.store.watches import Watches
-from controller.store.zookeeper_client import EXPIRED, TlsFiles, ZooKeeperClient, is_cut, is_session_end
+from controller.store.zookeeper_client import EXPIRED, ZooKeeperClient, is_cut, is_session_end
 from controller.store.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,8 @@ class ZooKeeperSettings(NamedTuple):
     set_acl: bool = False
     credentials: str | None = None
     """user:password of the digest scheme."""
-    tls: TlsFiles | None = None
+    tls_context: Callable[[], ssl.SSLContext] | None = None
+    """Makes the TLS context of a new session, raises StoreUnavailable; None without TLS."""
     begin_login: Callable[[], DigestMd5] | None = None
     """Begins the SASL exchange of a new connection; None without SASL."""
 
@@ -123,17 +124,6 @@ class ZooKeeperStore(MetadataStore):
             callback()
 
 
-def _tls_context(settings: ZooKeeperSettings) -> ssl.SSLContext | None:
-    """Raises StoreUnavailable."""
-    if settings.tls is None:
-        return None
-    try:
-        return settings.tls.context()
-    except OSError as error:
-        stores = f"zookeeper.ssl.keystore.location={settings.tls.key_store}, zookeeper.ssl.truststore.location={settings.tls.trust_store}"
-        raise StoreUnavailable(stores, f"cannot be used as PEM files with this password: {error.strerror or error}") from None
-
-
 class _Batch:
     """The requests of one pipeline and their outcomes so far."""
 
@@ -169,9 +159,8 @@ class _Session:
         self._settings = settings
         self._events = events
         self._on_expired = on_expired
-        self._client = ZooKeeperClient(
-            settings.hosts, settings.session_timeout_ms, _tls_context(settings), settings.credentials, self, settings.begin_login
-        )
+        tls = None if settings.tls_context is None else settings.tls_context()
+        self._client = ZooKeeperClient(settings.hosts, settings.session_timeout_ms, tls, settings.credentials, self, settings.begin_login)
         self._wire = ZooKeeperWire(settings.chroot, settings.set_acl, self._client.watch)
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_connected = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from broker.client.errors import NotAuthenticated
 from broker.security.client_security import ConfiguredSecurity
 from config.client_properties import ClientProperties
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.integration.test_cli_cluster import a_detached_cluster
 from tests.support.certificates import Identity, java_key_store
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 
@@ -109,6 +111,40 @@ def test_a_certificate_is_shown_where_it_is_required(
     mutual = {name: value for name, value in words[of].items() if not name.startswith("sasl.")} | {"security.protocol": "SSL"}
     listed = run(address(broker, "SSL"), written(tmp_path, mutual), "topics", "list")
     assert listed.returncode == 0, listed.stderr
+
+
+def test_the_doctor_examines_a_secured_cluster(broker: InProcessBroker, words: dict[str, dict[str, str]], tmp_path: Path) -> None:
+    examined = run(address(broker, "BOTH"), written(tmp_path, words["java"]), "doctor", "--json")
+    assert examined.returncode in {0, 1}, examined
+    assert json.loads(examined.stdout)["not_examined"] == []
+    wrong = written(tmp_path, words["librdkafka"] | {"sasl.password": "wrong-secret"})
+    refused = run(address(broker, "BOTH"), wrong, "doctor", "--json")
+    (finding,) = json.loads(refused.stdout)["findings"]
+    assert (refused.returncode, finding["id"], finding["command"]) == (2, "cluster-unreachable", "correct --command-config")
+    assert "Invalid username or password" in finding["what"]
+
+
+def test_a_supervisor_and_its_commands_reach_secured_brokers(authority: Identity, words: dict[str, dict[str, str]], tmp_path: Path) -> None:
+    certificate, key = Identity("CN=broker", authority).files(tmp_path, "broker")
+    (tmp_path / "broker.pem").write_text(key.read_text() + certificate.read_text())
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:{port}",
+        "security.inter.broker.protocol": "SASL_SSL",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": USERS.replace(";", ' username="alice" password="alice-secret";'),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(tmp_path / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(tmp_path / "ca.pem"),
+    }
+    set_all = [argument for name, value in settings.items() for argument in ("--set", f"{name}={value}")]
+    config = written(tmp_path, words["librdkafka"])
+    with a_detached_cluster(tmp_path / "cluster", "1", *set_all, "--command-config", config) as cluster:
+        assert "not every broker's metadata" not in cluster.logs()
+        (broker,) = cluster.brokers()
+        assert (broker["state"], broker["role"], broker["leads"]) == ("ready", "controller", 0)
+        assert cluster("rolling-restart").stdout.startswith("broker 0: restarted in ")
 
 
 def test_a_session_is_renewed_while_answers_are_on_their_way(broker: InProcessBroker, words: dict[str, dict[str, str]]) -> None:

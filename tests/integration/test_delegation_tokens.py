@@ -15,10 +15,12 @@ from protocol.messages.describe_delegation_token import DescribeDelegationTokenO
 from tests.integration.test_sasl_listener import MODULE, Wire, port_of
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.scram_client import ScramClient
+from tests.support.secrets import keep_secret
 
 USERS = 'user_admin="a" user_alice="a" user_bob="b" user_carol="c"'
 HOUR_MS = 3_600_000
 SECRET = "the secret of all brokers"
+keep_secret(SECRET)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,10 @@ class User(Wire):
         if owner is not None:
             given |= {"owner_principal_type": "User", "owner_principal_name": owner}
         listed = [CreatableRenewers(principal_type="User", principal_name=name) for name in renewers]
-        return self.ask(ApiKey.CREATE_DELEGATION_TOKEN, version, renewers=listed, **given)
+        created = self.ask(ApiKey.CREATE_DELEGATION_TOKEN, version, renewers=listed, **given)
+        if created is not None and created.hmac:
+            keep_secret(bytes(created.hmac))
+        return created
 
     def ids(self, *owners: str, version: int = 3) -> list[str]:
         """The tokens that the user sees, of these owners or of all."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
+import shutil
 import socket
 import ssl
 import struct
+import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -232,6 +235,58 @@ def test_a_version_of_tls_that_is_too_old_is_refused(broker: InProcessBroker) ->
         context.wrap_socket(sock)
 
 
+class Openssl:
+    """A client that can ask for new keys, which Python's cannot: `openssl s_client`."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def tell(self, message: bytes, expected: bytes) -> None:
+        """Send a message, or a command of one letter and a line end; return when the output has what is expected, or the client ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(message)
+        self._process.stdin.flush()
+        self.said = b""
+        deadline = time.monotonic() + SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while expected not in self.said:
+                assert selector.select(deadline - time.monotonic()), self.said
+                piece = self._process.stdout.read(65_536)
+                if not piece:
+                    break
+                self.said += piece
+
+
+@contextlib.contextmanager
+def openssl_client(broker: InProcessBroker, listener: str, *options: str) -> Iterator[Openssl]:
+    command = ["openssl", "s_client", "-connect", f"127.0.0.1:{port_of(broker, listener)}", *options]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, bufsize=0) as process:
+        try:
+            client = Openssl(process)
+            client.tell(b"", b"Verify return code")
+            yield client
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
+def test_a_client_may_change_its_keys_at_any_time_but_not_negotiate_again(broker: InProcessBroker) -> None:
+    answer = struct.pack(">ih", 7, 0)
+    with openssl_client(broker, "BOTH", "-tls1_3") as client:
+        for _ in range(20):
+            client.tell(b"K\n", b"KEYUPDATE")
+        client.tell(API_VERSIONS, answer)
+        assert answer in client.said
+    with openssl_client(broker, "BOTH", "-tls1_2") as client:
+        client.tell(API_VERSIONS, answer)
+        assert answer in client.said
+        client.tell(b"R\n", b"no renegotiation")
+        assert b"no renegotiation" in client.said
+
+
 class SecureWire(Wire):
     """A client of the SASL listener, or of that with SASL over TLS."""
 
@@ -302,6 +357,7 @@ TOKENS = {
         b"\0" * 500_000,
         b"n,,\x01auth=Bearer " + b"." * 500_000 + b"\x01\x01",
         b"n,,\x01auth=Bearer " + b"W" * 400_000 + b".W.\x01\x01",
+        b"n,,\x01auth=Bearer " + b"W1tb" * 100_000 + b".W.\x01\x01",  # a header of 300,000 brackets
         b"n,,\x01" + b"a=b\x01" * 100_000 + b"\x01",
     ],
 }

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.secrets import secrets_in
+
 START_SECONDS = 90.0
 STOP_SECONDS = 90.0
 
@@ -90,11 +92,12 @@ class BrokerProcess:
         self._process.send_signal(number)
 
     def wait(self, seconds: float = STOP_SECONDS) -> int:
-        """The exit status, once it has ended."""
+        """The exit status, once it has ended; its log may show no secret."""
         assert self._process is not None
         status = self._process.wait(seconds)
         if self._process.stdout is not None:
             self._process.stdout.close()
+        assert not secrets_in(self.log_file.read_text(errors="replace")), f"{self.log_file} shows a secret"
         return status
 
     def stop(self) -> int:

@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from tests.support.secrets import keep_secret
+
 DAY = datetime.timedelta(days=1)
 _DATE_MS = 1_600_000_000_000
 
@@ -23,6 +25,8 @@ class Identity:
 
     def __init__(self, subject: str, issuer: Identity | None = None, *, days: int = 2, starts_in_days: int = -1) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
+        keep_secret(self.key.private_numbers().private_value.to_bytes(32, "big"))
+        keep_secret(*(line for line in self.key_pem().splitlines()[1:-1] if len(line) == 64))
         self.issuer = issuer
         signer = issuer or self
         now = datetime.datetime.now(datetime.UTC)

@@ -32,6 +32,7 @@ from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import eventually
 from tests.support.cluster_links import Links
+from tests.support.secrets import secrets_in
 
 START_SECONDS = 90.0
 STOP_SECONDS = 90.0
@@ -171,7 +172,7 @@ class ClusterBroker:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Its exit status, once it has ended."""
+        """Its exit status, once it has ended; its log may show no secret."""
         assert self._process is not None
         status = self._process.wait(STOP_SECONDS)
         process_guard().release(self._process.pid)
@@ -179,6 +180,7 @@ class ClusterBroker:
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._process = None
+        assert not secrets_in(self.log_of_this_run()), f"{self.log_file} shows a secret"
         return status
 
 

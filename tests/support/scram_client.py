@@ -6,6 +6,8 @@ import base64
 import hashlib
 import hmac
 
+from tests.support.secrets import keep_secret
+
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
@@ -39,11 +41,13 @@ class ScramClient:
         fields = dict(part.split("=", 1) for part in server_first.decode().split(","))
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
         client_key = hmac.digest(salted, b"Client Key", self._hash)
+        stored_key, server_key = hashlib.new(self._hash, client_key).digest(), hmac.digest(salted, b"Server Key", self._hash)
+        keep_secret(salted, client_key, stored_key, server_key)
         without_proof = f"c=biws,r={self._repeated}{fields['r']}"
         signed = f"{self._bare},{server_first.decode()},{without_proof}".encode()
-        signature = hmac.digest(hashlib.new(self._hash, client_key).digest(), signed, self._hash)
+        signature = hmac.digest(stored_key, signed, self._hash)
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-        self._signature = hmac.digest(hmac.digest(salted, b"Server Key", self._hash), signed, self._hash)
+        self._signature = hmac.digest(server_key, signed, self._hash)
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def is_server(self, server_final: bytes) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.secrets import secrets_in
+
 SERVE = (sys.executable, "-m", "broker", "serve")
 SECONDS = 90.0
 
@@ -84,6 +86,7 @@ def serving(
         process.wait(SECONDS)
         assert process.stdout is not None
         process.stdout.close()
+    assert not secrets_in(log.read_text(errors="replace")), f"{log} shows a secret"
 
 
 def refused(directory: Path, *settings: str) -> str:
@@ -94,6 +97,7 @@ def refused(directory: Path, *settings: str) -> str:
     assert done.returncode == 1, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr, done.stderr
+    assert not secrets_in(done.stderr), "the refusal shows a secret"
     (line,) = [line for line in done.stderr.splitlines() if not re.match(r"\[\d{4}-[^]]+\] INFO ", line)]
     assert line.startswith("ottla: ")
     return line

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.options import Amount, json_option, reported_errors
+from broker.cli.options import DEFAULT_BOOTSTRAP, Amount, command_config_option, connecting, json_option, profile_option, reported_errors
 from broker.cli.output import print_json
 
 if TYPE_CHECKING:
     from broker.cli.doctor.kinds import Finding
-
-_DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
 @click.command()
@@ -32,32 +30,39 @@ _DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
     envvar="OTTLA_BOOTSTRAP_SERVER",
     show_envvar=True,
     metavar="HOST:PORT,...",
-    help=f"Examine this cluster; by default {_DEFAULT_BOOTSTRAP}, unless a path is given.",
+    help=f"Examine this cluster; by default {DEFAULT_BOOTSTRAP}, unless a path is given.",
 )
+@profile_option
 @click.option(
     "--timeout", "timeout_seconds", type=Amount(0.1, 3600.0), default=10.0, show_default=True, metavar="SECONDS", help="Time for retries."
 )
+@command_config_option
 @json_option
-def doctor(paths: tuple[Path, ...], overrides: tuple[str, ...], bootstrap: str | None, timeout_seconds: float, as_json: bool) -> None:
+def doctor(
+    paths: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    bootstrap: str | None,
+    profile: str | None,
+    timeout_seconds: float,
+    command_config: Path | None,
+    as_json: bool,
+) -> None:
     """Examine a broker's host and a cluster, and show what is wrong.
 
     PROPERTIES is the server.properties of a broker of this host, which is examined with its log directories. DIRECTORY
     is a log directory. The exit status is 0 without a finding, 1 with warnings only, 2 with a problem.
     """
     from broker.cli.doctor.examination import examine_cluster
-    from broker.client.cluster import parse_bootstrap
-    from broker.client.errors import ClientError
 
+    if bootstrap is None and not (paths or overrides):
+        bootstrap = DEFAULT_BOOTSTRAP
+    target = connecting(bootstrap, timeout_seconds, command_config, profile)
     findings: list[Finding] = []
     notes: list[str] = []
     if paths or overrides:
         findings += _on_this_host(paths, overrides)
-    if bootstrap is not None or not (paths or overrides):
-        try:
-            parse_bootstrap(bootstrap or _DEFAULT_BOOTSTRAP)
-        except ClientError as error:
-            raise click.UsageError(f"{error}.") from None
-        of_cluster, notes = examine_cluster(bootstrap or _DEFAULT_BOOTSTRAP, timeout_seconds)
+    if target is not None:
+        of_cluster, notes = examine_cluster(target.bootstrap, target.timeout_seconds, target.security)
         findings += of_cluster
     findings.sort(key=lambda each: -each.kind.severity.value)
     with reported_errors():

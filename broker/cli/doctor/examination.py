@@ -11,7 +11,8 @@ from broker.cli.doctor.host import Host
 from broker.cli.doctor.host_checks import check_clock, check_flushes, check_limits, check_mount, check_names, check_space
 from broker.cli.doctor.kinds import Finding, found
 from broker.client.cluster import Cluster
-from broker.client.errors import ClientError
+from broker.client.errors import ClientError, NotAuthenticated
+from broker.security.client_security import PLAINTEXT, ClientSecurity
 from config.broker import BrokerConfig
 from config.keys.general import BROKER_ID
 from config.keys.log import LOG_DIRS
@@ -36,14 +37,16 @@ def examine_directories(paths: Sequence[str], host: Host, dice: random.Random) -
     return findings
 
 
-def examine_cluster(bootstrap: str, timeout_seconds: float) -> tuple[list[Finding], list[str]]:
+def examine_cluster(bootstrap: str, timeout_seconds: float, security: ClientSecurity = PLAINTEXT) -> tuple[list[Finding], list[str]]:
     """Examine a cluster; also a line for each part that could not be examined. Raises ClientError for malformed addresses."""
-    with Cluster(bootstrap, timeout_seconds=timeout_seconds) as cluster:
+    with Cluster(bootstrap, timeout_seconds=timeout_seconds, security=security) as cluster:
         try:
             facts = gather(cluster)
         except ClientError as error:
             reason = " ".join(str(error).split())
-            return [found("cluster-unreachable", f"{bootstrap}: {reason}", "start the brokers, or correct --bootstrap-server")], []
+            refused = isinstance(error, NotAuthenticated)
+            remedy = "correct --command-config" if refused else "start the brokers, or correct --bootstrap-server"
+            return [found("cluster-unreachable", f"{bootstrap}: {reason}", remedy)], []
     return list(check_cluster(facts)), facts.not_examined
 
 

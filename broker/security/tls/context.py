@@ -76,6 +76,11 @@ class TlsConfig:
         inline = (values[SSL_KEYSTORE_KEY], values[SSL_KEYSTORE_CERTIFICATE_CHAIN])
         return values[SSL_KEYSTORE_LOCATION] is not None or any(inline)
 
+    @property
+    def has_trust_store(self) -> bool:
+        """Whether trusted certificates are configured."""
+        return self._values[SSL_TRUSTSTORE_LOCATION] is not None or self._values[SSL_TRUSTSTORE_CERTIFICATES] is not None
+
     def in_pem(self) -> dict[str, str]:
         """Key and trusted certificates as librdkafka's keys. Raises ConfigError."""
         found = {}

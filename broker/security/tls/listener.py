@@ -10,6 +10,7 @@ import ssl
 from typing import TYPE_CHECKING, Final
 
 from broker.security.principals import ANONYMOUS, USER_TYPE, Principal
+from broker.security.tls.connecting import connecting_context
 from broker.security.tls.context import TlsConfig
 from broker.security.tls.distinguished_names import subject_of
 from broker.security.tls.mapping_rules import MappingRules
@@ -28,12 +29,27 @@ _VERIFY_MODES: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPT
 class ListenerTls:
     """The TLS of one listener."""
 
-    __slots__ = ("_names_clients", "_rules", "certificate", "context", "source")
+    __slots__ = ("_names_clients", "_rules", "certificate", "context", "has_trust_store", "peer_context", "source")
 
-    def __init__(self, context: ssl.SSLContext, certificate: bytes, rules: MappingRules, *, names_clients: bool = True) -> None:
-        """`certificate` is the broker's own, in DER. `names_clients`: clients' certificates name principals; with SASL they do not."""
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        certificate: bytes,
+        rules: MappingRules,
+        *,
+        names_clients: bool = True,
+        has_trust_store: bool = False,
+        peer_context: ssl.SSLContext | None = None,
+    ) -> None:
+        """`certificate` is the broker's own, in DER. `names_clients`: clients' certificates name principals; with SASL they do not.
+
+        `peer_context` is that of other brokers with the same configuration, as clients that compare no name; None for a listener that
+        other brokers do not use.
+        """
         self.context = context
         self.certificate = certificate
+        self.has_trust_store = has_trust_store
+        self.peer_context = peer_context
         self.source: object = None
         """See `source_of`."""
         self._rules = rules
@@ -49,11 +65,12 @@ class ListenerTls:
         return Principal(USER_TYPE, self._rules.name_of(subject_of(certificate)))
 
 
-def tls_of(properties: BrokerProperties, endpoint: EndPoint) -> ListenerTls:
-    """The TLS of an SSL or SASL_SSL listener. Reads its files. Raises ConfigError, whose text names the listener and the key."""
+def tls_of(properties: BrokerProperties, endpoint: EndPoint, *, between_brokers: bool = False) -> ListenerTls:
+    """The TLS of an SSL or SASL_SSL listener; `between_brokers` if it is that of other brokers. Reads its files. Raises ConfigError, whose
+    text names the listener and the key."""
     source = source_of(properties, endpoint.listener_name)
     try:
-        built = _Builder(properties, endpoint).build()
+        built = _Builder(properties, endpoint).build(between_brokers=between_brokers)
     except ConfigError as reason:
         raise ConfigError(f"listener {endpoint.listener_name}: {reason}") from None
     built.source = source
@@ -84,7 +101,7 @@ class _Builder:
         self._endpoint = endpoint
         self._values: ListenerConfig = properties.for_listener(endpoint.listener_name)
 
-    def build(self) -> ListenerTls:
+    def build(self, *, between_brokers: bool) -> ListenerTls:
         values = self._values
         if values[PRINCIPAL_BUILDER_CLASS] != PRINCIPAL_BUILDER_CLASS.default:
             raise ConfigError(f"{PRINCIPAL_BUILDER_CLASS.name}={values[PRINCIPAL_BUILDER_CLASS]} cannot be loaded; unset it")
@@ -95,7 +112,19 @@ class _Builder:
         context.verify_mode = _VERIFY_MODES[self._client_auth()]
         config.load_trust(context, ssl.Purpose.CLIENT_AUTH)
         rules = MappingRules(values[SSL_PRINCIPAL_MAPPING_RULES])
-        return ListenerTls(context, certificate, rules, names_clients=self._endpoint.security_protocol is SecurityProtocol.SSL)
+        return ListenerTls(
+            context,
+            certificate,
+            rules,
+            names_clients=self._endpoint.security_protocol is SecurityProtocol.SSL,
+            has_trust_store=config.has_trust_store,
+            peer_context=self._peer_context() if between_brokers else None,
+        )
+
+    def _peer_context(self) -> ssl.SSLContext:
+        context = connecting_context(self._values, f"connections to {self._endpoint.listener_name}")
+        context.check_hostname = False
+        return context
 
     def _client_auth(self) -> str:
         """The value of ssl.client.auth. With SASL only the key of the listener counts (KIP-684)."""

@@ -22,7 +22,9 @@ from benchmarks.pipeline.source import source_of
 from benchmarks.pipeline.topic import prepare
 from broker.client.cluster import Cluster
 from broker.client.topic_admin import all_topics, delete_topics
+from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
+from tests.support.certificates import Identity, java_key_store
 from tests.support.spark import CONF, Record, make_topic, needs_spark, records_in, skip_if_not_fetched, validated, write
 
 if TYPE_CHECKING:
@@ -32,12 +34,36 @@ pytestmark = needs_spark
 
 SECONDS = 500
 ROOT = Path(__file__).parents[3]
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SECRETS = ("alice-secret", "store-secret")
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with a_broker(tmp_path_factory.mktemp("validate") / "broker") as running:
+def authority() -> Identity:
+    return Identity("CN=authority")
+
+
+@pytest.fixture(scope="module")
+def secured() -> str:
+    """The address of the listener with SASL_SSL."""
+    return f"127.0.0.1:{free_ports(1)[0]}"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, authority: Identity, secured: str) -> Iterator[BrokerProcess]:
+    identity = Identity("CN=broker", authority)
+    properties = {
+        "listeners": f"PLAINTEXT://127.0.0.1:0,CLIENTS://{secured}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": f'{PLAIN} user_alice="{SECRETS[0]}";',
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": identity.key_pem(),
+        "ssl.keystore.certificate.chain": identity.certificate_pem,
+    }
+    with a_broker(tmp_path_factory.mktemp("validate") / "broker", **properties) as running:
         yield running
+    assert not [secret for secret in SECRETS if secret in running.log_file.read_text()]
 
 
 def interrupt(pid: int) -> None:
@@ -105,14 +131,35 @@ def test_the_help_needs_neither_java_nor_spark(tmp_path: Path) -> None:
     assert not re.search(r"\b(pyspark|matplotlib)\b", done.stderr)
 
 
-def test_the_command_leaves_a_report_and_no_topic(broker: BrokerProcess, tmp_path: Path) -> None:
-    done = validate(tmp_path, broker.bootstrap, "--rows", "3000", "--codec", "lz4", "--record-bytes", "200", "--partitions", "2")
+def secured_in_javas_words(authority: Identity, folder: Path) -> str:
+    """The file for --command-config, with a trust store that has a password."""
+    folder.mkdir()
+    (folder / "trust.jks").write_bytes(java_key_store(SECRETS[1], authority.jks_certificate()))
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{PLAIN} username="alice" password="{SECRETS[0]}";',
+        "ssl.truststore.location": str(folder / "trust.jks"),
+        "ssl.truststore.password": SECRETS[1],
+    }
+    (folder / "client.properties").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    return str(folder / "client.properties")
+
+
+def test_the_command_leaves_a_report_and_no_topic_over_sasl_ssl(
+    broker: BrokerProcess, secured: str, authority: Identity, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    config = secured_in_javas_words(authority, tmp_path_factory.mktemp("client") / "words")
+    rows = ("--rows", "3000", "--codec", "lz4", "--record-bytes", "200", "--partitions", "2")
+    done = validate(tmp_path, secured, *rows, "--command-config", config)
     assert done.returncode == 0, done
     assert done.stdout.splitlines() == [
         "Everything holds: 3,000 rows came through, once, whole and in order",
         "report: report/report.html",
     ]
     assert "3,000 records read" in done.stderr
+    written = "".join(path.read_text(errors="replace") for path in (tmp_path / "report").rglob("*") if path.is_file())
+    assert not [secret for secret in SECRETS if secret in done.stdout + done.stderr + written]
     report = json.loads((tmp_path / "report" / "report.json").read_text())
     assert report["holds"]
     assert report["records"] == 3000

@@ -37,6 +37,21 @@ def test_a_profile_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     assert UNREACHABLE in brokers().output
 
 
+@pytest.mark.usefixtures("file")
+def test_the_doctor_examines_the_cluster_of_a_profile() -> None:
+    done = CliRunner().invoke(main, ["doctor", "--profile", "here"])
+    assert done.exit_code == 2
+    assert f"PROBLEM cluster-unreachable: {UNREACHABLE}: " in done.output
+
+
+def test_the_doctor_reads_the_security_that_a_profile_names(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text("security.protocol=NONE\n")
+    file.write_text(f'[here]\nbootstrap-server = "{UNREACHABLE}"\ncommand-config = "{tmp_path}/client.properties"\n')
+    done = CliRunner().invoke(main, ["doctor", "--profile", "here"])
+    assert done.exit_code == 2
+    assert "security.protocol=NONE is not supported" in done.output
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -1,7 +1,6 @@
 """ACLs in a store of their own (`authorizer.zookeeper.*`): the settings of its connection, and its sessions."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -42,14 +41,17 @@ def test_keys_of_the_authorizer_override_those_of_the_broker_one_by_one() -> Non
     assert isinstance(store, ZooKeeperStore)
     settings = store.settings
     assert (settings.connect, settings.session_timeout_ms, settings.max_in_flight_requests) == ("other:2182/acls", 9000, 3)
-    assert settings.tls is not None
-    assert (settings.tls.key_store, settings.tls.trust_store) == ("/authorizer.pem", "/ca.pem")
+    assert settings.tls_context is not None
+    with pytest.raises(StoreUnavailable, match=r"zookeeper\.ssl\.keystore\.location=/authorizer\.pem: No such file"):
+        settings.tls_context()
 
 
-def test_a_key_store_that_cannot_be_read_is_refused_by_its_name(tmp_path: Path) -> None:
-    keys = {"authorizer.zookeeper.ssl.client.enable": "true", "authorizer.zookeeper.ssl.keystore.location": str(tmp_path / "a.jks")}
-    with pytest.raises(StoreUnavailable, match=r"a\.jks"):
-        open_acl_store(BrokerConfig({**BROKER, **keys}))
+def test_the_trust_store_of_the_broker_is_that_of_the_authorizer_too() -> None:
+    store = open_acl_store(BrokerConfig({**BROKER, "authorizer.zookeeper.ssl.client.enable": "true"}))
+    assert isinstance(store, ZooKeeperStore)
+    assert store.settings.tls_context is not None
+    with pytest.raises(StoreUnavailable, match=r"zookeeper\.ssl\.truststore\.location=/ca\.pem: No such file"):
+        store.settings.tls_context()
 
 
 async def an_acl_session(ensemble: MemoryEnsemble, clock: ManualClock) -> tuple[MemoryStore, AclAdmin, AclSession]:

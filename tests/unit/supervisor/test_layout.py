@@ -39,6 +39,11 @@ def test_settings_win_and_know_the_broker_they_are_for() -> None:
     assert properties["ottla.metrics.listener"] == "127.0.0.1:9401"
 
 
+def test_settings_know_the_port_of_the_broker_they_are_for() -> None:
+    layout = Layout(Path("/c"), (31_000, 32_000), 2, settings=("listeners=SSL://127.0.0.1:{port}",))
+    assert [layout.properties(broker_id)["listeners"] for broker_id in (0, 1)] == ["SSL://127.0.0.1:31000", "SSL://127.0.0.1:32000"]
+
+
 def test_racks_are_taken_in_turns() -> None:
     layout = Layout(Path("/c"), (1, 2, 3, 4), racks=3)
     assert [layout.rack(broker_id) for broker_id in layout.broker_ids] == ["r0", "r1", "r2", "r0"]
@@ -76,8 +81,10 @@ def test_the_state_file_gives_back_what_was_written(tmp_path: Path) -> None:
     gone = {"id": 1, "pid": None, "process_started": None, "port": 9093, "state": "stopped"}
     state_file.write(tmp_path, me, [broker, gone])
     written = state_file.read(tmp_path)
-    assert (written.supervisor, written.brokers) == (me, {0: broker, 1: gone})
+    assert (written.supervisor, written.brokers, written.command_config) == (me, {0: broker, 1: gone}, None)
     assert (written.processes(), written.ports()) == ({0: me}, {0: 9092, 1: 9093})
+    state_file.write(tmp_path, me, [broker], tmp_path / "client.properties")
+    assert state_file.read(tmp_path).command_config == tmp_path / "client.properties"
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"version": 2}', '{"version": 1, "supervisor": null}'])
