@@ -237,7 +237,7 @@ class Summary:
 
 
 class _Written:
-    """What one partition got. The offsets are None without acknowledgements."""
+    """The offsets and records that were written to one partition. The offsets are None without acknowledgements."""
 
     def __init__(self) -> None:
         self.records = 0
