@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -20,7 +19,7 @@ ROOT: Final = Path(__file__).parent.parent
 MODULES: Final = NATIVE
 
 
-class _SourcesOnly(MetaPathFinder):
+class _SourcesOnly:
     """Finds the source of a hot module, where Python would prefer the binary beside it."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:

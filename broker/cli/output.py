@@ -4,7 +4,6 @@ error.
 `rich` is imported only to draw on a terminal, because its import takes longer than the rest of a command's start.
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -82,6 +81,8 @@ def _draw_table(columns: Sequence[str], texts: list[list[str]], rows: Sequence[R
 
 def print_json(value: object) -> None:
     """Prints one JSON document."""
+    import json
+
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
 

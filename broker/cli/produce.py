@@ -237,7 +237,7 @@ class Summary:
 
 
 class _Written:
-    """The offsets and records that were written to one partition. The offsets are None without acknowledgements."""
+    """Sums up the records that one partition took. The offsets are None without acknowledgements."""
 
     def __init__(self) -> None:
         self.records = 0

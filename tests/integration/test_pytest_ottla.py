@@ -219,7 +219,7 @@ def test_each_worker_of_xdist_has_a_broker_and_none_is_left(project: pytest.Pyte
 
 def test_all_workers_of_xdist_can_share_a_broker_and_none_is_left(project: pytest.Pytester) -> None:
     with (project.path / "tox.ini").open("a") as ini:
-        ini.write("ottla_shared = true\n")
+        ini.write("\nottla_shared = true\n")
     run(
         project,
         """
@@ -227,7 +227,7 @@ def test_all_workers_of_xdist_can_share_a_broker_and_none_is_left(project: pytes
         import pytest
         from pytest_ottla import OttlaError
 
-        @pytest.mark.parametrize("number", range(20))
+        @pytest.mark.parametrize("number", range(8))
         def test_it(kafka, number, request):
             topic = kafka.topic()
             assert kafka.produce(topic, [b"x"]) == [0]
@@ -237,7 +237,7 @@ def test_all_workers_of_xdist_can_share_a_broker_and_none_is_left(project: pytes
             (request.config.rootpath / f"address-of-{os.getpid()}").write_text(kafka.bootstrap_servers)
         """,
         "-n2",
-        passed=20,
+        passed=8,
     )
     addresses = [path.read_text() for path in project.path.glob("address-of-*")]
     assert len(addresses) == 2

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from broker.security.sasl.bearer_tokens import Token
-from broker.security.sasl.json_web_keys import JsonWebKeys
-from broker.security.sasl.signed_tokens import SignedTokenValidator
 from config.errors import ConfigError
 from config.sasl import JwksSource, SaslListener, SignedTokens
 from storage.disk.clock import Clock
+
+if TYPE_CHECKING:
+    from broker.security.sasl.json_web_keys import JsonWebKeys
 
 
 class KeySets:
@@ -30,6 +32,8 @@ class KeySets:
 
     def validator(self, accepted: SignedTokens) -> Callable[[str], Token]:
         """The function that validates such tokens. Until its keys have been read, it refuses all. Raises ConfigError."""
+        from broker.security.sasl.signed_tokens import SignedTokenValidator
+
         keys = self._set_of(accepted.source)
         keys.begin()
         return SignedTokenValidator(accepted, keys, self._clock.now_ms).validate
@@ -44,6 +48,9 @@ class KeySets:
         for package in ("jwt", "cryptography"):
             if find_spec(package) is None:
                 raise ConfigError(f"signed tokens need the package {package}; install it with `pip install ottla[security]`")
+        # The HTTP client of Python's library takes a good part of a start, and few brokers read keys.
+        from broker.security.sasl.json_web_keys import JsonWebKeys
+
         if source not in self._sets:
             self._sets[source] = JsonWebKeys(source, self._executor, self._clock.monotonic)
         return self._sets[source]
