@@ -134,9 +134,10 @@ def _after_comment(text: str, position: int) -> int:
     if text.startswith("/*", position):
         end = text.find("*/", position + 2)
         return len(text) if end < 0 else end + 2
+    position += 2  # the character after a single slash belongs to the comment, even if it ends the line
     while position < len(text) and text[position] not in "\r\n":
         position += 1
-    return position
+    return min(position, len(text))
 
 
 def _number(text: str, position: int) -> tuple[int, _Token]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from kazoo.exceptions import (
     BadArgumentsError,
     BadVersionError,
+    NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
@@ -32,6 +33,10 @@ OPEN_PATH = "/consumers"
 """Parent of the registrations of old consumers, which write there themselves."""
 
 _EPHEMERAL, _SEQUENTIAL = 1, 2
+_OTHER_IDENTITY = (
+    "the node belongs to another identity. With zookeeper.set.acl all brokers of a cluster need the same scheme and name: "
+    "ottla.zookeeper.auth, the section Client of ottla.jaas.file, or the certificate of zookeeper.ssl.keystore.location"
+)
 _ERRORS: dict[type[Exception], type[StoreError]] = {
     NoNodeError: NoNode,
     NodeExistsError: NodeExists,
@@ -201,7 +206,8 @@ def _refusal(request: Exists | Get | Children | Write, error: Exception) -> Stor
 
 
 def _reason(error: Exception) -> str:
-    return f"ZooKeeper refused the request: {type(error).__name__.removesuffix('Error')}"
+    reason = f"ZooKeeper refused the request: {type(error).__name__.removesuffix('Error')}"
+    return f"{reason}; {_OTHER_IDENTITY}" if isinstance(error, NoAuthError) else reason
 
 
 def _stat(stat: Any) -> Stat:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from broker.loop.clock import SystemClock
 from broker.metadata_store import open_metadata_store
 from config.broker import BrokerConfig
 from config.errors import ConfigError
@@ -34,18 +35,20 @@ def a_jaas_file(directory: Path, password: str = "zk-secret") -> Path:
     return path
 
 
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZooKeeperServer]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    directory = tmp_path_factory.mktemp("zookeeper")
     settings = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={a_jaas_file(tmp_path)}")
-    with a_zookeeper(tmp_path, settings) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={a_jaas_file(directory)}")
+        with a_zookeeper(directory, settings) as running:
+            yield running
 
 
-def a_store(server: ZooKeeperServer, jaas: Path) -> MetadataStore:
+def a_store(server: ZooKeeperServer, jaas: Path, chroot: str = "") -> MetadataStore:
     config = BrokerConfig(
         {
-            "zookeeper.connect": server.connect,
+            "zookeeper.connect": server.connect + chroot,
             "zookeeper.connection.timeout.ms": "20000",
             "zookeeper.set.acl": "true",
             "ottla.jaas.file": str(jaas),
@@ -76,6 +79,32 @@ def test_a_broker_is_known_by_its_login_and_owns_what_it_makes(server: ZooKeeper
 
     asyncio.run(scenario())
     assert acls_of(server, "/brokers") == OWNED
+
+
+@pytest.mark.java
+def test_a_broker_of_another_identity_is_told_that_all_need_the_same(server: ZooKeeperServer, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        first = a_store(server, a_jaas_file(tmp_path), "/identities")
+        await first.open_session()
+        await first.create("/config", b"")
+        await first.create("/config/users", b"")
+        config = {
+            "zookeeper.connect": f"{server.connect}/identities",
+            "zookeeper.set.acl": "true",
+            "ottla.zookeeper.auth": "broker:zk-secret",
+        }
+        second = open_metadata_store(BrokerConfig(config), SystemClock(), ())
+        await second.open_session()
+        with pytest.raises(
+            StoreUnavailable, match=r"^/config: .* NoAuth; the node belongs to another identity\. .* the same scheme and name"
+        ):
+            await second.set("/config", b"x")
+        with pytest.raises(StoreUnavailable, match="NoAuth; the node belongs to another identity"):
+            await second.get("/config/users")
+        await second.close()
+        await first.close()
+
+    asyncio.run(scenario())
 
 
 @needs_apache_kafka[0]

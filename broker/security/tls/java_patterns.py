@@ -26,6 +26,8 @@ _CLASSES: Final = {
 _PROPERTY: Final = re.compile(r"\{(\w+)\}")
 _HEXADECIMAL: Final = re.compile(r"x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}")
 _GROUP_NAME: Final = re.compile(r"<([a-zA-Z][a-zA-Z0-9]*)>")
+_BACK_REFERENCE: Final = re.compile(r"\$([0-9]+)")
+_LARGEST_INT: Final = 2**31 - 1
 _GROUP_KIND: Final = re.compile(r"\?(?::|=|!|>|<=|<!|i:)")
 
 
@@ -49,6 +51,7 @@ def java_replacement(text: str, pattern: re.Pattern[str]) -> Callable[[re.Match[
 
     A reference to a group beyond those of the pattern is literal text, as in Apache Kafka. Raises Untranslatable.
     """
+    text = _with_literal_references(text, pattern.groups)
     parts: list[str | int] = []
     position = 0
     while position < len(text):
@@ -60,15 +63,48 @@ def java_replacement(text: str, pattern: re.Pattern[str]) -> Callable[[re.Match[
             parts.append(text[position])
             position += 1
         elif each == "$":
-            part, position = _reference(text, position, pattern)
-            parts.append(part)
+            group, position = _reference(text, position, pattern)
+            parts.append(group)
         else:
             parts.append(each)
     return lambda match: "".join(part if isinstance(part, str) else match[part] or "" for part in parts)
 
 
-def _reference(text: str, position: int, pattern: re.Pattern[str]) -> tuple[str | int, int]:
-    """The group, or the literal dollar sign, in front of `position`, and the position behind it."""
+def java_replace_all(pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str], text: str) -> str:
+    """The text with every match replaced. After an empty match Java goes on with the next character, Python would look there again."""
+    parts = []
+    copied = position = 0
+    while position <= len(text) and (match := pattern.search(text, position)) is not None:
+        parts += [text[copied : match.start()], replacement(match)]
+        copied = match.end()
+        position = copied if match.end() > match.start() else copied + 1
+    return "".join([*parts, text[copied:]])
+
+
+def _with_literal_references(text: str, groups: int) -> str:
+    """The replacement with a backslash for each reference beyond the groups, at the places where Apache Kafka inserts them.
+
+    It counts these places in the text before the first insertion, so that only the first reference becomes literal. The next one is an
+    error of `_reference`.
+    """
+    if not groups:
+        return text
+    found = text
+    for match in _BACK_REFERENCE.finditer(text):
+        digits = match[1]
+        if digits.startswith("0"):
+            continue
+        if int(digits) > _LARGEST_INT:
+            raise Untranslatable(f"the replacement has the reference ${digits}")
+        while int(digits) > groups and len(digits) > 1:
+            digits = digits[:-1]
+        if int(digits) > groups:
+            found = f"{found[: match.start()]}\\{found[match.start() :]}"
+    return found
+
+
+def _reference(text: str, position: int, pattern: re.Pattern[str]) -> tuple[int, int]:
+    """The group of the reference whose dollar sign is in front of `position`, and the position behind the reference."""
     if text.startswith("{", position):
         end = text.find("}", position)
         name = text[position + 1 : end]
@@ -79,9 +115,7 @@ def _reference(text: str, position: int, pattern: re.Pattern[str]) -> tuple[str 
         raise Untranslatable("the replacement has a $ without a group behind it")
     group = int(digit)
     if group > pattern.groups:
-        if not pattern.groups:
-            raise Untranslatable(f"the pattern has no groups, but the replacement has ${group}")
-        return "$", position
+        raise Untranslatable(f"the pattern has {pattern.groups} groups, but the replacement has ${group}")
     position += 1
     while (digit := text[position : position + 1]).isascii() and digit.isdecimal() and group * 10 + int(digit) <= pattern.groups:
         group = group * 10 + int(digit)

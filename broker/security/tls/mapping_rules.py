@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from broker.security.tls.java_patterns import Untranslatable, java_pattern, java_replacement
+from broker.security.tls.java_patterns import Untranslatable, java_pattern, java_replace_all, java_replacement
 from config.errors import ConfigError
 
 NAME: Final = "ssl.principal.mapping.rules"
@@ -38,7 +38,7 @@ class _Rule:
         if self._pattern.fullmatch(name) is None:
             return None
         # Java replaces every occurrence in the name, of which the whole name is only the usual one.
-        return self._case(self._pattern.sub(self._replacement, name))
+        return self._case(java_replace_all(self._pattern, self._replacement, name))
 
 
 class MappingRules:

@@ -38,6 +38,8 @@ def test_several_entries_are_several_modules() -> None:
         ("a=/* c */b", "b"),
         ("a= // c\n b", "b"),
         ("a= / c\n b", "b"),
+        ("a= /\nc\n b", "b"),
+        ("a= //\n b", "b"),
         ("a=pass\u00e9", "pass\u00e9"),
         ('a="x // y"', "x // y"),
         ('a="b" a="c"', "c"),

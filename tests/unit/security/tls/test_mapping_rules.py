@@ -26,6 +26,7 @@ NAME = "CN=Duke-1.x,OU=JavaSoft,O=Sun Microsystems,ST=a\\,b,C=US"
         ("RULE:^CN=(.*?),OU=(.*?),.*$/$0/", NAME),
         ("RULE:^CN=(.*?),OU=(.*?),.*$/$01/", "Duke-1.x"),
         ("RULE:.*/x/", "xx"),
+        ("RULE:(.*?)/-/", "".join(f"-{each}" for each in NAME) + "-"),
         ("RULE:^CN=(?<name>[^,]+),.*/${name}/", "Duke-1.x"),
         ("RULE:(?i)^cn=(.*?),.*/$1/", "Duke-1.x"),
         (r"RULE:^CN=([\w\-.]+),.*/\$\/$1\\/", "$/Duke-1.x\\"),
@@ -64,6 +65,8 @@ def test_a_name_without_a_matching_rule_is_refused(rules: str) -> None:
         "RULE:.*/$1/",
         "RULE:^CN=(?<name>[^,]+),.*/${other}/",
         "RULE:^CN=(.*?),.*/a$/",
+        "RULE:^CN=(.*?),.*/$8 and $9/",  # only the first one becomes literal
+        "RULE:^CN=(.*?),.*/$99999999999/",
         "RULE:(a/x/",
         "RULE:(?<=a+)b/x/",
     ],

@@ -1,0 +1,95 @@
+"""franz-go and sarama write and read over SASL_SSL with SCRAM, and over SSL with a certificate. `make soak` runs this."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.client.cluster import Cluster
+from broker.client.user_admin import alter_users, new_credential
+from tests.integration.test_sasl_listener import MODULE, port_of
+from tests.support.certificates import Identity
+from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+
+GO = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+PROGRAM = Path(__file__).parent.parent / "support" / "go" / "secured"
+COUNT = 2000
+
+pytestmark = [
+    pytest.mark.skipif(not os.environ.get("OTTLA_SOAK"), reason="to compile takes a minute; make soak runs it (OTTLA_SOAK=1)"),
+    pytest.mark.skipif(GO is None, reason="there is no go"),
+    pytest.mark.timeout(900),
+]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The clients, compiled. Skips the tests when Go is too old, or cannot fetch the modules."""
+    assert GO is not None
+    binary = tmp_path_factory.mktemp("go") / "secured"
+    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
+    built = subprocess.run(
+        [GO, "build", "-o", str(binary), "."], cwd=PROGRAM, env=environment, capture_output=True, text=True, timeout=800, check=False
+    )
+    if built.returncode != 0 and ("requires go >= " in built.stderr or "dial tcp" in built.stderr):
+        pytest.skip(f"the clients cannot be compiled: {built.stderr.strip()}")
+    assert built.returncode == 0, built.stderr
+    return binary
+
+
+@pytest.fixture(scope="module")
+def authority() -> Identity:
+    return Identity("CN=authority")
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Identity, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
+    identity = Identity("CN=localhost", authority)
+    with a_broker_in_process(
+        tmp_path_factory.mktemp("secured") / "log",
+        listeners="PLAINTEXT://127.0.0.1:0,CERTIFICATES://127.0.0.1:0,USERS://127.0.0.1:0",
+        **{
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CERTIFICATES:SSL,USERS:SASL_SSL",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "listener.name.users.scram-sha-256.sasl.jaas.config": f"{MODULE}.scram.ScramLoginModule required;",
+            "listener.name.certificates.ssl.client.auth": "required",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": identity.key_pem(),
+            "ssl.keystore.certificate.chain": identity.certificate_pem,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": authority.certificate_pem,
+            "auto.create.topics.enable": "true",
+        },
+    ) as running:
+        with Cluster(f"127.0.0.1:{port_of(running, 'PLAINTEXT')}") as cluster:
+            assert alter_users(cluster, [new_credential("alice", "SCRAM-SHA-256", "alice-secret")]) == {"alice": None}
+        yield running
+
+
+@pytest.mark.parametrize("library", ["franz", "sarama"])
+@pytest.mark.parametrize("mode", ["scram", "mutual"])
+def test_a_client_writes_and_reads_everything_in_order(
+    program: Path, broker: InProcessBroker, authority: Identity, tmp_path: Path, library: str, mode: str
+) -> None:
+    (tmp_path / "ca.pem").write_text(authority.certificate_pem)
+    listener, credentials = "USERS", ["alice", "alice-secret"]
+    if mode == "mutual":
+        listener, credentials = "CERTIFICATES", [str(path) for path in Identity("CN=alice", authority).files(tmp_path, "alice")]
+    address = f"127.0.0.1:{port_of(broker, listener)}"
+    command = [str(program), library, address, f"{library}-{mode}", str(COUNT), str(tmp_path / "ca.pem"), mode, *credentials]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{COUNT}\n"), done.stderr
+
+
+def test_a_client_with_a_wrong_password_is_refused(program: Path, broker: InProcessBroker, authority: Identity, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(authority.certificate_pem)
+    address = f"127.0.0.1:{port_of(broker, 'USERS')}"
+    command = [str(program), "sarama", address, "refused", "1", str(tmp_path / "ca.pem"), "scram", "alice", "wrong-secret"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "SASL Authentication failed" in done.stderr

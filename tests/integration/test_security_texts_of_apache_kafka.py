@@ -1,0 +1,196 @@
+"""Apache Kafka's own parsers read generated JAAS texts, distinguished names and mapping rules, and find what we find."""
+
+from __future__ import annotations
+
+import base64
+import random
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from broker.security.tls.distinguished_names import name_of
+from broker.security.tls.mapping_rules import MappingRules, NoMatchingRule
+from config.errors import ConfigError, JaasError
+from config.jaas import MODULES, parse_jaas
+from tests.support.apache_kafka import ensure_jars
+from tests.support.apache_kafka.marks import needs_apache_kafka
+
+pytestmark = needs_apache_kafka
+
+JUDGE = Path(__file__).parent.parent / "support" / "java" / "SecurityJudge.java"
+CASES = 2000
+SEED = 26
+NO_RULE = "-"
+NO_TEXT = "null"
+"""The reason of a refusal by a class of Java itself."""
+
+
+class Verdict(NamedTuple):
+    """A result, or with `is_refused` the reason of a refusal."""
+
+    is_refused: bool
+    text: str
+
+
+def encoded(text: str | bytes) -> str:
+    return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
+
+
+def verdicts(questions: Iterable[Sequence[str]]) -> list[Verdict]:
+    lines = "".join(" ".join(question) + "\n" for question in questions)
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{ensure_jars()}/*", str(JUDGE)]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=100, check=True)
+    found = []
+    for line in done.stdout.splitlines():
+        text = NO_RULE if line == NO_RULE else base64.b64decode(line[1:]).decode()
+        found.append(Verdict(line[0] == "!", text))
+    return found
+
+
+JAAS_PIECES = (
+    *sorted(MODULES), "required", "Requisite", "SUFFICIENT", "optional", "sometimes", " ", " ", " ", "\n",
+    "\t", ";", ";", "=", "=", "a", "b", "user_x", "a-b", "$c", "d.e", "5", "-5", "-", "-b", ".", "1.2.3", '"', "'", '"x y"', "'z'",
+    '"\\"q\\""', '"\\101\\12\\400\\7x"', '"\\n\\t\\v\\z"',
+    "\\", "// rest\n", "/* inner */", "/*", "/", "{", "}", ",", "\u00e9", "\u0085", "\u00a0", "\U0001f511", "\uffff", "\r", "\0", "\x7f",
+)  # fmt: skip
+
+
+def jaas_texts(chance: random.Random) -> list[str]:
+    """Random pieces, and entries in which a few pieces are out of place."""
+    module = sorted(MODULES)[0]
+    found = []
+    for number in range(CASES):
+        pieces = [chance.choice(JAAS_PIECES) for _ in range(chance.randrange(12))]
+        if number % 3:
+            options = [f"{chance.choice('abc')}={chance.choice(JAAS_PIECES)}" for _ in range(chance.randrange(3))]
+            pieces = [f"{module} required ", *options, *pieces[: chance.randrange(3)], ";"]
+        found.append(chance.choice(("", " ")).join(pieces))
+    return found
+
+
+def ours_of_jaas(text: str) -> Verdict:
+    try:
+        lines = []
+        for entry in parse_jaas(text):
+            lines.append(f"{encoded(entry.name)} {entry.flag}")
+            lines += sorted(f"{encoded(name)}={encoded(value)}" for name, value in entry.options.items())
+    except JaasError as reason:
+        return Verdict(True, str(reason))
+    return Verdict(False, "\n".join(lines))
+
+
+TYPES = (  # first those with names
+    "550403", "550406", "550407", "550408", "550409", "55040a", "55040b", "0992268993f22c640101", "0992268993f22c640119",
+    "550405", "2a864886f70d010901", "2a030405", "550411", "8837",
+)  # fmt: skip
+TAGS = (0x0C, 0x0C, 0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E, 0x12, 0x1A, 0x04, 0x1C)
+CHARACTERS = 'aB5 ,=+<>#;"\\/\n\r\t\0\x7f\u00e9\u20ac\U0001f511\u00a0'
+
+
+def element(tag: int, content: bytes) -> bytes:
+    size = bytes([len(content)]) if len(content) < 128 else bytes([0x82, len(content) >> 8, len(content) & 0xFF])
+    return bytes([tag]) + size + content
+
+
+def name(chance: random.Random) -> bytes:
+    def attribute() -> bytes:
+        value = "".join(chance.choice(CHARACTERS) for _ in range(chance.choice((0, 1, 2, 3, 8, 40))))
+        kind = element(0x06, bytes.fromhex(chance.choice(TYPES)))
+        return element(0x30, kind + element(chance.choice(TAGS), value.encode()))
+
+    def relative() -> bytes:
+        return element(0x31, b"".join(attribute() for _ in range(chance.choice((1, 1, 1, 2, 3)))))
+
+    return element(0x30, b"".join(relative() for _ in range(chance.randrange(5))))
+
+
+PATTERNS = (
+    "^", "$", "CN=", "cn=", "(.*?)", "(.*)", "[^,]*", "([^,]+)", ",", ",OU=", ".*", r"\w+", r"([\w.-]+)", "(?:a|Duke)", "(?<name>Duke)",
+    "(?i)", "x?",
+    r"\\,", r"\/", r"\p{Alpha}+", "[a-zA-Z]{2,9}", "(D)?", "|", r"\d", "$,", r"\Q=\E", "(?=C)", "C=(U)(S)", "[", ")", r"\X", "(a)",
+)  # fmt: skip
+REPLACEMENTS = ("$1", "$2", "$0", "$9", "$12", "${name}", "x", " ", "", r"\$", r"\\", "$", "@", "-", "\\/", "\u00e9", ",")
+SUBJECTS = (
+    "CN=Duke,OU=JavaSoft,O=Sun Microsystems,C=US",
+    "CN=Duke-1.x,OU=JavaSoft,O=a\\,b,C=US",
+    "OU=x,CN=b",
+    "CN=\u00c9mile\\ ,C=FR",
+    "",
+    "CN=a\nb",
+)
+
+
+def rules(chance: random.Random) -> str:
+    found = []
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        pattern = "".join(chance.choice(PATTERNS) for _ in range(chance.randrange(1, 5)))
+        if chance.random() < 0.5:  # as rules are in practice
+            pattern = f"^CN=(.*?),{chance.choice(PATTERNS)}.*$"
+        replacement = "".join(chance.choice(REPLACEMENTS) for _ in range(chance.randrange(4)))
+        found.append(f"RULE:{pattern}/{replacement}/{chance.choice(('', '', 'L', 'U', 'l'))}")
+    return chance.choice((",", " , ", "")).join([*found, *(["DEFAULT"] if chance.random() < 0.5 else [])])
+
+
+def ours_of_rules(text: str, subject: str) -> Verdict:
+    try:
+        return Verdict(False, MappingRules(text).name_of(subject))
+    except NoMatchingRule:
+        return Verdict(False, NO_RULE)
+    except ConfigError as reason:
+        return Verdict(True, str(reason))
+
+
+class Judged(NamedTuple):
+    """All that is asked, and what Java answers: first about the texts, then about the names, then about the rules."""
+
+    texts: list[str]
+    names: list[bytes]
+    rules: list[tuple[str, str]]
+    verdicts: list[Verdict]
+
+
+@pytest.fixture(scope="module")
+def judged() -> Judged:
+    """One JVM answers everything, since it takes longer to start than to answer."""
+    chance = random.Random(SEED)
+    texts = jaas_texts(chance)
+    names = [name(chance) for _ in range(CASES)]
+    asked = [(rules(chance), chance.choice(SUBJECTS)) for _ in range(CASES)]
+    questions = [("jaas", encoded(each)) for each in texts]
+    questions += [("name", encoded(each)) for each in names]
+    return Judged(texts, names, asked, verdicts([*questions, *(("rules", encoded(text), encoded(subject)) for text, subject in asked)]))
+
+
+def test_jaas_texts_are_read_and_refused_as_by_apache_kafka(judged: Judged) -> None:
+    texts = judged.texts
+    ours = [ours_of_jaas(text) for text in texts]
+    theirs = judged.verdicts[:CASES]
+    different = [
+        (text, found, expected)
+        for text, found, expected in zip(texts, ours, theirs, strict=True)
+        if found != expected and not (found.is_refused and (expected.text == NO_TEXT or " is not supported; use one of " in found.text))
+    ]
+    assert different[:5] == []
+    assert CASES // 8 < sum(not each.is_refused for each in ours) < CASES
+
+
+def test_distinguished_names_are_written_as_by_java(judged: Judged) -> None:
+    theirs = judged.verdicts[CASES : 2 * CASES]
+    read = [(each, expected.text) for each, expected in zip(judged.names, theirs, strict=True) if not expected.is_refused]
+    assert [(each.hex(), name_of(each), expected) for each, expected in read if name_of(each) != expected][:5] == []
+    assert len(read) > CASES // 2
+
+
+@pytest.mark.filterwarnings("error")
+def test_mapping_rules_name_the_principals_that_apache_kafka_names(judged: Judged) -> None:
+    """Rules without an equivalent in Python may be refused, and rules that fail only when they match."""
+    ours = [ours_of_rules(*each) for each in judged.rules]
+    theirs = judged.verdicts[2 * CASES :]
+    accepted = [(each, found, expected) for each, found, expected in zip(judged.rules, ours, theirs, strict=True) if not found.is_refused]
+    assert [each for each in accepted if each[1] != each[2]][:5] == []
+    assert len(accepted) > CASES // 8
+    named = [each for each, found, _ in accepted if found.text != NO_RULE]
+    assert len(named) > CASES // 16

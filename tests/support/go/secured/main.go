@@ -1,0 +1,150 @@
+// Writes records to a secured cluster and reads them back, by franz-go or by sarama.
+//
+//	secured LIBRARY BROKER TOPIC COUNT CA scram USER PASSWORD
+//	secured LIBRARY BROKER TOPIC COUNT CA mutual CERTIFICATE KEY
+//
+// It prints the number of records that came back whole and in order. LIBRARY is franz or sarama, the last three arguments but the
+// words are PEM files.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+	xdg "github.com/xdg-go/scram"
+)
+
+const patience = 60 * time.Second
+
+type login struct{ user, password string }
+
+func main() {
+	library, broker, topic := os.Args[1], os.Args[2], os.Args[3]
+	count, err := strconv.Atoi(os.Args[4])
+	check(err)
+	security, credentials := secured(os.Args[5], os.Args[6], os.Args[7], os.Args[8])
+	var read int
+	if library == "franz" {
+		read = franz(broker, topic, count, security, credentials)
+	} else {
+		read = viaSarama(broker, topic, count, security, credentials)
+	}
+	fmt.Println(read)
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func value(number int) string { return fmt.Sprintf("record %06d", number) }
+
+// secured gives the TLS of connections, and the login where the mode is scram.
+func secured(authority, mode, first, second string) (*tls.Config, *login) {
+	trusted, err := os.ReadFile(authority)
+	check(err)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(trusted)
+	found := &tls.Config{RootCAs: pool, ServerName: "localhost"}
+	if mode == "scram" {
+		return found, &login{first, second}
+	}
+	certificate, err := tls.LoadX509KeyPair(first, second)
+	check(err)
+	found.Certificates = []tls.Certificate{certificate}
+	return found, nil
+}
+
+func franz(broker, topic string, count int, security *tls.Config, credentials *login) int {
+	options := []kgo.Opt{
+		kgo.SeedBrokers(broker),
+		kgo.DialTLSConfig(security),
+		kgo.DefaultProduceTopic(topic),
+		kgo.AllowAutoTopicCreation(),
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	}
+	if credentials != nil {
+		options = append(options, kgo.SASL(scram.Auth{User: credentials.user, Pass: credentials.password}.AsSha256Mechanism()))
+	}
+	client, err := kgo.NewClient(options...)
+	check(err)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for number := 0; number < count; number++ {
+		client.Produce(ctx, kgo.StringRecord(value(number)), func(_ *kgo.Record, err error) { check(err) })
+	}
+	check(client.Flush(ctx))
+	read := 0
+	for read < count {
+		fetches := client.PollFetches(ctx)
+		check(fetches.Err0())
+		fetches.EachRecord(func(record *kgo.Record) {
+			if string(record.Value) == value(read) {
+				read++
+			}
+		})
+	}
+	return read
+}
+
+func viaSarama(broker, topic string, count int, security *tls.Config, credentials *login) int {
+	config := sarama.NewConfig()
+	config.Producer.Return.Successes = true
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Net.TLS.Enable = true
+	config.Net.TLS.Config = security
+	if credentials != nil {
+		config.Net.SASL.Enable = true
+		config.Net.SASL.Mechanism = sarama.SASLTypeSCRAMSHA256
+		config.Net.SASL.User, config.Net.SASL.Password = credentials.user, credentials.password
+		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &conversation{} }
+	}
+	producer, err := sarama.NewSyncProducer([]string{broker}, config)
+	check(err)
+	defer producer.Close()
+	messages := make([]*sarama.ProducerMessage, count)
+	for number := range messages {
+		messages[number] = &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(value(number))}
+	}
+	check(producer.SendMessages(messages))
+	consumer, err := sarama.NewConsumer([]string{broker}, config)
+	check(err)
+	defer consumer.Close()
+	partition, err := consumer.ConsumePartition(topic, 0, sarama.OffsetOldest)
+	check(err)
+	read := 0
+	for deadline := time.After(patience); read < count; {
+		select {
+		case message := <-partition.Messages():
+			if string(message.Value) == value(read) {
+				read++
+			}
+		case <-deadline:
+			return read
+		}
+	}
+	return read
+}
+
+// conversation is a SCRAM exchange as sarama wants it.
+type conversation struct{ *xdg.ClientConversation }
+
+func (c *conversation) Begin(user, password, authorization string) error {
+	client, err := xdg.SHA256.NewClient(user, password, authorization)
+	if err == nil {
+		c.ClientConversation = client.NewConversation()
+	}
+	return err
+}
