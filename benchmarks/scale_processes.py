@@ -43,14 +43,17 @@ class Run:
     def _living(self) -> list[int]:
         return [broker.id for broker in self._cluster.brokers.values() if broker.is_running]
 
-    def _cpu_s(self) -> float:
-        return sum(cpu_s(self._cluster.broker(each).pid) for each in self._living())
+    def _cpu_s(self) -> dict[int, float]:
+        """Processor seconds by process."""
+        pids = [self._cluster.broker(each).pid for each in self._living()]
+        return {pid: cpu_s(pid) for pid in pids}
 
     def step(self, name: str, work: Callable[[], None]) -> None:
         """Do the work and print a line of the table."""
-        began, used_s = time.monotonic(), self._cpu_s()
+        began, before_s = time.monotonic(), self._cpu_s()
         work()
-        took_s, used_s = time.monotonic() - began, self._cpu_s() - used_s
+        took_s = time.monotonic() - began
+        used_s = sum(now_s - before_s.get(pid, 0.0) for pid, now_s in self._cpu_s().items())
         memory_mb = [resident_bytes(self._cluster.broker(each).pid) / 1e6 for each in self._living()]
         average_mb = sum(memory_mb) / len(memory_mb)
         print(f"| {name} | {took_s:.1f} | {used_s:.1f} | {average_mb:.0f} | {max(memory_mb):.0f} |", flush=True)

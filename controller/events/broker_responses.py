@@ -58,7 +58,7 @@ class BrokerResponses:
             self._core.put("LeaderAndIsrResponse", on_storage_errors)
 
     async def _failed_and_served(self, response: LeaderAndIsrResponse) -> tuple[set[TopicPartition], set[TopicPartition]]:
-        topic_names = {topic_id: topic for topic, topic_id in self._core.context.topic_ids.items()}
+        topic_names = self._core.context.topic_names
         failed: set[TopicPartition] = set()
         served: set[TopicPartition] = set()
         for topic in response.topics:

@@ -53,6 +53,8 @@ class ControllerContext:
         self.brokers: dict[int, LiveBroker] = {}
         self.shutting_down: set[int] = set()
         self.topic_ids: dict[str, bytes] = {}
+        self.topic_names: dict[bytes, str] = {}
+        """The inverse of `topic_ids`."""
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         self.leaderships: dict[TopicPartition, Leadership] = {}
         self.offline_replicas: set[Replica] = set()
@@ -83,6 +85,7 @@ class ControllerContext:
         """Add a topic, or more partitions of a topic."""
         if topic_id is not None:
             self.topic_ids[topic] = topic_id
+            self.topic_names[topic_id] = topic
         self.assignments.setdefault(topic, {}).update(partitions)
 
     def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
@@ -97,7 +100,7 @@ class ControllerContext:
         if self.offline_replicas:
             self.offline_replicas = {replica for replica in self.offline_replicas if replica.partition.topic != topic}
         self.assignments.pop(topic, None)
-        self.topic_ids.pop(topic, None)
+        self.topic_names.pop(self.topic_ids.pop(topic, ZERO_UUID), None)
         self.topics_to_be_deleted.discard(topic)
         self.topics_ineligible_for_deletion.discard(topic)
 

@@ -3,8 +3,8 @@
 Kafka's ControllerBrokerRequestBatch. Every LeaderAndIsr for a partition also adds it to the UpdateMetadata of all
 brokers. Each broker receives LeaderAndIsr, UpdateMetadata and StopReplica in this order.
 
-An element that several brokers receive is one object in all of their requests. It is built once, and encoded once
-(`protocol.schema.shared`).
+An element that several brokers receive is one object in all of their requests, and is built once. The topics and
+brokers of UpdateMetadata, which all brokers receive, are also encoded once (`protocol.schema.shared`).
 """
 
 from collections.abc import Callable, Iterable

@@ -17,7 +17,6 @@ from protocol.schema.message import (
     Int32,
     Int64,
     Message,
-    SharedStruct,
     String,
     Struct,
     Uuid,
@@ -31,7 +30,7 @@ from protocol.schema.message import (
 
 
 @struct
-class LeaderAndIsrPartitionState(SharedStruct):
+class LeaderAndIsrPartitionState(Struct):
     topic_name: String = until(1, ignorable=True)
     partition_index: Int32 = field()
     controller_epoch: Int32 = field()
@@ -54,7 +53,7 @@ class LeaderAndIsrTopicState(Struct):
 
 
 @struct
-class LeaderAndIsrLiveLeader(SharedStruct):
+class LeaderAndIsrLiveLeader(Struct):
     broker_id: Int32 = field()
     host_name: String = field()
     port: Int32 = field()

@@ -4,7 +4,6 @@ from collections.abc import Generator
 
 import pytest
 
-from protocol.messages.leader_and_isr import LeaderAndIsrLiveLeader, LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -63,10 +62,8 @@ def test_encoders_in_steps_write_what_other_encoders_write(version: int) -> None
 
 
 def test_an_element_is_encoded_anew_in_another_version() -> None:
-    state = LeaderAndIsrPartitionState(partition_index=7, isr=[1], replicas=[1, 2], is_new=True)
-    topic = LeaderAndIsrTopicState(topic_name="t", topic_id=b"t" * 16, partition_states=[state])
-    request = LeaderAndIsrRequest(topic_states=[topic], live_leaders=[LeaderAndIsrLiveLeader(broker_id=1, host_name="h", port=1)])
-    for version in (7, 4, 2, 7):
+    request = update(1, topics(2, 3), some_brokers())
+    for version in (8, 5, 7, 8):
         assert b"".join(finish(request.encode_steps(version))[0]) == request.encode(version)
 
 

@@ -32,7 +32,7 @@ async def handle_alter_partition(request: AlterPartitionRequest, context: Reques
     version = context.api_version
     by_id = version >= FIRST_VERSION_BY_TOPIC_ID
     try:
-        if by_id and not {topic.topic_id for topic in request.topics} <= set(controller.context.topic_ids.values()):
+        if by_id and not all(topic.topic_id in controller.context.topic_names for topic in request.topics):
             # A controller that is taking over may not know all topics yet, and this call raises then. UNKNOWN_TOPIC_ID would be wrong: a
             # leader takes it as final, and proposes nothing until the next LeaderAndIsr.
             await controller.alter_isr(request.broker_id, request.broker_epoch, {})
@@ -44,12 +44,12 @@ async def handle_alter_partition(request: AlterPartitionRequest, context: Reques
 
 
 async def _alter(request: AlterPartitionRequest, controller: Controller, version: int, *, by_id: bool) -> AlterPartitionResponse:
-    names = {topic_id: name for name, topic_id in controller.context.topic_ids.items()} if by_id else {}
+
     response = AlterPartitionResponse()
     changes: dict[TopicPartition, IsrChange] = {}
     answers: list[tuple[TopicPartition, AlterPartitionResponsePartitionData]] = []
     for topic in request.topics:
-        name = names.get(topic.topic_id) if by_id else topic.topic_name
+        name = controller.context.topic_names.get(topic.topic_id) if by_id else topic.topic_name
         answered = AlterPartitionResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id)
         response.topics.append(answered)
         for proposal in topic.partitions:

@@ -33,9 +33,7 @@ async def handle_delete_topics(request: DeleteTopicsRequest, context: RequestCon
             result.error_code = refused
         return DeleteTopicsResponse(responses=results)
     broker = context.broker
-    names_by_id = (
-        {topic_id: name for name, topic_id in broker.cluster.controller.context.topic_ids.items()} if await spread(_by_id(topics)) else {}
-    )
+    names_by_id = broker.cluster.controller.context.topic_names
     deleting: dict[str, bytes] = {}
     for result in results:
         await context.broker.turns.pause()
@@ -81,14 +79,6 @@ def _topics_of(request: DeleteTopicsRequest, version: int) -> Steps[list[DeleteT
     if version >= FIRST_VERSION_BY_TOPIC_ID:
         return request.topics
     return (yield from each(request.topic_names, lambda name: DeleteTopicState(name=name, topic_id=ZERO_UUID)))
-
-
-def _by_id(topics: list[DeleteTopicState]) -> Steps[bool]:
-    for topic in topics:
-        if topic.topic_id != ZERO_UUID:
-            return True
-        yield
-    return False
 
 
 def _refusal(topics: list[DeleteTopicState], context: RequestContext) -> Steps[ErrorCode | None]:

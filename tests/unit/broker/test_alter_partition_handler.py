@@ -28,10 +28,10 @@ class TakingOver:
     """A controller whose queue holds what it is asked behind the reading of the topics."""
 
     def __init__(self) -> None:
-        self.context = SimpleNamespace(topic_ids={})
+        self.context = SimpleNamespace(topic_names={})
 
     async def alter_isr(self, _: int, __: int, changes: Mapping[TopicPartition, IsrChange]) -> dict[TopicPartition, Leadership]:
-        self.context.topic_ids[TOPIC] = TOPIC_ID
+        self.context.topic_names[TOPIC_ID] = TOPIC
         return {partition: Leadership(PartitionState(0, change.new_isr, 0, 1), 1) for partition, change in changes.items()}
 
 
