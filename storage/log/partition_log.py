@@ -295,6 +295,8 @@ class PartitionLog:
             self._write(run, segment, written, at, next_offset)
         except OSError as error:
             raise self.disk_failure(segment.path, error) from error
+        except RecordFormatError as error:  # where the age of the segment is read
+            raise CorruptRecord(self.topic_partition, f"{segment.path}: {error}") from None
         if next_offset > self.next_flush_offset:
             self.on_flush_due()
 

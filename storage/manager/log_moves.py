@@ -166,6 +166,17 @@ class LogMoves:
     def _later(self, move: Move, delay_ms: int) -> None:
         self._background.schedule(_NAME, delay_ms, 0, lambda: self._step(move))
 
+    def _retry(self, move: Move) -> None:
+        """Tries the move again later, and gives its slot to another one meanwhile: the reason may be there for long."""
+        self._release_flushes(move)
+        self._background.schedule(_NAME, _BACKOFF_MS, 0, lambda: self._wait_again(move))
+        self._release()
+
+    def _wait_again(self, move: Move) -> None:
+        if not move.is_stopped:
+            self._waiting.append(move)
+            self._pump()
+
     # ---- copying
 
     def _step(self, move: Move) -> None:
@@ -183,13 +194,17 @@ class LogMoves:
             self._release()
         except StorageError as error:
             log.error("%s: %s; the move to %s will be retried", move.current.topic_partition, error, move.future.log_dir)
-            self._later(move, _BACKOFF_MS)
+            self._retry(move)
 
     def _copy_or_finish(self, move: Move) -> None:
         current, future = move.current, move.future
-        if current.truncation is not None or future.truncation is not None:
-            self._later(move, _POLL_MS)
-            return
+        for each in (current, future):
+            if each.truncation is not None:
+                if each.truncation.error is None:
+                    self._later(move, _POLL_MS)
+                else:
+                    self._retry(move)  # the log is unusable until the next start
+                return
         if future.log_end_offset == current.log_end_offset:
             self._finish(move)
             return
@@ -209,7 +224,7 @@ class LogMoves:
             return
         region = found.region
         if region is None:
-            self._later(move, _BACKOFF_MS)
+            self._retry(move)
         elif found.next_offset >= end_offset and region.is_cached():
             self._append(move, _read(current, region))
             # it may have stopped by a flush that became due and failed
@@ -234,7 +249,7 @@ class LogMoves:
                     self._fail(move, failure)
                 except StorageError as problem:
                     log.error("%s: %s; the move to %s will be retried", move.current.topic_partition, problem, move.future.log_dir)
-                    self._later(move, _BACKOFF_MS)
+                    self._retry(move)
                     return
             self._step(move)
 

@@ -3,12 +3,13 @@
 import pytest
 
 from storage.disk.topic_partition import TopicPartition
+from storage.errors import CorruptRecord
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.log_manager import Disks, topic
-from tests.support.logs import append
+from tests.support.logs import a_context, a_log, append, follow
 
 DAMAGED, WHOLE = TopicPartition("topic", 0), TopicPartition("topic", 1)
 BATCH = len(a_batch(timestamps=[1000]))
@@ -65,3 +66,22 @@ def test_the_cleaner_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     whole.update_high_watermark(7)
     disks.background.advance(60_000)
     assert whole.log_start_offset == 7
+
+
+def test_an_append_to_a_segment_whose_first_header_is_damaged_is_refused_as_damage() -> None:
+    """The age of the segment is read from that header. Other partitions of the same request must not be affected."""
+    config = {"index_interval_bytes": 1}
+    log = a_log(**config)
+    for _ in range(5):
+        append(log, a_batch(2))
+    log.flush()
+    log.close()
+    filesystem = log.context.filesystem
+    filesystem.open(log.segments.active.path).pwrite(b"\xff" * 4, 8)
+    again = a_log(a_context(filesystem), **config)
+    assert again.log_end_offset == 10
+    with pytest.raises(CorruptRecord):
+        append(again, a_batch(2))
+    with pytest.raises(CorruptRecord):
+        follow(again, a_batch(2, base_offset=10, leader_epoch=0), 0)
+    assert again.log_end_offset == 10

@@ -1,11 +1,13 @@
-"""Moving logs away from a directory whose disk no longer reads: the directory goes offline, and other moves go on."""
+"""Moving logs that cannot be read, for their disk or for damage in them: other moves go on."""
 
 import errno
 import os
 
 import pytest
 
+from protocol.records.batch import HEADER_SIZE
 from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFile, MemoryFileSystem
@@ -76,3 +78,44 @@ def test_a_read_that_fails_after_its_directory_leaves_room_for_the_next_move() -
     manager.handle_log_dir_failure("/a", "test")
     disks.settle()
     assert log_dir_of(manager, FROM_GOOD) == "/c"
+
+
+def two_moves_of_small_logs() -> tuple[Disks, LogManager, PartitionLog]:
+    """As `two_moves`, on good disks; and the log in /a, of three batches of two records."""
+    disks = Disks(log_dirs="/a,/b,/c")
+    manager = disks.start(num_replica_alter_log_dirs_threads=1)
+    logs = [manager.get_or_create(each, is_new=True, log_dir=log_dir) for each, log_dir in ((FROM_BAD, "/a"), (FROM_GOOD, "/b"))]
+    for log in logs:
+        for _ in range(3):
+            append(log, a_batch(2))
+        a_future_log(manager, log, "/c")
+    disks.settle()
+    return disks, manager, logs[0]
+
+
+def test_a_damaged_log_takes_no_room_from_the_next_move() -> None:
+    disks, manager, log = two_moves_of_small_logs()
+    damaged = log.active_segment.file
+    byte = damaged.pread(1, HEADER_SIZE)
+    damaged.pwrite(bytes([byte[0] ^ 1]), HEADER_SIZE)
+    for topic_partition in (FROM_BAD, FROM_GOOD):
+        manager.moves.start(topic_partition)
+    disks.settle()
+    assert (log_dir_of(manager, FROM_BAD), log_dir_of(manager, FROM_GOOD)) == ("/a", "/c")
+    assert FROM_BAD in manager.moves
+    damaged.pwrite(byte, HEADER_SIZE)
+    disks.background.advance(1000)
+    assert log_dir_of(manager, FROM_BAD) == "/c"
+
+
+def test_a_log_that_damage_keeps_from_being_truncated_takes_no_room_from_the_next_move() -> None:
+    disks, manager, log = two_moves_of_small_logs()
+    log.active_segment.file.pwrite(b"\xff" * 70, len(a_batch(2)))
+    log.truncate_in_thread(3, lambda error: None)
+    for topic_partition in (FROM_BAD, FROM_GOOD):
+        manager.moves.start(topic_partition)
+    disks.background.advance(100)
+    assert (log_dir_of(manager, FROM_BAD), log_dir_of(manager, FROM_GOOD)) == ("/a", "/c")
+    manager.moves.stop(FROM_BAD)
+    disks.background.advance(1000)
+    assert FROM_BAD not in manager.moves
