@@ -2,8 +2,9 @@
 
     load   a partition of `__transaction_state` with one record of each of N transactional ids is loaded; memory per id is what the
            process has more of afterwards
+    crowd  10,000 ids, of which 1,000 have an open transaction at once, each of three partitions
     large  one transaction of N partitions is opened, committed and marked; the longest turn of the event loop is that of its thread's
-           processor time
+           processor time; another one adds one partition of each of N topics
 
 The coordinator, its log and everything below are real. Files are kept in memory, and the leaders that write markers answer at once. The
 collector of garbage pauses while ids are loaded, as in a broker.
@@ -32,11 +33,14 @@ from protocol.compiled import describe
 from protocol.errors import ErrorCode
 from tests.support.clocks import ManualClock
 from tests.support.log_manager import Disks
+from tests.support.replicas import at_once
 from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, a_transaction_bench
 
 RECORDS_PER_BATCH: Final = 5_000
 PARTITIONS_PER_TOPIC: Final = 1_000
 FIRST_PRODUCER_ID: Final = 1 << 20
+CROWD: Final = 10_000
+OPEN_AT_ONCE: Final = 1_000
 
 
 def a_record(number: int) -> tuple[bytes, bytes]:
@@ -52,7 +56,7 @@ def a_record(number: int) -> tuple[bytes, bytes]:
         start_ms=1_700_000_000_000 + number,
         last_update_ms=1_700_000_000_500 + number,
     )
-    return transaction_key(f"application-5fe3a6c4-7f0d-4d8e-9d0f-{number:012d}-1"), transaction_value(transit)
+    return transaction_key(f"application-5fe3a6c4-7f0d-4d8e-9d0f-{number:012d}-1"), at_once(transaction_value(transit))
 
 
 async def load(ids: int) -> None:
@@ -133,6 +137,35 @@ def _add(bench: TransactionBench, named: Partitions, reply: Callable[[ErrorCode]
     bench.transactions.add_partitions("id", bench.producer(), named, reply)
 
 
+async def many_topics(topics: int) -> None:
+    """Print the turns of a request that adds one partition of each of many topics."""
+    async with a_transaction_bench(message_max_bytes=64 << 20) as bench:
+        await bench.coordinate()
+        named: Partitions = {f"topic-{number}": frozenset((0,)) for number in range(topics)}
+        bench.init()
+        turns = Turns(where=False)
+        await _in_one_turn(bench, f"AddPartitionsToTxn of {topics} topics", lambda reply: _add(bench, named, reply), turns)
+
+
+async def crowd(ids: int, open_at_once: int) -> None:
+    """Print the turns of many ids, some of which have open transactions at once."""
+    async with a_transaction_bench() as bench:
+        await bench.coordinate()
+        names = [f"application-5fe3a6c4-7f0d-4d8e-9d0f-{number:012d}-1" for number in range(ids)]
+        turns = Turns(where=False)
+        began = time.monotonic()
+        for name in names:
+            bench.init(name)
+        for name in names[:open_at_once]:
+            bench.add(0, 1, 2, name=name)
+        for name in names[:open_at_once]:
+            bench.end(name=name)
+        await bench.until(lambda: bench.transactions.machines.stats.commits == open_at_once)
+        took = time.monotonic() - began
+        print(f"crowd: {ids} ids, {open_at_once} transactions open at once and committed: {took:.1f} s", flush=True)
+        turns.report("markers of the crowd")
+
+
 async def _in_one_turn(bench: TransactionBench, name: str, ask: Callable[[Callable[[ErrorCode], None]], None], turns: Turns) -> None:
     """Print how long the request holds the loop."""
     answers: list[ErrorCode] = []
@@ -153,6 +186,8 @@ def main() -> None:
     print(describe())
     if arguments.partitions:
         asyncio.run(large(arguments.partitions))
+        asyncio.run(many_topics(arguments.partitions))
+        asyncio.run(crowd(CROWD, OPEN_AT_ONCE))
     if arguments.ids:
         asyncio.run(load(arguments.ids))
 

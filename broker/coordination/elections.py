@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol
 
+from broker.coordination.large_table import LargeTable
 from broker.coordination.load_times import LoadTimes
 from broker.coordination.owned import OwnedPartition, OwnedStates, State
 from replication.leader.partition import Partition
@@ -41,7 +42,7 @@ class Loader(Protocol[State]):
     def feed(self, data: bytes) -> Iterator[None]:
         """Take in whole batches, the next in the log."""
 
-    def states(self, now_ms: int, into: dict[str, State]) -> Iterator[None]:
+    def states(self, now_ms: int, into: MutableMapping[str, State]) -> Iterator[None]:
         """Put the states that were found into `into`, by key."""
 
     def found(self, states: int) -> str:
@@ -65,8 +66,8 @@ class StateKind(Protocol[State]):
     def on_loaded(self, state: State) -> None:
         """The state was read from the log and is served from now on."""
 
-    def on_unloaded(self, state: State) -> None:
-        """This broker coordinates the state no more."""
+    def on_unloaded(self, states: LargeTable[str, State]) -> None:
+        """This broker coordinates these states no more; they are not among the owned ones already."""
 
     def weight(self, state: State) -> int:
         """The time that freeing the state takes, in units of 0.1 µs."""
@@ -93,7 +94,7 @@ class Elections(Generic[State]):
         self._load_bytes = load_bytes
         self._while_loading = while_loading
         self._tasks: set[asyncio.Task[None]] = set()
-        self._released: list[dict[str, State]] = []
+        self._released: list[Iterator[tuple[str, State]]] = []
         self.load_times = LoadTimes(clock.monotonic)
 
     def on_leadership_change(self, partition: Partition) -> None:
@@ -135,13 +136,14 @@ class Elections(Generic[State]):
         noun = self._kind.noun
         began = self._clock.monotonic()
         loader = self._kind.loader(name)
-        states: dict[str, State] = {}
+        states: LargeTable[str, State] = LargeTable()
         try:
             await self._until_readable(partition, owned)
             with self._while_loading():
                 await self._read(partition, owned, loader)
                 await self._in_slices(loader.states(self._clock.now_ms(), states), owned)
-                await self._in_slices(self._install(owned, states), owned)
+                owned.states = states
+                await self._in_slices(self._begin(states), owned)
         except _Lost:
             logger.info("%s: not loaded to the end, this broker leads it no more", name)
             return
@@ -208,20 +210,18 @@ class Elections(Generic[State]):
         if self._owned.partitions.get(owned.index) is not owned:
             raise _Lost
 
-    def _install(self, owned: OwnedPartition[State], states: dict[str, State]) -> Iterator[None]:
-        for key, state in states.items():
-            owned.states[key] = state
+    def _begin(self, states: LargeTable[str, State]) -> Iterator[None]:
+        for state in states.each():
             self._kind.on_loaded(state)
             yield
 
     def _unload(self, owned: OwnedPartition[State]) -> None:
         del self._owned.partitions[owned.index]
         states = owned.states
-        for state in states.values():
-            self._kind.on_unloaded(state)
+        self._kind.on_unloaded(states)
         if states:
             logger.info("%s-%d: this broker coordinates its %d %s no more", self._owned.topic, owned.index, len(states), self._kind.noun)
-            self._released.append(states)
+            self._released.append(states.drain())
             if len(self._released) == 1:
                 asyncio.get_running_loop().call_soon(self._release_some)
 
@@ -229,12 +229,11 @@ class Elections(Generic[State]):
         """Forget states that are gone a few at a time: freeing all of a partition takes longer than others should wait."""
         left = RELEASED_PER_TURN
         while self._released and left > 0:
-            states = self._released[-1]
-            if states:
-                _, state = states.popitem()
-                left -= self._kind.weight(state)
-            else:
+            released = next(self._released[-1], None)
+            if released is None:
                 self._released.pop()
+            else:
+                left -= self._kind.weight(released[1])
         if self._released:
             asyncio.get_running_loop().call_soon(self._release_some)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
 
+from broker.coordination.large_table import LargeTable
 from controller.znodes.java_order import java_hash
 from protocol.errors import ErrorCode
 from replication.ports.cluster import MetadataCache
@@ -29,7 +30,7 @@ class OwnedPartition(Generic[State]):
         self.is_loading = True
         self.loaded_end_offset = 0
         """The end of the log that was loaded, 0 once all replicas in sync have it. Above the high watermark records may yet be lost."""
-        self.states: dict[str, State] = {}
+        self.states: LargeTable[str, State] = LargeTable()
         self._once_loaded: list[Callable[[], None]] = []
 
     def once_loaded(self, then: Callable[[], None]) -> None:
@@ -48,7 +49,7 @@ class OwnedPartition(Generic[State]):
 
 
 class OwnedStates(Generic[State]):
-    """See the module."""
+    """See the module. Iterates over all states, also while others change them (`LargeTable.each`)."""
 
     __slots__ = ("_cluster", "_configured_partitions", "_partition_count", "is_active", "partitions", "topic")
 
@@ -123,8 +124,8 @@ class OwnedStates(Generic[State]):
         return any(owned.is_loading for owned in self.partitions.values())
 
     def __iter__(self) -> Iterator[State]:
-        for owned in self.partitions.values():
-            yield from owned.states.values()
+        for owned in list(self.partitions.values()):
+            yield from owned.states.each()
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ is safe: the last record of a key wins. Of groups only the latest record is deco
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, MutableMapping
 from struct import Struct
 from sys import intern
 from typing import TypeAlias
@@ -232,7 +232,7 @@ class GroupLoader:
 
     # -- what was found ------------------------------------------------------------------------------------------------------
 
-    def states(self, now_ms: int, into: dict[str, Group]) -> Iterator[None]:
+    def states(self, now_ms: int, into: MutableMapping[str, Group]) -> Iterator[None]:
         """Put the groups that were found into `into`, by their ids."""
         settings = self._settings
         yield from self._repeated.flush()
@@ -291,7 +291,7 @@ class GroupLoader:
         logger.error("%s: %s cannot be read (%s); left out", self.name, what, error)
 
 
-def _group_in(groups: dict[str, Group], group_id: str, settings: GroupSettings, now_ms: int) -> Group:
+def _group_in(groups: MutableMapping[str, Group], group_id: str, settings: GroupSettings, now_ms: int) -> Group:
     group = groups.get(group_id)
     if group is None:
         group = groups[group_id] = ClassicGroup(group_id, settings, now_ms)

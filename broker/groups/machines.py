@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from broker.coordination.large_table import LargeTable
 from broker.coordination.record_encoding import encode_pairs
 from broker.coordination.runner import EffectRunner
 from broker.coordination.topic_log import UNAVAILABLE, TopicLog
@@ -60,11 +61,12 @@ class GroupMachines:
             self._groups.enter_transaction(producer_id, state)
         self.runner.run(state, on_loaded(_classic(state), self._clock.now_ms()))
 
-    def on_unloaded(self, state: Group) -> None:
-        """This broker coordinates the group no more."""
-        self._groups.leave_transactions(state)
-        self.runner.cancel_timers(state)
-        self.runner.run(state, on_unloaded(_classic(state), self._clock.now_ms()))
+    def on_unloaded(self, states: LargeTable[str, Group]) -> None:
+        """This broker coordinates the groups no more."""
+        for state in states.each():
+            self._groups.leave_transactions(state)
+            self.runner.cancel_timers(state)
+            self.runner.run(state, on_unloaded(_classic(state), self._clock.now_ms()))
 
     def weight(self, state: Group) -> int:
         """How long it takes to free the group, in units of 0.1 µs."""

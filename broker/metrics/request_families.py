@@ -77,7 +77,7 @@ REQUEST_FAMILIES: tuple[Family, ...] = (
         Kind.COUNTER,
         ("request", "version"),
         "kafka.network:name=RequestsPerSec,request=*,type=RequestMetrics,version=*",
-        "Requests. A Fetch is counted as FetchConsumer or FetchFollower as well.",
+        "Requests. A Fetch is a FetchConsumer or FetchFollower, too; AddPartitionsToTxn of brokers are AddPartitionsToTxnVerification.",
         _requests,
     ),
     Family(

@@ -40,6 +40,9 @@ SAMPLE_SPACING_NS: Final = 5_000_000
 
 FETCH_CONSUMER: Final = "FetchConsumer"
 FETCH_FOLLOWER: Final = "FetchFollower"
+VERIFICATION: Final = "AddPartitionsToTxnVerification"
+FIRST_VERSION_OF_BROKERS: Final = 4
+"""Of AddPartitionsToTxn. Brokers use no older version, and only verify with it; clients use no newer one (KIP-890)."""
 
 
 class Stations:
@@ -260,8 +263,7 @@ class RequestMetrics:
         followers = self._topic_stats.follower_fetches
         for sampling in self._samplings.values():
             route = sampling.route
-            name = request_name(route.api_key)
-            yield name, route.version, route.requests
+            yield _name(route), route.version, route.requests
             if route.api_key == ApiKey.FETCH:
                 of_followers = min(followers.get(route.version, 0), route.requests)
                 yield FETCH_CONSUMER, route.version, route.requests - of_followers
@@ -278,7 +280,7 @@ class RequestMetrics:
         conversions.temporary_bytes.add(temporary_bytes)
 
     def _stations_of(self, route: Route, follower_fetches: int) -> tuple[Stations, ...]:
-        of_all = self._named(request_name(route.api_key))
+        of_all = self._named(_name(route))
         if route.api_key != ApiKey.FETCH:
             return (of_all,)
         is_follower = self._follower_fetches() > follower_fetches
@@ -292,6 +294,11 @@ class RequestMetrics:
         if stations is None:
             stations = self._stations[name] = Stations()
         return stations
+
+
+def _name(route: Route) -> str:
+    is_verification = route.api_key == ApiKey.ADD_PARTITIONS_TO_TXN and route.version >= FIRST_VERSION_OF_BROKERS
+    return VERIFICATION if is_verification else request_name(route.api_key)
 
 
 def request_name(api_key: int) -> str:

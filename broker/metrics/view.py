@@ -183,11 +183,10 @@ class View:
             left = self._max_group_offsets - len(self.group_offsets)
             if left:
                 self.group_offsets += islice(group_offsets(group, self.services.data.replica_manager), left)
-        for owned in list(self.services.coordinators.transactions.transactions.partitions.values()):
-            for done, txn in enumerate(list(owned.states.values()), 1):
-                if done % PER_TURN == 0:
-                    await asyncio.sleep(0)
-                self.transaction_states[txn.state] += 1
+        for done, txn in enumerate(self.services.coordinators.transactions.transactions, 1):
+            if done % PER_TURN == 0:
+                await asyncio.sleep(0)
+            self.transaction_states[txn.state] += 1
 
     async def read(self, families: tuple[Family, ...]) -> list[Found]:
         """The values of all families."""

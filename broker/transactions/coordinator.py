@@ -15,7 +15,7 @@ Wiring, by the server:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 
@@ -201,13 +201,13 @@ class TransactionCoordinator:
             return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, None
         return error, txn
 
-    def list(self) -> tuple[ErrorCode, list[TransactionMetadata]]:
-        """All transactional ids that are coordinated here; none while some are loading."""
+    def list(self) -> tuple[ErrorCode, Iterable[TransactionMetadata]]:
+        """All transactional ids that are coordinated here; none while some are loading. They may change while they are iterated over."""
         if not self.transactions.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         if self.transactions.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
-        return ErrorCode.NONE, list(self.transactions)
+        return ErrorCode.NONE, self.transactions
 
     @property
     def load_times(self) -> LoadTimes:

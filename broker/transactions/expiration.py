@@ -148,9 +148,8 @@ class TransactionExpiration:
         for owned in list(self._owned.partitions.values()):
             if owned.is_loading:
                 continue
-            for name in list(owned.states):
-                txn = owned.states.get(name)
-                if txn is not None and self._owned.partitions.get(owned.index) is owned:
+            for txn in owned.states.each():
+                if self._owned.partitions.get(owned.index) is owned and owned.states.get(txn.transactional_id) is txn:
                     yield owned, txn
                 looked_at += 1
                 if looked_at % IDS_PER_TURN == 0:

@@ -6,9 +6,10 @@ The last record of an id counts, so values are decoded when all is read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Final
 
+from broker.coordination.large_table import LargeTable
 from broker.transactions.log_records import read_key, read_value
 from broker.transactions.metadata import TransactionMetadata
 from protocol.conversion.old_logs import readable
@@ -32,7 +33,7 @@ class TransactionLoader:
         """`name` is the partition's."""
         self.name = name
         self.skipped = 0
-        self._values: dict[bytes, bytes] = {}
+        self._values: LargeTable[bytes, bytes] = LargeTable()
 
     def feed(self, data: bytes) -> Iterator[None]:
         """Take in whole batches, the next in the log."""
@@ -55,11 +56,9 @@ class TransactionLoader:
                 self._skip(f"the batch at offset {header.base_offset}", error)
             yield
 
-    def states(self, now_ms: int, into: dict[str, TransactionMetadata]) -> Iterator[None]:
+    def states(self, now_ms: int, into: MutableMapping[str, TransactionMetadata]) -> Iterator[None]:
         """Put the ids that were found into `into`. Records are let go one by one, as freeing all at once would hold the event loop."""
-        values = self._values
-        while values:
-            key, value = values.popitem()
+        for key, value in self._values.drain():
             try:
                 transactional_id = read_key(key)
                 if transactional_id is None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 from typing import Final
 
+from broker.coordination.large_table import LargeTable
 from broker.coordination.owned import OwnedStates
 from broker.coordination.record_encoding import encode_pairs
 from broker.coordination.runner import EffectRunner
 from broker.coordination.topic_log import UNAVAILABLE, TopicLog
 from broker.loop.timing_wheel import TimingWheel
+from broker.request.turns import Steps
 from broker.transactions.effects import AfterComplete, Effect, SendMarkers, Store
 from broker.transactions.loading import TransactionLoader
 from broker.transactions.log_records import transaction_key, transaction_value
@@ -33,6 +36,9 @@ STORE_ERRORS: Final = {
 
 STORE_RETRY_MS: Final = 100
 """Pause before the end of a transaction is appended again, ms."""
+
+STEPS_PER_TURN: Final = 2_000
+"""Topics of a record that are encoded before others have the event loop: 3 ms."""
 
 WEIGHT_OF_AN_ID: Final = 10
 """Time that freeing a transactional id takes, in units of 0.1 µs."""
@@ -76,9 +82,12 @@ class TransactionMachines:
         else:
             self.runner.run(state, effects)
 
-    def on_unloaded(self, state: TransactionMetadata) -> None:
-        """Another broker coordinates the transactional id; appends in flight fail, and their requests are answered."""
-        self.markers.forget(state)
+    def on_unloaded(self, states: LargeTable[str, TransactionMetadata]) -> None:
+        """Another broker coordinates the transactional ids; appends in flight fail, and their requests are answered.
+
+        Of a million ids only those with markers to write are looked at.
+        """
+        self.markers.forget_lost()
 
     def weight(self, state: TransactionMetadata) -> int:
         """How long it takes to free the id, in units of 0.1 µs."""
@@ -107,11 +116,24 @@ class TransactionMachines:
         self.runner.run(txn, on_markers_written(completion))
 
     def _store(self, txn: TransactionMetadata, store: Store) -> None:
+        self._encode(txn, store, transaction_value(store.transit))
+
+    def _encode(self, txn: TransactionMetadata, store: Store, value: Steps[bytes]) -> None:
+        """Encode the record, a part of it in each turn of the event loop, and append it. The transition is pending meanwhile."""
+        try:
+            for _ in range(STEPS_PER_TURN):
+                next(value)
+        except StopIteration as end:
+            self._append(txn, store, end.value)
+        else:
+            asyncio.get_running_loop().call_soon(self._encode, txn, store, value)
+
+    def _append(self, txn: TransactionMetadata, store: Store, value: bytes) -> None:
         owned = self._owned.owner_of(txn.transactional_id, txn)
         if owned is None:
             self._on_stored(txn, store, ErrorCode.NOT_COORDINATOR, -1)
             return
-        records = encode_pairs([(transaction_key(txn.transactional_id), transaction_value(store.transit))])
+        records = encode_pairs([(transaction_key(txn.transactional_id), value)])
         self._log.append(owned.index, records, 1, partial(self._on_stored, txn, store), timeout_ms=store.transit.timeout_ms)
 
     def _on_stored(self, txn: TransactionMetadata, store: Store, error: ErrorCode, _: int) -> None:

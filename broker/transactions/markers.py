@@ -45,6 +45,9 @@ RETRY_BACKOFF_MS: Final = 100
 PARTITIONS_PER_TURN: Final = 2_000
 """Partitions of a transaction that are looked up in a turn of the event loop, and in one request to a broker: about a millisecond."""
 
+TRANSACTIONS_PER_TURN: Final = 100
+"""Transactions whose markers are written, and whose ends are stored, in a turn of the event loop: 3 ms."""
+
 WRITE_MARKERS_VERSION: Final = 1
 """Of WriteTxnMarkers between brokers; a broker that does not know the version gets an older one."""
 
@@ -160,9 +163,10 @@ class TransactionMarkers:
         self._route(marked, txn.partitions)
         self._maybe_complete(marked)
 
-    def forget(self, txn: TransactionMetadata) -> None:
-        """Another coordinator finishes the transaction."""
-        self._pending.pop(txn, None)
+    def forget_lost(self) -> None:
+        """Another coordinator finishes the transactions that this broker does not coordinate any more."""
+        for txn in [txn for txn in self._pending if self._coordinator_epoch(txn) is None]:
+            del self._pending[txn]
 
     async def close(self) -> None:
         """Send no more."""
@@ -306,9 +310,11 @@ class TransactionMarkers:
             return
         self.responses += 1
         results = {result.producer_id: result for result in response.markers}
-        for marked, (partitions, _) in due.items():
+        for number, (marked, (partitions, _)) in enumerate(due.items(), 1):
             if self._is_pending(marked):
                 self._take(marked, partitions, results.get(marked.txn.producer_id), broker_id)
+            if number % TRANSACTIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
 
     def _take_due(self, broker_id: int) -> dict[Marked, tuple[Partitions, int]]:
         """The partitions of transactions for one request, and the coordinator epoch of each transaction."""

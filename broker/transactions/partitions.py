@@ -43,10 +43,11 @@ def in_parts(partitions: Partitions, size: int) -> Iterator[Partitions]:
 
 def union(some: Partitions, others: Partitions) -> Partitions:
     """The partitions of both; the topics of `some` come first."""
-    found = dict(some)
-    for topic, indexes in others.items():
-        known = found.get(topic)
-        found[topic] = indexes if known is None else known | indexes
+    if not some:
+        return others
+    found = {**some, **others}
+    for topic in some.keys() & others.keys():
+        found[topic] = some[topic] | others[topic]
     return found
 
 

@@ -28,6 +28,7 @@ from protocol.records.builder import build_batch
 from protocol.records.reader import Record
 from replication.leader.partition import Partition
 from replication.ports.peer import Connect, Peer, PeerAddress, Resolve
+from storage.log.partition_log import PartitionLog
 from storage.manager import log_closing, log_loading
 from tests.simulation.elections import WatchedEnsemble
 from tests.simulation.loop import Life, NoThreads, SimulatedLoop
@@ -292,9 +293,14 @@ def tear_writes(broker: Broker, disk: MemoryFileSystem, random: Random) -> None:
     """Leave the beginning of one more batch behind the end of some logs, as a write does that did not come to its end."""
     for log in broker.log_manager.current_logs() if hasattr(broker, "log_manager") else ():
         if log.truncation is None and not log.is_closed and random.random() < TORN:
-            batch = build_batch([Record(log.log_end_offset, EPOCH_MS, None, b"torn")], partition_leader_epoch=log.latest_epoch or 0)
-            segment = log.active_segment
-            disk.open(segment.path).pwrite(batch[: random.randrange(len(batch))], segment.size)
+            tear_write(log, disk, random)
+
+
+def tear_write(log: PartitionLog, disk: MemoryFileSystem, random: Random) -> None:
+    """Leave the beginning of one more batch behind the end of a log."""
+    batch = build_batch([Record(log.log_end_offset, EPOCH_MS, None, b"torn")], partition_leader_epoch=log.latest_epoch or 0)
+    segment = log.active_segment
+    disk.open(segment.path).pwrite(batch[: random.randrange(len(batch))], segment.size)
 
 
 def silence() -> None:

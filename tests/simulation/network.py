@@ -46,6 +46,8 @@ class SimulatedNetwork:
         self.listening: dict[tuple[str, int], SimulatedServer] = {}
         self._cut: set[frozenset[str]] = set()
         self.slowness: dict[str, float] = {}
+        self.may_arrive: Callable[[Exchange], bool] = lambda exchange: True
+        """Asked about each request that arrives. One that may not does so when somebody calls its `arrive` again."""
         self.digest = 0
         """Of every frame that arrived anywhere: two stories in which it is the same are the same."""
 
@@ -211,6 +213,8 @@ class Exchange:
         address, network = self.address, self.network
         if not network.passes(self.client, address.host):
             self._send_again(self.arrive)
+            return
+        if not network.may_arrive(self):
             return
         server = network.listening.get((address.host, address.port))
         if server is None or not server.is_reachable:

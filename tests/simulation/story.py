@@ -11,21 +11,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from replication.ports.peer import PeerUnavailable
 from storage.disk.topic_partition import TopicPartition
 from tests.simulation.administration import Administrator
 from tests.simulation.clients import Consumer, Leaders, Producer
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.copiers import Copier
-from tests.simulation.elections import Elections
 from tests.simulation.groups import Assignments, Committer, Member, is_settled
-from tests.simulation.invariants import Invariants
-from tests.simulation.ledger import Fate, Ledger
+from tests.simulation.ledger import Fate
 from tests.simulation.misfortune import Misfortune
 from tests.simulation.outcomes import TRANSACTION_STATE
+from tests.simulation.stage import QUIET_S, Stage
 from tests.simulation.transactions import CommittedConsumer, TransactionalClient, TransactionalProducer
 from tests.simulation.vandal import Vandal
 
@@ -48,7 +43,6 @@ PRODUCERS = 16
 BROKERS = 4
 GROUPS = ("one", "two")
 MEMBERS = 3
-QUIET_S = 120.0
 
 
 @dataclass(slots=True)
@@ -77,20 +71,14 @@ class Told:
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
-class Story:
+class Story(Stage):
     """See the module. `say` is told of every fault."""
 
     def __init__(self, seed: int, seconds: float = 30.0, say: Callable[[str], None] = lambda line: None) -> None:
-        self.cluster = SimulatedCluster(seed, BROKERS)
-        self.random = self.cluster.random
+        super().__init__(SimulatedCluster(seed, BROKERS), WATCHED, [*INSTANCES, COPY])
         self.assignments = Assignments()
-        self.ledger = Ledger([*INSTANCES, COPY])
-        self.elections = Elections(self.cluster.ensemble, WATCHED, self.cluster.keeper.ended)
-        self.invariants = Invariants(self.cluster, self.elections, WATCHED)
-        self.cluster.loop.after_step = self.invariants.after_step
         self._seconds = seconds
         self._say = say
-        self._tasks: list[asyncio.Task[None]] = []
         self._misfortune = Misfortune(self.cluster, seconds, self._is_well, say)
         self._administrator = Administrator(self.cluster, WATCHED, self.random.getrandbits(32))
 
@@ -128,8 +116,8 @@ class Story:
     async def _tell(self) -> None:
         cluster = self.cluster
         await asyncio.gather(*(cluster.start(broker_id) for broker_id in cluster.nodes))
-        await self._create_topic(TOPIC, PARTITIONS)
-        await self._create_topic(OUTPUT, OUTPUT_PARTITIONS)
+        await self.create_topic(TOPIC, PARTITIONS)
+        await self.create_topic(OUTPUT, OUTPUT_PARTITIONS)
         committed = self.invariants.committed
         leaders = Leaders(cluster, TOPIC, self.random.getrandbits(32))
         producers = [
@@ -153,20 +141,20 @@ class Story:
         consumers += committed_consumers
         consuming = [*(asyncio.create_task(each.run()) for each in consumers), *(asyncio.create_task(each.run()) for each in members)]
         misfortune = asyncio.create_task(self._misfortune.run())
-        self._tasks = [*acting, *consuming, misfortune]
+        self.tasks = [*acting, *consuming, misfortune]
         await self._until_done([misfortune])
         for each in active:
             each.stopping = True
         await self._misfortune.make_good()
         await self._until_done(acting)
-        await self._until(self._has_no_transaction, "every transaction to end")
-        await self._until(self._is_whole, "every replica to be in sync")
+        await self.until(self.has_no_transaction, "every transaction to end")
+        await self.until(self.is_whole, "every replica to be in sync")
         self.invariants.check_at_the_end()
-        await self._until(lambda: all(each.position == each.committed.end_offset for each in consumers), "the consumers")
+        await self.until(lambda: all(each.position == each.committed.end_offset for each in consumers), "the consumers")
         self.ledger.check_at_the_end()
         self._check_order(producers)
         try:
-            await self._until(lambda: self._topics_are_right(administrator), "topics to come and go")
+            await self.until(lambda: self._topics_are_right(administrator), "topics to come and go")
         except AssertionError:
             self._say(", ".join(self._wrong_topics(administrator)))
             raise
@@ -175,8 +163,8 @@ class Story:
         await self._check_copies(copiers[0])
         for member in members:
             member.settling = True
-        await self._until(lambda: is_settled(members), "the group to settle")
-        self._raise()
+        await self.until(lambda: is_settled(members), "the group to settle")
+        self.raise_errors()
         for task in consuming:
             task.cancel()
 
@@ -205,14 +193,7 @@ class Story:
             for name, instances in INSTANCES.items()
             for number in range(instances)
         ]
-        consumers = [
-            CommittedConsumer(
-                self.cluster, partition, leaders, self.invariants.committed[partition], self.ledger, self.random.getrandbits(32)
-            )
-            for partition in WATCHED
-            if partition.topic == OUTPUT
-        ]
-        return copiers, producers, consumers
+        return copiers, producers, self.committed_consumers(OUTPUT, leaders)
 
     def picture(self) -> str:
         """How the cluster stands, for whoever looks for what went wrong."""
@@ -241,33 +222,8 @@ class Story:
         """Wait for tasks; whatever else ends meanwhile ended by an error."""
         async with asyncio.timeout(self._seconds + QUIET_S):
             while not all(task.done() for task in wanted):
-                await asyncio.wait([task for task in self._tasks if not task.done()], return_when=asyncio.FIRST_COMPLETED)
-                self._raise()
-
-    def _raise(self) -> None:
-        for task in self._tasks:
-            if task.done():
-                task.result()
-
-    async def _until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = self.cluster.loop.time() + QUIET_S
-        while not condition():
-            assert self.cluster.loop.time() < deadline, f"waited {QUIET_S:.0f} virtual seconds for {what}"
-            await asyncio.sleep(0.1)
-            self._raise()
-
-    async def _create_topic(self, name: str, partitions: int) -> None:
-        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=3)], timeout_ms=5000)
-        while True:
-            for broker_id in self.cluster.nodes:
-                try:
-                    answer = await self.cluster.client(broker_id).request(ApiKey.CREATE_TOPICS, 7, request, timeout_ms=10_000)
-                except PeerUnavailable:
-                    continue
-                assert isinstance(answer, CreateTopicsResponse)
-                if answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    return
-            await asyncio.sleep(0.1)
+                await asyncio.wait([task for task in self.tasks if not task.done()], return_when=asyncio.FIRST_COMPLETED)
+                self.raise_errors()
 
     def _is_well(self) -> bool:
         """Whether every partition has a leader and somebody who could take over."""
@@ -292,25 +248,6 @@ class Story:
                 return
             await asyncio.sleep(0.5)
         raise AssertionError("nobody tells the offset of the copiers")
-
-    def _is_whole(self) -> bool:
-        for partition in WATCHED:
-            hosted = self.cluster.replicas(*partition)
-            leaders = [replica for replica in hosted.values() if replica.is_leader]
-            if len(leaders) != 1 or not hosted.keys() >= set(leaders[0].replicas):
-                return False
-            # A broker that was down when a replica was moved away from it keeps the log, as with Apache Kafka.
-            replicas = {broker_id: hosted[broker_id] for broker_id in leaders[0].replicas}
-            ends = {(replica.log.log_end_offset, replica.log.high_watermark) for replica in replicas.values()}
-            if len(ends) != 1 or leaders[0].is_reassigning or sorted(leaders[0].isr) != sorted(replicas):
-                return False
-        return True
-
-    def _has_no_transaction(self) -> bool:
-        """No coordinator has an unfinished one, nor has a partition: what producers left open timed out."""
-        if self.invariants.decisions.unfinished():
-            return False
-        return all(committed.transactions.first_open is None for committed in self.invariants.committed.values())
 
     def _topics_are_right(self, administrator: Administrator) -> bool:
         """Those that were made are led everywhere; of those that were dropped nothing is left, neither in the store nor on a disk."""

@@ -66,7 +66,7 @@ class TransactionalClient(CoordinatorClient):
         self.instance = instance
         self.producer: ProducerEpoch | None = None
         self._leaders = leaders
-        self._timeout_ms = self.random.randint(1500, 5000)
+        self.timeout_ms = self.random.randint(1500, 5000)
         self._sequences: dict[int, int] = {}
         self._is_clean = True
         """Whether every request of the transaction was answered."""
@@ -77,7 +77,7 @@ class TransactionalClient(CoordinatorClient):
         """Until `stopping`, epoch after epoch."""
         while not self.stopping:
             try:
-                await self._take_epoch()
+                await self.take_epoch()
                 await self.prepare()
                 may_go_on = True
                 while may_go_on and not self.stopping:
@@ -95,12 +95,12 @@ class TransactionalClient(CoordinatorClient):
 
     # Steps of a transaction
 
-    async def _take_epoch(self) -> None:
+    async def take_epoch(self) -> None:
         """Sometimes as the instance that it was (KIP-360), sometimes as a new one."""
         before, sequences = self.producer, self._sequences
         expected = before if self.random.random() < 0.5 else None
         while True:
-            request = InitProducerIdRequest(transactional_id=self.owner.name, transaction_timeout_ms=self._timeout_ms)
+            request = InitProducerIdRequest(transactional_id=self.owner.name, transaction_timeout_ms=self.timeout_ms)
             if expected is not None:
                 request.producer_id, request.producer_epoch = expected
             answer = cast("InitProducerIdResponse | None", await self.ask_coordinator(ApiKey.INIT_PRODUCER_ID, 4, request))
@@ -161,8 +161,11 @@ class TransactionalClient(CoordinatorClient):
         if chance < VANISHES:
             return False
         if chance < VANISHES + OVERSLEEPS:
-            await asyncio.sleep(self._timeout_ms / 1000 + self.random.random())
-        is_commit = self.random.random() < COMMITTED_OF_ALL
+            await asyncio.sleep(self.timeout_ms / 1000 + self.random.random())
+        return await self.finish(transaction, is_commit=self.random.random() < COMMITTED_OF_ALL)
+
+    async def finish(self, transaction: Transaction, *, is_commit: bool) -> bool:
+        """EndTxn until it is confirmed. Returns whether the next transaction may follow with the same epoch. Raises Refused."""
         producer, newest = self._own(), self.owner.newest
         if is_commit:
             self.owner.ask_commit(transaction)

@@ -1,6 +1,6 @@
 """Provides the replicas of broker 0 in memory, with a controller and followers for them."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar
 
 from protocol.errors import ErrorCode
@@ -39,7 +39,7 @@ LAG_MS = 10_000
 _T = TypeVar("_T")
 
 
-def at_once(coroutine: Coroutine[Any, Any, _T]) -> _T:
+def at_once(coroutine: Coroutine[Any, Any, _T] | Generator[Any, Any, _T]) -> _T:
     """The result of a coroutine that waits for nothing but its next turn, inside a loop or without one."""
     while True:
         try:

@@ -151,4 +151,9 @@ def _check(
             elif cluster.partition(name, index) is None:
                 refused[name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             yield
-    return {name: frozenset(indexes) for name, indexes in named.items()}, refused
+        yield
+    partitions: dict[str, frozenset[int]] = {}
+    for name, indexes in named.items():
+        partitions[name] = frozenset(indexes)
+        yield
+    return partitions, refused

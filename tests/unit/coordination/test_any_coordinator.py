@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from typing import NamedTuple
@@ -12,6 +12,7 @@ import pytest
 
 from broker.coordination.effects import Arm, Disarm, Many, Reply
 from broker.coordination.elections import Elections
+from broker.coordination.large_table import LargeTable
 from broker.coordination.owned import OwnedStates
 from broker.coordination.record_encoding import encode_pairs
 from broker.coordination.runner import EFFECTS_PER_TURN, LARGE, EffectRunner
@@ -56,7 +57,7 @@ class CounterLoader:
                 self._found[(record.key or b"").decode()] = int(record.value or b"0")
                 yield
 
-    def states(self, now_ms: int, into: dict[str, Counter]) -> Iterator[None]:
+    def states(self, now_ms: int, into: MutableMapping[str, Counter]) -> Iterator[None]:
         for name, total in self._found.items():
             into[name] = Counter(name, total)
             yield
@@ -87,10 +88,11 @@ class Counters:
     def on_loaded(self, state: Counter) -> None:
         self.runner.run(state, [Arm(EACH_ONE, 1_000)])
 
-    def on_unloaded(self, state: Counter) -> None:
-        state.is_dead = True
-        self.runner.cancel_timers(state)
-        self.unloaded.append(state.name)
+    def on_unloaded(self, states: LargeTable[str, Counter]) -> None:
+        for state in states.each():
+            state.is_dead = True
+            self.runner.cancel_timers(state)
+            self.unloaded.append(state.name)
 
     def weight(self, state: Counter) -> int:
         return 1

@@ -1,5 +1,6 @@
 """A group that is loaded from the log has the offsets that it had in memory, after any history of commits, transactions and expiry."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import given, settings
@@ -84,7 +85,7 @@ def content_of(offsets: CommittedOffsets) -> Offsets:
     return {each: offsets[each] for each in offsets}
 
 
-def contents(groups: dict[str, Group]) -> dict[str, tuple[Offsets, dict[int, Offsets]]]:
+def contents(groups: Mapping[str, Group]) -> dict[str, tuple[Offsets, dict[int, Offsets]]]:
     """The offsets of groups that have any; those of open transactions by producer id."""
     found = {}
     for group_id, each in groups.items():

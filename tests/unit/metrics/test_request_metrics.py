@@ -32,11 +32,11 @@ class AConnection:
 class Bench:
     """One route and its metrics, with the time in the test's hand."""
 
-    def __init__(self, key: ApiKey = ApiKey.PRODUCE) -> None:
+    def __init__(self, key: ApiKey = ApiKey.PRODUCE, version: int = 9) -> None:
         self.now_ns = 1000 * MS
         self.stats = BrokerTopicStats()
         self.metrics = RequestMetrics(lambda: self.now_ns, self.stats, {})
-        self.route = Route(api(key), 9, *handlers_of(key))
+        self.route = Route(api(key), version, *handlers_of(key))
         self.metrics.watch(self.route)
         self.measured = 0
 
@@ -169,6 +169,14 @@ def test_a_fetch_counts_as_one_of_a_consumer_or_of_a_follower() -> None:
     bench.route.requests += 1
     assert sorted(bench.metrics.requests()) == [("Fetch", 9, 2), ("FetchConsumer", 9, 1), ("FetchFollower", 9, 1)]
     assert {name for name, _ in bench.metrics.named()} == {"Fetch", "FetchConsumer"}
+
+
+@pytest.mark.parametrize(("version", "name"), [(3, "AddPartitionsToTxn"), (4, "AddPartitionsToTxnVerification")])
+def test_brokers_verify_transactions_under_a_name_of_its_own(version: int, name: str) -> None:
+    bench = Bench(ApiKey.ADD_PARTITIONS_TO_TXN, version)
+    send(bench, bench.request())
+    assert list(bench.metrics.requests()) == [(name, version, 1)]
+    assert [named for named, _ in bench.metrics.named()] == [name]
 
 
 def test_quantiles_move_on_with_the_window() -> None:

@@ -272,7 +272,8 @@ def test_a_coordinator_that_is_not_active_or_loading_says_so() -> None:
         assert bench.init() == [InitProducerIdResult(E.NOT_COORDINATOR)]
         assert bench.transactions.describe("id") == (E.NOT_COORDINATOR, None)
         await bench.coordinate()
-        assert bench.transactions.list() == (E.NONE, [])
+        error, found = bench.transactions.list()
+        assert (error, list(found)) == (E.NONE, [])
         bench.transactions.transactions.partitions[0].is_loading = True
         assert bench.init() == [InitProducerIdResult(E.COORDINATOR_LOAD_IN_PROGRESS)]
         assert bench.transactions.list() == (E.COORDINATOR_LOAD_IN_PROGRESS, [])

@@ -17,6 +17,7 @@ from broker.transactions.metadata import TransactionMetadata, TransactionState, 
 from protocol.messages.transaction_log import PartitionsSchema, TransactionLogValue
 from protocol.records.builder import frame_batch
 from protocol.schema.wire import ProtocolError
+from tests.support.replicas import at_once
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "log"
 MANIFESTS = sorted(GOLDEN.glob("*/__transaction_state-*.json"))
@@ -69,7 +70,7 @@ def a_batch(*pairs: tuple[bytes, bytes | None]) -> bytes:
 
 def a_value(**changes: Any) -> bytes:
     transit = TransitMetadata(7, -1, 3, -1, 60_000, TransactionState.ONGOING, {"t": frozenset({1, 0})}, NOW, NOW + 1)
-    return transaction_value(transit._replace(**changes))
+    return at_once(transaction_value(transit._replace(**changes)))
 
 
 def test_there_are_logs_to_compare_with() -> None:
@@ -85,7 +86,7 @@ def test_records_are_those_of_apache_kafka(manifest: Path) -> None:
         assert transactional_id is not None
         assert transaction_key(transactional_id) == key
         if value is not None:
-            assert transaction_value(transit_of(read_value(transactional_id, value))) == sorted_partitions(value)
+            assert at_once(transaction_value(transit_of(read_value(transactional_id, value)))) == sorted_partitions(value)
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: f"{path.parent.name}-{path.stem}")

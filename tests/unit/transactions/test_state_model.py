@@ -16,6 +16,7 @@ from broker.transactions.effects import AfterComplete, InitProducerIdResult
 from broker.transactions.log_records import read_value, transaction_value
 from broker.transactions.metadata import FINISHED, MAX_EPOCH, PREPARED, TransactionMetadata, TransactionState
 from protocol.errors import ErrorCode
+from tests.support.replicas import at_once
 from tests.support.transaction_driver import TIMEOUT_MS, TransactionDriver
 
 E = ErrorCode
@@ -135,7 +136,7 @@ class Transactions(RuleBasedStateMachine):
         store = self.driver.stores[0]
         is_end = isinstance(store.then, AfterComplete)
         if not fails:
-            self.log.append(transaction_value(store.transit))
+            self.log.append(at_once(transaction_value(store.transit)))
         if is_end:
             self.driver.finish_store(error if fails else E.NONE)
             if not fails:

@@ -1,0 +1,88 @@
+"""Maps keys to values in several dicts, so that no step of it takes longer because there are a million entries.
+
+A dict that grows copies all of its entries in one piece, and one that goes frees them in one piece. A small table is one dict, in the order
+of insertion. A large table is PARTS dicts, and iterates over one after the other. Owned by the coordinators and their loaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Final, TypeVar, overload
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Default = TypeVar("Default")
+
+SPLIT_AT: Final = 8_192
+"""Entries from which on the table has several parts: these are moved once, in a millisecond."""
+
+PARTS: Final = 64
+"""Number of dicts of a large table: of a million entries each has 16,000, which are copied within a millisecond when it grows."""
+
+_MASK: Final = PARTS - 1
+_SHIFT: Final = 48
+"""The part is chosen by high bits of the hash. By the low bits a dict chooses the slot, so they have to differ within a part."""
+
+
+class LargeTable(MutableMapping[Key, Value]):
+    """See the module."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[dict[Key, Value]] = [{}]
+
+    def _part(self, key: Key) -> dict[Key, Value]:
+        parts = self._parts
+        return parts[0] if len(parts) == 1 else parts[hash(key) >> _SHIFT & _MASK]
+
+    @overload
+    def get(self, key: Key, /) -> Value | None: ...
+
+    @overload
+    def get(self, key: Key, /, default: Value | Default) -> Value | Default: ...
+
+    def get(self, key: Key, /, default: Any = None) -> Any:
+        """The value of the key, or the default."""
+        return self._part(key).get(key, default)
+
+    def __getitem__(self, key: Key) -> Value:
+        return self._part(key)[key]
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        parts = self._parts
+        if len(parts) > 1:
+            parts[hash(key) >> _SHIFT & _MASK][key] = value
+            return
+        parts[0][key] = value
+        if len(parts[0]) > SPLIT_AT:
+            self._split()
+
+    def __delitem__(self, key: Key) -> None:
+        del self._part(key)[key]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __iter__(self) -> Iterator[Key]:
+        for part in self._parts:
+            yield from part
+
+    def each(self) -> Iterator[Value]:
+        """The values, while others may change the table: those of a part are the values at the time when the part comes up."""
+        for part in self._parts:
+            yield from list(part.values())
+
+    def drain(self) -> Iterator[tuple[Key, Value]]:
+        """The entries, each taken out when it comes up. Nothing is put in meanwhile."""
+        for part in self._parts:
+            for key in list(part):
+                yield key, part.pop(key)
+            part.clear()  # gives the empty table back
+
+    def _split(self) -> None:
+        (small,) = self._parts
+        parts: list[dict[Key, Value]] = [{} for _ in range(PARTS)]
+        self._parts = parts
+        for key, value in small.items():
+            parts[hash(key) >> _SHIFT & _MASK][key] = value
