@@ -142,6 +142,7 @@ soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
 	$(BIN)/python -m tests.chaos.fault_matrix
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -k 2.6 tests/cluster/test_mixed_cluster.py
+	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/test_mixed_old_formats.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/transactions
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -s tests/integration/test_cli_metadata.py
 	OTTLA_SOAK=1000000 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_hostile_clients.py
