@@ -66,6 +66,7 @@ from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidRecord, StorageError
 from storage.log.origins import CLIENT
 from storage.validation.batch import read_only_batch
+from storage.validation.limits import FIRST_VERSION_WITHOUT_MESSAGE_SETS
 from storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, error_message
 from storage.validation.run import BatchRun
 
@@ -326,6 +327,9 @@ class Produce:
         refusal = Refusal(partition_error(error, services.data))
         if isinstance(error, StorageError):
             refusal.message = error_message(error)
+            if self._version < FIRST_VERSION_WITHOUT_MESSAGE_SETS and self._acks:
+                client = self._connection.client
+                services.data.refused_records.report(client, topic, index, error, services.clock.monotonic())
             if partition is not None and not isinstance(error, WITHOUT_LOG_START_OFFSET):
                 refusal.log_start_offset = partition.log.log_start_offset
         if isinstance(error, InvalidRecord):
