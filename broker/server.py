@@ -47,6 +47,7 @@ from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
 from broker.network.offenders import Offenders
 from broker.quotas.client_quotas import ClientQuotas, Windows
+from broker.request.refused_records import RefusedRecords
 from broker.request.services import Services
 from broker.request.turns import Turns
 from broker.security.acl_admin import AclAdmin
@@ -393,6 +394,7 @@ class Broker:
         administration.auto_topics = AutoTopics(config, administration.topic_admin)
         data.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
         wheel = self._timing_wheel
+        data.refused_records = RefusedRecords()
         data.produce_purgatory = Purgatory("Produce", wheel, config[PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS])
         data.fetch_purgatory = Purgatory("Fetch", wheel, config[FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS])
         data.delete_records_purgatory = Purgatory("DeleteRecords", wheel, config[DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS])

@@ -140,7 +140,7 @@ class TopicConfig:
         self.overrides = MappingProxyType(dict(overrides))
         self._broker = broker
         self._given = _given(overrides, broker)
-        self._values = _in_force(self._given)
+        self._values = _in_force(self._given, broker)
 
     def __getitem__(self, key: Key[T]) -> T:
         """The effective value."""
@@ -235,14 +235,25 @@ def _given(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[Key[Any],
         # The broker's older key replaces the keys that superseded it, as long as they have their default.
         if bound.name not in overrides and values[bound] == LONG_MAX:
             values[bound] = broker[broker_log.LOG_MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS]
-    if MESSAGE_FORMAT_VERSION.name not in overrides and is_at_least(broker[broker_replication.INTER_BROKER_PROTOCOL_VERSION], "3.0-IV1"):
+    if MESSAGE_FORMAT_VERSION.name not in overrides and is_at_least(
+        broker[broker_replication.INTER_BROKER_PROTOCOL_VERSION], _FIRST_WITHOUT_FORMATS
+    ):
         values[MESSAGE_FORMAT_VERSION] = MESSAGE_FORMAT_VERSION.default
     return values
 
 
-def _in_force(given: Mapping[Key[Any], Any]) -> dict[Key[Any], Any]:
-    """The values for the log: like `given`, but values that refer to another key are replaced by that key's value."""
+def _in_force(given: Mapping[Key[Any], Any], broker: BrokerConfig) -> dict[Key[Any], Any]:
+    """The values for the log: like `given`, but values that refer to another key are replaced by that key's value.
+
+    As in Apache Kafka 3.9 a message format needs an inter.broker.protocol.version before 3.0 that is not older than the format. The broker's
+    format replaces one of a topic that is too new.
+    """
     values = dict(given)
+    between_brokers = broker[broker_replication.INTER_BROKER_PROTOCOL_VERSION]
+    if is_at_least(between_brokers, _FIRST_WITHOUT_FORMATS):
+        values[MESSAGE_FORMAT_VERSION] = MESSAGE_FORMAT_VERSION.default
+    elif not is_at_least(between_brokers, values[MESSAGE_FORMAT_VERSION]):
+        values[MESSAGE_FORMAT_VERSION] = broker[broker_log.LOG_MESSAGE_FORMAT_VERSION]
     for bound in _TIMESTAMP_BOUNDS:
         if values[bound] == LONG_MAX:
             values[bound] = values[MESSAGE_TIMESTAMP_DIFFERENCE_MAX_MS]
@@ -254,3 +265,4 @@ def _in_force(given: Mapping[Key[Any], Any]) -> dict[Key[Any], Any]:
 
 
 _TIMESTAMP_BOUNDS = (MESSAGE_TIMESTAMP_BEFORE_MAX_MS, MESSAGE_TIMESTAMP_AFTER_MAX_MS)
+_FIRST_WITHOUT_FORMATS = "3.0-IV1"

@@ -135,6 +135,16 @@ class RecordBatchTooLarge(StorageError):
         self.limit_bytes = limit_bytes
 
 
+class UnsupportedForMessageFormat(StorageError):
+    """The log keeps a message format that has no place for what was asked: producers, transactions, or timestamps."""
+
+    def __init__(self, topic_partition: TopicPartition, what: str, magic: int) -> None:
+        super().__init__(f"{what} not possible in message format {magic} of {topic_partition}")
+        self.topic_partition = topic_partition
+        self.what = what
+        self.magic = magic
+
+
 class UnsupportedCompressionType(StorageError):
     """The codec is not allowed (zstd below Produce 7) or unknown."""
 

@@ -170,8 +170,9 @@ class TopicLog:
         run.guard = guard
         partition.append(run, required_acks, now_ms, COORDINATOR)
         if run.needs_worker:
-            # The topic's compression.type was changed by hand. The batches are small.
-            run = complete_validation(run, partition.log.rules, now_ms)
+            # The topic's compression.type was changed by hand, or it keeps an old message format. The batches are small.
+            log = partition.log
+            run = complete_validation(run, log.rules, now_ms, log.log_end_offset)
             partition.append(run, required_acks, now_ms, COORDINATOR)
         if self._refused and self._refused.pop(index, None) is not None:
             logger.info("%s-%d: can be appended to again", self._topic, index)

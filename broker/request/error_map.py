@@ -20,6 +20,7 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     storage_errors.RecordTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     storage_errors.RecordBatchTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
     storage_errors.UnsupportedCompressionType: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    storage_errors.UnsupportedForMessageFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     storage_errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     storage_errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     storage_errors.InvalidTxnState: ErrorCode.INVALID_TXN_STATE,

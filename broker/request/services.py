@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from broker.loop.purgatory import Purgatory
     from broker.quotas.client_quotas import ClientQuotas
     from broker.request.first_metadata import FirstMetadata
+    from broker.request.refused_records import RefusedRecords
     from broker.request.turns import Turns
     from broker.security.acl_admin import AclAdmin
     from broker.security.authorizer import Authorizer
@@ -50,6 +51,7 @@ class DataServices:
         "log_manager",
         "produce_purgatory",
         "producer_ids",
+        "refused_records",
         "replica_manager",
         "transaction_verifier",
     )
@@ -61,6 +63,7 @@ class DataServices:
     fetch_purgatory: Purgatory
     delete_records_purgatory: Purgatory
     producer_ids: ProducerIds
+    refused_records: RefusedRecords
     transaction_verifier: TransactionVerifier
     fetch_max_bytes: int
     """`fetch.max.bytes`, read per Fetch."""

@@ -149,6 +149,7 @@ LOG_MESSAGE_FORMAT_VERSION = key(
     default="3.0-IV1",
     topic="message.format.version",
     importance=MEDIUM,
+    effective=True,
     doc="The message format of the oldest consumers; without effect while inter.broker.protocol.version is 3.0 or later.",
 )
 LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS = key(

@@ -48,4 +48,10 @@ def is_at_least(text: str, other: str) -> bool:
     return METADATA_VERSIONS.index(full_version(text) or text) >= METADATA_VERSIONS.index(full_version(other) or other)
 
 
+def record_magic(text: str) -> int:
+    """The message format of the release with the version named `text`: 2 from 0.11 on (KIP-98), 1 from 0.10 on (KIP-32), otherwise 0."""
+    return sum(is_at_least(text, first) for first in _FIRST_WITH_FORMAT)
+
+
+_FIRST_WITH_FORMAT = ("0.10.0-IV0", "0.11.0-IV0")
 _LAST_OF_RELEASE = {version.split("-")[0]: version for version in METADATA_VERSIONS[: METADATA_VERSIONS.index(_LATEST_PRODUCTION) + 1]}

@@ -10,10 +10,10 @@ cdef class DownConverter:
     cdef View _data
     cdef Py_ssize_t _at, _end
     cdef int64_t _attributes, _base_offset, _base_timestamp, _first_offset, _left, _log_append_time, _magic
-    cdef bint _is_relative
+    cdef bint _is_produced, _is_relative
     cdef readonly bytearray room
     cdef readonly Py_ssize_t size
-    cdef readonly int64_t count, first_written, last_written, max_timestamp
+    cdef readonly int64_t count, first_written, largest, last_written, max_timestamp, with_headers
 
     cpdef bint convert(self, int64_t limit) except -1
     @cython.locals(data=View, size=int64_t, elapsed=int64_t, delta=int64_t, key_size=int64_t, value_size=int64_t, at=Py_ssize_t, end=Py_ssize_t, key_at=Py_ssize_t, offset=int64_t, timestamp=int64_t)

@@ -20,7 +20,7 @@ class DownConverter:
     """See the module. `room[:size]` holds the messages after `convert` has returned True.
 
     Records below `first_offset` are left out. With `is_wrapped` the messages get the offsets of messages in a compressed one: relative to
-    the first record in format 1.
+    the first record in format 1. With `is_produced` the offsets are counted from the base offset, and records with headers are counted.
     """
 
     __slots__ = (
@@ -32,6 +32,7 @@ class DownConverter:
         "_end",
         "_first_offset",
         "_frame",
+        "_is_produced",
         "_is_relative",
         "_left",
         "_log_append_time",
@@ -39,13 +40,24 @@ class DownConverter:
         "_view",
         "count",
         "first_written",
+        "largest",
         "last_written",
         "max_timestamp",
         "room",
         "size",
+        "with_headers",
     )
 
-    def __init__(self, records: bytearray, header: BatchHeader, magic: int, *, first_offset: int = 0, is_wrapped: bool = False) -> None:
+    def __init__(
+        self,
+        records: bytearray,
+        header: BatchHeader,
+        magic: int,
+        *,
+        first_offset: int = 0,
+        is_wrapped: bool = False,
+        is_produced: bool = False,
+    ) -> None:
         """`records` is the decompressed body of the batch. Raises DecompressionTooLarge if the messages may be larger than the limit."""
         size = len(records) + header.record_count * MESSAGE_OVERHEAD_BYTES[magic]
         if size > MAX_DECOMPRESSED_BYTES:
@@ -62,6 +74,7 @@ class DownConverter:
         self._magic = magic
         self._first_offset = first_offset
         self._is_relative = is_wrapped and magic > 0
+        self._is_produced = is_produced
         self.room = fields.room_for(max(size, 0))
         self._view = memoryview(self.room)
         self.size = 0
@@ -71,6 +84,10 @@ class DownConverter:
         """Absolute offsets of the first and the last message."""
         self.max_timestamp = NO_TIMESTAMP
         """The largest timestamp of the messages; -1 in format 0."""
+        self.largest = 0
+        """Bytes of the largest message."""
+        self.with_headers = 0
+        """Records with headers, when they are produced."""
 
     def convert(self, limit: int) -> bool:
         """Convert up to `limit` records. True when all are done. Raises InvalidRecord, MalformedMessage for a negative timestamp."""
@@ -103,6 +120,10 @@ class DownConverter:
         if at >= end or value_size >= end - at:  # the number of headers follows
             raise InvalidRecord(_STRUCTURE)
         self._at = end
+        if self._is_produced:
+            delta = self.count
+            if fields.uint8(data, at + value_size if value_size > 0 else at):
+                self.with_headers += 1
         offset = self._base_offset + delta
         if offset < self._first_offset:
             return
@@ -137,6 +158,7 @@ class DownConverter:
         at += 4
         if value_size > 0:
             at = fields.copy(data, value_at, value_at + value_size, room, at)
+        self.largest = max(self.largest, at - start)
         fields.put_int32(room, start + 8, at - start - LOG_OVERHEAD)
         checksum = crc32(self._view[start + LOG_OVERHEAD + 4 : at])
         fields.put_int32(room, start + LOG_OVERHEAD, checksum if checksum < 2**31 else checksum - 2**32)

@@ -203,17 +203,29 @@ class Downgraded(NamedTuple):
     records: int
     uncompressed_bytes: int
     """Bytes of the messages before they were compressed."""
+    largest: int
+    """Bytes of the largest message."""
 
 
-NOTHING: Final = Downgraded(b"", 0, 0)
+NOTHING: Final = Downgraded(b"", 0, 0, 0)
 
 
-def down_convert(batch: bytes, magic: int, first_offset: int, between: Callable[[], None]) -> Downgraded:
+def down_convert(
+    batch: bytes,
+    magic: int,
+    first_offset: int,
+    between: Callable[[], None],
+    *,
+    is_produced: bool = False,
+    level: int | None = None,
+) -> Downgraded:
     """The records of a batch, or of a message of a later format than `magic`, as messages of format `magic`. Nothing for a control batch.
 
     Records below `first_offset` are left out of a batch that is not compressed, as some old consumers require. The messages of a compressed
-    batch become one compressed message. Raises UnknownCompressionCodec, CorruptCompressedData, DecompressionTooLarge, InvalidRecord,
-    MalformedMessage.
+    batch become one compressed message; `level` None is the codec's default. A batch that is produced gets new offsets, counted from its
+    base offset, and must have no headers.
+
+    Raises UnknownCompressionCodec, CorruptCompressedData, DecompressionTooLarge, InvalidRecord, MalformedMessage.
     """
     if batch[UP_TO_MAGIC_BYTES - 1] < CURRENT_MAGIC:
         batch = bytes(as_batch(memoryview(bytearray(batch)), between))
@@ -222,18 +234,27 @@ def down_convert(batch: bytes, magic: int, first_offset: int, between: Callable[
         return NOTHING
     codec = header.attributes & CODEC_MASK
     records = bytearray(record_data(batch, 0, header))
-    converter = DownConverter(records, header, magic, first_offset=header.base_offset if codec else first_offset, is_wrapped=codec > 0)
+    converter = DownConverter(
+        records,
+        header,
+        magic,
+        first_offset=header.base_offset if codec else first_offset,
+        is_wrapped=codec > 0,
+        is_produced=is_produced,
+    )
     while not converter.convert(RECORDS_PER_SLICE):
         between()
+    if converter.with_headers:
+        raise MalformedMessage(f"{converter.with_headers} records have headers, for which magic {magic} has no place")
     messages = memoryview(converter.room)[: converter.size]
     if not converter.count:
         return NOTHING
     if not codec:
-        return Downgraded(messages, converter.count, converter.size)
+        return Downgraded(messages, converter.count, converter.size, converter.largest)
     timestamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else converter.max_timestamp
     attributes = codec | (header.attributes & TIMESTAMP_TYPE_MASK if magic else 0)
-    wrapped = wrap(compress_messages(codec, magic, messages), magic, attributes, converter.last_written, timestamp)
-    return Downgraded(wrapped, converter.count, converter.size)
+    wrapped = wrap(compress_messages(codec, magic, messages, level), magic, attributes, converter.last_written, timestamp)
+    return Downgraded(wrapped, converter.count, converter.size, len(wrapped))
 
 
 def wrap(value: Buffer, magic: int, attributes: int, offset: int, timestamp: int = NO_TIMESTAMP) -> bytes:

@@ -32,9 +32,9 @@ def decompress_messages(codec: int, magic: int, data: Buffer, max_bytes: int) ->
     return decompress(codec, data, max_bytes)
 
 
-def compress_messages(codec: int, magic: int, data: Buffer) -> Buffer:
+def compress_messages(codec: int, magic: int, data: Buffer, level: int | None = None) -> Buffer:
     """The messages as the value of a compressed message. Raises UnknownCompressionCodec."""
-    compressed = compress(codec, data)
+    compressed = compress(codec, data, level)
     return _with_checksum(compressed, 0) if codec == CompressionCodec.LZ4 and magic == 0 else compressed
 
 

@@ -27,6 +27,7 @@ cdef class PartitionLog:
     @cython.locals(segment=Segment, at=Py_ssize_t, written=Py_ssize_t, end=Py_ssize_t, next_offset=int64_t, last_offset=int64_t)
     cpdef void append(self, BatchRun run, int64_t leader_epoch, int64_t now_ms, int64_t origin) except *
     cdef Py_ssize_t _judge_led(self, BatchRun run, int64_t leader_epoch, int64_t now_ms, int64_t origin) except -1
+    cdef Py_ssize_t _judge_messages(self, BatchRun run) except -1
     @cython.locals(state=ProducerState)
     cdef bint _is_duplicate(self, BatchRun run, int64_t first_offset, int64_t origin) except -1
     @cython.locals(at=Py_ssize_t, last_offset=int64_t)

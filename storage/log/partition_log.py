@@ -157,6 +157,8 @@ class PartitionLog:
         """Segments whose files a thread is renaming."""
         self.unfinished_rolls: list[Roll] = []  # a deque takes 0.6 KB, and would be empty in most logs
         self.producer_state.state.on_high_watermark(self.high_watermark)
+        if self.rules.magic != CURRENT_MAGIC:
+            self.forget_epochs()
 
     # ---- queries
 
@@ -210,13 +212,21 @@ class PartitionLog:
             raise self.disk_failure(self.leader_epochs.path, error) from error
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Record that `epoch` begins at `start_offset`, if that is new. From UNDEFINED_EPOCH on, no epoch is known."""
-        if epoch == UNDEFINED_EPOCH:
-            self.leader_epochs.clear()
-            self.leader_epochs.flush()
-        else:
-            self.leader_epochs.assign(epoch, start_offset)
+        """Record that `epoch` begins at `start_offset`, if that is new. A log of an old format has no epochs."""
+        if self.rules.magic != CURRENT_MAGIC:
+            return
+        self.leader_epochs.assign(epoch, start_offset)
         self.latest_epoch = self.leader_epochs.latest_epoch
+
+    def forget_epochs(self) -> None:
+        """Forget all epochs, because messages of an old format know none. Followers then cut their logs at the high watermark.
+
+        Otherwise an epoch before the messages would seem to end where the messages begin.
+        """
+        if self.latest_epoch is not None:
+            log.info("%s: the leader epochs are forgotten, because the log has messages of an old format", self.topic_partition)
+            self.leader_epochs.clear()
+            self.latest_epoch = None
 
     def increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Hide the records below `offset`. Returns whether the log start offset moved. Raises OffsetOutOfRange above the high watermark."""
@@ -238,6 +248,8 @@ class PartitionLog:
         self.config = config
         self.settings = LogSettings(config)
         self.rules = rules_for(self.topic_partition, config)
+        if self.rules.magic != CURRENT_MAGIC:
+            self.forget_epochs()
         self.next_flush_offset = _next_flush(self.recovery_point, self.settings)
         for segment in self.segments:
             segment.update_settings(self.settings)
@@ -257,8 +269,9 @@ class PartitionLog:
         and leader epoch. With origin REPLICATION the batches are taken unchanged from the leader. An incomplete last batch is left out.
         Batches of a later epoch than `leader_epoch` are left out, too, because the answer then came from a former leader.
 
-        The run reports the offsets, whether its batch is in the log already (`is_duplicate`), and whether it needs a worker; in both
-        cases nothing is written. Raises the errors of `judge`, CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset,
+        The run reports the offsets, the appended bytes (`size`), whether its batch is in the log already (`is_duplicate`), and whether it
+        needs a worker; in both cases nothing is written. Messages for a log of an old format need a worker again if the log has grown
+        since they got their offsets. Raises the errors of `judge`, CorruptRecord, OffsetsOutOfOrder, UnexpectedAppendOffset,
         RecordBatchTooLarge, OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced and LogDirFailure. All
         of them leave the log unchanged.
         """
@@ -274,6 +287,8 @@ class PartitionLog:
         next_offset = self.log_end_offset
         try:
             segment.begin_write()
+            if run.forgets_epochs:
+                self.forget_epochs()
             if run.epochs is not None:
                 for epoch, start_offset in run.epochs:
                     self.assign_epoch(epoch, start_offset)
@@ -297,6 +312,7 @@ class PartitionLog:
             raise self.disk_failure(segment.path, error) from error
         except RecordFormatError as error:  # where the age of the segment is read
             raise CorruptRecord(self.topic_partition, f"{segment.path}: {error}") from None
+        run.size = end - run.start
         if next_offset > self.next_flush_offset:
             self.on_flush_due()
 
@@ -317,6 +333,8 @@ class PartitionLog:
             judge(run, self.rules, now_ms, origin == CLIENT)
             if not run.is_accepted:
                 return run.start  # it needs a worker, or holds nothing
+        if run.magic != CURRENT_MAGIC:
+            return self._judge_messages(run)
         first_offset = self.log_end_offset
         run.has_producers = run.producer_id >= 0
         if run.has_producers and self._is_duplicate(run, first_offset, origin):
@@ -328,6 +346,20 @@ class PartitionLog:
         run.first_offset = first_offset
         run.last_offset = first_offset + run.last_offset_delta
         return run.start + run.size
+
+    def _judge_messages(self, run: BatchRun) -> int:
+        """Check that accepted messages continue the log. Returns the end of the bytes to be written."""
+        if run.first_offset != self.log_end_offset:
+            run.is_accepted = False
+            run.needs_worker = True
+            return run.start
+        size = run.end - run.start
+        if size > self.settings.segment_bytes:
+            raise RecordBatchTooLarge(self.topic_partition, size, self.settings.segment_bytes)
+        run.has_producers = False
+        run.epochs = None
+        run.forgets_epochs = True
+        return run.end
 
     def _is_duplicate(self, run: BatchRun, first_offset: int, origin: int) -> bool:
         """Whether the batch is in the log already; then the run gets its offsets. Raises the errors of ProducerState's checks."""
@@ -360,6 +392,7 @@ class PartitionLog:
         """Check all batches that the leader sent. Returns the end of the bytes to be written."""
         latest_epoch = self.latest_epoch
         run.epochs = None
+        run.forgets_epochs = False
         run.has_producers = False
         at = run.start
         last_offset = -1
@@ -376,13 +409,12 @@ class PartitionLog:
                 last_offset = run.base_offset + run.last_offset_delta
                 if at == run.start:
                     run.first_offset = run.base_offset
-                if run.leader_epoch != latest_epoch and run.leader_epoch >= 0:
+                if run.magic != CURRENT_MAGIC:
+                    run.forgets_epochs = True
+                    run.epochs = latest_epoch = None
+                elif run.leader_epoch != latest_epoch and run.leader_epoch >= 0:
                     latest_epoch = run.leader_epoch
                     run.has_epoch(latest_epoch)
-                elif run.magic != CURRENT_MAGIC and latest_epoch is not None:
-                    # As in Apache Kafka: this leader knows no epochs any more, and would refuse fetches that name one.
-                    latest_epoch = None
-                    run.has_epoch(UNDEFINED_EPOCH)
                 if run.producer_id >= 0:
                     run.has_producers = True
                     if run.attributes & CONTROL_MASK:

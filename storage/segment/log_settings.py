@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 
+from config.schema.metadata_version import record_magic
 from config.topic import (
     CLEANUP_POLICY,
     COMPRESSION_GZIP_LEVEL,
@@ -16,6 +17,7 @@ from config.topic import (
     INDEX_INTERVAL_BYTES,
     MAX_COMPACTION_LAG_MS,
     MAX_MESSAGE_BYTES,
+    MESSAGE_FORMAT_VERSION,
     MESSAGE_TIMESTAMP_AFTER_MAX_MS,
     MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
     MESSAGE_TIMESTAMP_TYPE,
@@ -95,4 +97,5 @@ def rules_for(topic_partition: TopicPartition, config: TopicConfig) -> Validatio
         compression_codec=codec,
         compression_level=None if level is None else config[level],
         compact="compact" in config[CLEANUP_POLICY],
+        magic=record_magic(config[MESSAGE_FORMAT_VERSION]),
     )

@@ -5,7 +5,7 @@ from protocol.cursors.fields cimport View
 from storage.validation.rules cimport ValidationRules
 from storage.validation.run cimport BatchRun
 
-cdef int64_t CODEC_MASK, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
+cdef int64_t CODEC_MASK, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK
 cdef int64_t FIRST_VERSION_WITH_ZSTD, FIRST_VERSION_WITHOUT_MESSAGE_SETS, GZIP, INLINE_CHECK_MAX_BYTES, INLINE_CHECK_MAX_RECORDS, LAST_CODEC, LZ4, MIN_RECORD_BYTES, NO_MAGIC
 cdef int64_t SMALLEST_TIMESTAMP, WALK_MAX_RECORDS, ZSTD
 
@@ -15,6 +15,7 @@ cpdef void read_other_records(BatchRun run, int64_t api_version) except *
 cpdef void judge(BatchRun run, ValidationRules rules, int64_t now_ms, bint from_client) except *
 @cython.locals(count=int64_t, last_delta=int64_t)
 cpdef void check_client_header(BatchRun run, ValidationRules rules) except *
+cpdef void check_fits_old_format(BatchRun run, ValidationRules rules) except *
 @cython.locals(found=int64_t)
 cpdef bint begins_as(int64_t codec, BatchRun run) except -1
 cpdef void look_at_records(BatchRun run, ValidationRules rules, int64_t now_ms, int64_t max_timestamp) except *

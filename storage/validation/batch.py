@@ -23,6 +23,7 @@ from protocol.records.batch import (
     MAGIC_OFFSET,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
     Buffer,
     next_batch_size,
 )
@@ -31,8 +32,8 @@ from protocol.records.errors import CorruptRecord as CorruptBatch
 from protocol.records.reader import RecordsSummary
 from storage.disk.topic_partition import TopicPartition
 from storage.disk.yielding import yield_to_loop
-from storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, UnsupportedCompressionType
-from storage.validation.conversion import convert
+from storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, UnsupportedCompressionType, UnsupportedForMessageFormat
+from storage.validation.conversion import as_messages, convert
 from storage.validation.limits import (
     FIRST_VERSION_WITH_ZSTD,
     FIRST_VERSION_WITHOUT_MESSAGE_SETS,
@@ -123,7 +124,7 @@ def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool)
     Afterwards the run is accepted or needs a worker. A coordinator's own batch (`from_client` False) may hold control records, and its
     records are not examined. The producer state checks sequence and epoch, and the log checks the offset.
 
-    Raises CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, UnreadableRecords.
+    Raises CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, UnreadableRecords, UnsupportedForMessageFormat.
     """
     if run.is_message_set:
         # Apache Kafka accepts an old request without a complete message, and appends nothing.
@@ -147,6 +148,8 @@ def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool)
     count = run.count
     if from_client:
         check_client_header(run, rules)
+    if rules.magic != CURRENT_MAGIC:
+        check_fits_old_format(run, rules)
     max_timestamp = run.max_timestamp
     takes_log_append_time = run.takes_log_append_time = rules.takes_log_append_time
     target = rules.compression_codec
@@ -170,7 +173,7 @@ def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool)
         look_inside = True
     if takes_log_append_time:
         max_timestamp = now_ms
-    if look_inside or run.needs_recompression:
+    if look_inside or run.needs_recompression or rules.magic != CURRENT_MAGIC:
         look_at_records(run, rules, now_ms, max_timestamp)
     else:
         run.accept(max_timestamp)
@@ -190,6 +193,14 @@ def check_client_header(run: BatchRun, rules: ValidationRules) -> None:
         raise InvalidOffsetOrSequence(rules.topic_partition, reason)
 
 
+def check_fits_old_format(run: BatchRun, rules: ValidationRules) -> None:
+    """Check that messages can replace the batch, in a log of format 0 or 1. Raises UnsupportedForMessageFormat."""
+    if run.attributes & TRANSACTIONAL_MASK:
+        raise UnsupportedForMessageFormat(rules.topic_partition, "transactions are", rules.magic)
+    if run.producer_id >= 0:
+        raise UnsupportedForMessageFormat(rules.topic_partition, "idempotent producers are", rules.magic)
+
+
 def begins_as(codec: int, run: BatchRun) -> bool:
     """Whether the body begins like data of the codec. True for snappy: without the Java framing it may begin with any byte."""
     if run.size < HEADER_SIZE + 4:
@@ -206,7 +217,7 @@ def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int, max_time
     """Check every record of the batch now if there are few, or leave that to a worker. Raises the errors of `check_records`."""
     run.new_max_timestamp = max_timestamp
     run.needs_worker = True
-    if run.needs_recompression or run.count > INLINE_CHECK_MAX_RECORDS or run.size > INLINE_CHECK_MAX_BYTES:
+    if run.needs_recompression or rules.magic != CURRENT_MAGIC or run.count > INLINE_CHECK_MAX_RECORDS or run.size > INLINE_CHECK_MAX_BYTES:
         return
     try:
         summary = check_records(run.batch(), run.header(), rules, now_ms, INLINE_CHECK_MAX_BYTES)
@@ -217,11 +228,18 @@ def look_at_records(run: BatchRun, rules: ValidationRules, now_ms: int, max_time
     _accept(run, summary)
 
 
-def complete_validation(run: BatchRun, rules: ValidationRules, now_ms: int) -> BatchRun:
+def complete_validation(run: BatchRun, rules: ValidationRules, now_ms: int, base_offset: int = 0) -> BatchRun:
     """Do the work that `judge` left for a worker thread: check every record, recompress for the topic's codec, convert. Blocks; pure.
 
-    `run` is a detached run; the returned one is accepted. Raises InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge.
+    `run` is a detached run; the returned one is accepted. For a log of an old format it holds messages, with offsets from `base_offset` on.
+    Raises InvalidRecord, InvalidTimestamp, UnreadableRecords, RecordTooLarge.
     """
+    done = _validated(run, rules, now_ms)
+    return done if rules.magic == CURRENT_MAGIC else as_messages(done, rules, base_offset, run.magic, yield_to_loop)
+
+
+def _validated(run: BatchRun, rules: ValidationRules, now_ms: int) -> BatchRun:
+    """The accepted batch of format 2."""
     if run.is_message_set:
         return convert(run, rules, now_ms, yield_to_loop)
     if not run.needs_recompression:

@@ -1,14 +1,17 @@
-"""Converts the message sets of old producers (formats 0 and 1) to batches of format 2, for the broker.
+"""Converts the message sets of old producers (formats 0 and 1) to batches of format 2, and batches to the old format of a log.
 
-`storage.validation.batch` calls it in a worker thread. The rules are those of Apache Kafka's LogValidator for a log of format 2. Produce
-requests that may have such messages have no field for single records, so only the kind of the error counts.
+`storage.validation.batch` calls it in a worker thread. The rules are those of Apache Kafka's LogValidator. Every message set
+becomes a batch first, also one for a log of an old format. Produce requests that may have message sets have no field for single records, so
+only the kind of the error counts.
 """
 
 from collections.abc import Callable
 from time import perf_counter_ns
 
-from protocol.conversion.message_sets import MessageSet, up_convert
+from protocol.conversion.message_sets import MessageSet, down_convert, up_convert
 from protocol.records.batch import (
+    CODEC_MASK,
+    CURRENT_MAGIC,
     HEADER_SIZE,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -18,7 +21,7 @@ from protocol.records.batch import (
     TIMESTAMP_TYPE_MASK,
 )
 from protocol.records.builder import frame_batch
-from protocol.records.compression import compress
+from protocol.records.compression import CompressionCodec, compress
 from protocol.records.errors import (
     CorruptCompressedData,
     CorruptRecord,
@@ -66,13 +69,44 @@ def convert(run: BatchRun, rules: ValidationRules, now_ms: int, between: Callabl
         base_sequence=NO_SEQUENCE,
         record_count=records.count,
     )
-    if len(batch) > rules.max_message_bytes:
+    if rules.magic == CURRENT_MAGIC and len(batch) > rules.max_message_bytes:
         raise RecordTooLarge(rules.topic_partition, len(batch), rules.max_message_bytes)
     done = BatchRun(memoryview(batch))
     done.read(0)
     done.takes_log_append_time = rules.takes_log_append_time
     done.accept(done.max_timestamp)
     done.conversion = Conversion(records.count, perf_counter_ns() - began_ns, len(records.room) + HEADER_SIZE + records.size)
+    return done
+
+
+def as_messages(run: BatchRun, rules: ValidationRules, base_offset: int, produced_magic: int, between: Callable[[], None]) -> BatchRun:
+    """The accepted batch of `run` as messages of the log's format, with offsets from `base_offset` on. They are accepted. Blocks.
+
+    `run` stays as it is. Raises UnreadableRecords for headers and for zstd, which messages cannot have, and RecordTooLarge.
+    """
+    began_ns = perf_counter_ns()
+    magic = rules.magic
+    batch = run.detached()
+    batch.stamp(base_offset, NO_PARTITION_LEADER_EPOCH)
+    codec = batch.attributes & CODEC_MASK
+    if codec == CompressionCodec.ZSTD:
+        raise UnreadableRecords(rules.topic_partition, f"zstd is not possible in message format {magic}")
+    try:
+        found = down_convert(bytes(batch.batch()), magic, base_offset, between, is_produced=True, level=rules.compression_level)
+    except RecordFormatError as error:
+        raise _refusal(error, rules) from None
+    if found.largest > rules.max_message_bytes:
+        raise RecordTooLarge(rules.topic_partition, found.largest, rules.max_message_bytes)
+    done = BatchRun(memoryview(bytearray(found.messages)))
+    done.read(0)
+    done.takes_log_append_time = run.takes_log_append_time
+    done.accept(run.new_max_timestamp)
+    done.first_offset = base_offset
+    done.last_offset = base_offset + found.records - 1
+    # Format 0 compresses anew, because the offsets inside change. Otherwise messages of the log's own format count as unchanged.
+    if produced_magic != magic or (codec and not magic):
+        took_ns = perf_counter_ns() - began_ns + (run.conversion.nanoseconds if run.conversion else 0)
+        done.conversion = Conversion(found.records, took_ns, run.size + found.uncompressed_bytes)
     return done
 
 

@@ -5,7 +5,7 @@ Owned by the log, which makes new rules when its configuration changes.
 
 from typing import Final
 
-from protocol.records.batch import TimestampType
+from protocol.records.batch import CURRENT_MAGIC, TimestampType
 from storage.disk.topic_partition import TopicPartition
 
 NO_TIMESTAMP_LIMIT: Final = 2**63 - 1  # the default of message.timestamp.before.max.ms and of message.timestamp.after.max.ms
@@ -19,6 +19,7 @@ class ValidationRules:
         "compression_codec",
         "compression_level",
         "limits_timestamps",
+        "magic",
         "max_message_bytes",
         "takes_log_append_time",
         "timestamp_after_max_ms",
@@ -38,8 +39,12 @@ class ValidationRules:
         compression_codec: int | None = None,
         compression_level: int | None = None,
         compact: bool = False,
+        magic: int = CURRENT_MAGIC,
     ) -> None:
-        """`compression_codec` None stands for compression.type=producer: batches stay as they are. Level None is the codec's default."""
+        """`compression_codec` None stands for compression.type=producer: batches stay as they are. Level None is the codec's default.
+
+        `magic` is the message format in which records are stored.
+        """
         self.topic_partition = topic_partition
         self.max_message_bytes = max_message_bytes
         self.timestamp_type = timestamp_type
@@ -48,6 +53,7 @@ class ValidationRules:
         self.compression_codec = compression_codec
         self.compression_level = compression_level
         self.compact = compact
+        self.magic = magic
         self.limits_timestamps = timestamp_type is TimestampType.CREATE_TIME and (
             timestamp_before_max_ms < NO_TIMESTAMP_LIMIT or timestamp_after_max_ms < NO_TIMESTAMP_LIMIT
         )

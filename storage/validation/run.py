@@ -33,7 +33,8 @@ from storage.validation.conversion_cost import Conversion
 class BatchRun:
     """Consecutive batches. After an append it has their offsets.
 
-    `epochs` are the leader epochs that began in the run, with their first offsets. `records_checked` is the number of examined records.
+    `epochs` are the leader epochs that began in the run, with their first offsets. `forgets_epochs` tells that the run has messages, which
+    know no epoch, so that the log must forget the earlier ones. `records_checked` is the number of examined records.
     `is_message_set` tells that the run holds messages of format 0 or 1, which `complete_validation` converts.
     """
 
@@ -51,6 +52,7 @@ class BatchRun:
         "end",
         "epochs",
         "first_offset",
+        "forgets_epochs",
         "frame",
         "guard",
         "has_producers",
@@ -102,6 +104,7 @@ class BatchRun:
         """The cost of converting messages of format 0 or 1 to the batch."""
         self.has_producers = False
         self.epochs: list[tuple[int, int]] | None = None
+        self.forgets_epochs = False
         self.first_offset = self.last_offset = -1
         self.log_start_offset = -1
         self.log_append_time_ms = self.new_max_timestamp = NO_TIMESTAMP

@@ -12,6 +12,7 @@ from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Control, Part, Pending
 from broker.request.first_metadata import FirstMetadata
+from broker.request.refused_records import RefusedRecords
 from broker.request.services import Services
 from broker.request.turns import Turns
 from broker.security.authorizer import AllowAll
@@ -54,6 +55,7 @@ class HandlerBench:
         numbers = iter(range(1, 1000))
         services.data.fetch_sessions = FetchSessionCache(10, lambda bits: next(numbers))
         wheel = TimingWheel(self.time.clock, self.time.call_later)
+        services.data.refused_records = RefusedRecords()
         services.data.produce_purgatory = Purgatory("Produce", wheel)
         services.data.fetch_purgatory = Purgatory("Fetch", wheel)
         services.data.delete_records_purgatory = Purgatory("DeleteRecords", wheel)

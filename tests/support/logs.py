@@ -93,7 +93,7 @@ def append(
     read_only_batch(run, FIRST_VERSION_WITH_ZSTD)
     log.append(run, epoch, now, origin)
     if run.needs_worker:
-        run = complete_validation(run.detached(), log.rules, now)
+        run = complete_validation(run.detached(), log.rules, now, log.log_end_offset)
         log.append(run, epoch, now, origin)
     return run
 

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError
 from tests.support.apache_kafka.training import write_missing_archives
 from tests.support.kafka_streams.application import ensure_streams_jars
+from tests.support.old_java import ensure_old_jars
 
 PROGRAMS = {
     "cc": ("gcc", "tests of the load generator"),
@@ -44,10 +45,11 @@ def install(program: str) -> None:
 
 
 def prepare_apache_kafka() -> None:
-    """Fetch Apache Kafka and Kafka Streams, and have JVMs of the first start sooner; says so when that fails."""
+    """Fetch Apache Kafka, its old releases and Kafka Streams, and have JVMs of the first start sooner; says so when that fails."""
     try:
         write_missing_archives()
         ensure_streams_jars()
+        ensure_old_jars()
     except (ToolMissingError, DidNotStartError) as failure:
         print(f"Apache Kafka is not prepared: {failure}", file=sys.stderr)
 

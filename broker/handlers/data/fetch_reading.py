@@ -464,11 +464,13 @@ class Fetch:
 
     def _too_old_for(self, partition: Partition) -> int:
         """The error code if a reader of this version may not have the records of the log, otherwise NO_ERROR."""
-        config = partition.log.config
-        if config[COMPRESSION_TYPE] == "zstd":
+        log = partition.log
+        if log.config[COMPRESSION_TYPE] == "zstd":
             return UNSUPPORTED_COMPRESSION
-        if self.version < FIRST_WITHOUT_OLD_FORMATS and self.params.replica_id < 0 and not config[MESSAGE_DOWNCONVERSION_ENABLE]:
-            return UNSUPPORTED_VERSION
+        if self.version < FIRST_WITHOUT_OLD_FORMATS and self.params.replica_id < 0:
+            is_converted = log.rules.magic > self.old_magic()
+            if is_converted and not log.config[MESSAGE_DOWNCONVERSION_ENABLE]:
+                return UNSUPPORTED_VERSION
         return NO_ERROR
 
     # -- after a reading ---------------------------------------------------------------------------------------------------

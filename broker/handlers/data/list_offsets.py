@@ -30,7 +30,7 @@ from replication.errors import OffsetNotAvailable, ReplicationError
 from replication.leader.partition import Partition
 from replication.reading.fetch_read import FetchParams
 from replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER
-from storage.errors import StorageError
+from storage.errors import StorageError, UnsupportedForMessageFormat
 from storage.log.partition_log import PartitionLog
 from storage.segment.cold_lookups import ColdRead
 
@@ -138,6 +138,8 @@ def _find(partition: Partition, timestamp: int, end_offset: int, *, may_wait: bo
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.leader_epochs.epoch_of(log.log_start_offset)
         return -1, log.log_start_offset, -1 if epoch is None else epoch
+    if not log.rules.magic:
+        raise UnsupportedForMessageFormat(log.topic_partition, "timestamps are", log.rules.magic)
     if timestamp == LATEST_TIERED:
         return -1, UNKNOWN_OFFSET, -1
     found = log.offset_of_max_timestamp(may_wait) if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, may_wait)

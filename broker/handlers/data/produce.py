@@ -10,7 +10,8 @@ and writes the answer meanwhile. It can pause after any partition: a request tha
 turns. A batch that needs a worker thread first (recompression, long checks) is copied, too, and is appended when the thread is done. A
 batch that opens a transaction is copied until its coordinator has verified it (KIP-890, `produce_verification`).
 
-Versions 0 to 2 may have messages of format 0 or 1, which a worker thread converts to a batch.
+Versions 0 to 2 may have messages of format 0 or 1, which a worker thread converts to a batch. If the topic keeps such a format
+(`message.format.version`), a worker converts all batches to it.
 
 Deviations: null records are refused with INVALID_RECORD where Apache Kafka leaves the client without an answer. Transactional batches
 without a transactional id are refused one by one, Apache Kafka refuses the request that has one.
@@ -47,6 +48,7 @@ from broker.handlers.data.produce_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
     WRITE,
 )
+from broker.handlers.data.produce_conversion import append_in_worker
 from broker.handlers.data.produce_verification import unverified
 from broker.handlers.data.topic_counters import count_refused_produce
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
@@ -63,7 +65,8 @@ from replication.leader.partition import Partition
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidRecord, StorageError
 from storage.log.origins import CLIENT
-from storage.validation.batch import complete_validation, read_only_batch
+from storage.validation.batch import read_only_batch
+from storage.validation.limits import FIRST_VERSION_WITHOUT_MESSAGE_SETS
 from storage.validation.record_errors import WITHOUT_LOG_START_OFFSET, error_message
 from storage.validation.run import BatchRun
 
@@ -324,6 +327,9 @@ class Produce:
         refusal = Refusal(partition_error(error, services.data))
         if isinstance(error, StorageError):
             refusal.message = error_message(error)
+            if self._version < FIRST_VERSION_WITHOUT_MESSAGE_SETS and self._acks:
+                client = self._connection.client
+                services.data.refused_records.report(client, topic, index, error, services.clock.monotonic())
             if partition is not None and not isinstance(error, WITHOUT_LOG_START_OFFSET):
                 refusal.log_start_offset = partition.log.log_start_offset
         if isinstance(error, InvalidRecord):
@@ -395,11 +401,7 @@ class Produce:
         services = self._services
         partition = left.partition
         try:
-            now_ms = services.clock.now_ms()
-            loop = asyncio.get_running_loop()
-            run = await loop.run_in_executor(services.workers, complete_validation, left.run, partition.log.rules, now_ms)
-            # Checks leadership again, which may have moved meanwhile.
-            partition.append(run, self._acks, now_ms, CLIENT)
+            run = await append_in_worker(left.run, partition, self._acks, services)
             if run.conversion is not None:
                 services.data.replica_manager.topic_stats.on_produce_conversion(left.topic, *run.conversion)
         except (StorageError, ReplicationError) as error:

@@ -16,6 +16,7 @@ from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequ
 from tests.integration.old_formats.scenes import FETCH_VERSIONS, TIME, Answer, Scene, produced_sets
 from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.batches import a_batch
+from tests.support.broker_process import eventually
 from tests.support.golden_replay import exchange
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "old-formats"
@@ -23,6 +24,8 @@ LOGS = GOLDEN / "logs"
 ANSWERS = GOLDEN / "logs.json"
 MIXED = "old-mixed"
 TIMES = (0, TIME - 1, TIME, TIME + 1, TIME + 5000, TIME + 20_000, -1, -2, -3)
+FORMATS = {topic: "0.9.0" if topic.startswith("old-0") else "0.10.2" for topic in produced_sets()} | {MIXED: "0.10.2"}
+CONFIG = {"inter.broker.protocol.version": "2.8", "log.retention.ms": "-1", "log.index.size.max.bytes": "1024"}
 
 
 def list_offsets(port: int, topic: str, timestamp: int) -> Answer:
@@ -46,25 +49,30 @@ def questions(scene: Scene, port: int, topics: list[str]) -> dict[str, Answer]:
     return answers
 
 
+def fill(scene: Scene) -> None:
+    """Create the topics with their formats, and produce to them. One of them gets format 2 in the end."""
+    scene.create({topic: {"message.format.version": version} for topic, version in FORMATS.items()})
+    for topic, sets in produced_sets().items():
+        for version, records in sets:
+            assert not scene.produce(topic, version, records)["error"]
+    for version, records in produced_sets()["old-1-none"] + produced_sets()["old-1-gzip"]:
+        scene.produce(MIXED, version, records)
+    scene.alter(MIXED, {"message.format.version": "2.8"})
+    # Apache Kafka answers before the change is in force. Format 1 refuses idempotent producers.
+    new = bytes(a_batch(3, producer_id=1))
+    eventually(lambda: not scene.produce(MIXED, 9, new)["error"], what="format 2 is in force")
+
+
 def record() -> None:
     """Record logs and answers."""
-    formats = {topic: "0.9.0" if topic.startswith("old-0") else "0.10.2" for topic in produced_sets()} | {MIXED: "0.10.2"}
-    config = {"inter.broker.protocol.version": "2.8", "log.retention.ms": "-1", "log.index.size.max.bytes": "1024"}
-    with tempfile.TemporaryDirectory() as made, ApacheKafka(Path(made), config=config, heap="256m") as apache:
+    with tempfile.TemporaryDirectory() as made, ApacheKafka(Path(made), config=CONFIG, heap="256m") as apache:
         port = apache.port()
         scene = Scene(port)
-        scene.create({topic: {"message.format.version": version} for topic, version in formats.items()})
-        for topic, sets in produced_sets().items():
-            for version, records in sets:
-                assert not scene.produce(topic, version, records)["error"]
-        for version, records in produced_sets()["old-1-none"] + produced_sets()["old-1-gzip"]:
-            scene.produce(MIXED, version, records)
-        scene.alter(MIXED, {"message.format.version": "2.8"})
-        scene.produce(MIXED, 9, bytes(a_batch(3)))
-        answers = questions(scene, port, list(formats))
+        fill(scene)
+        answers = questions(scene, port, list(FORMATS))
         apache.stop_broker(0)
         shutil.rmtree(LOGS, ignore_errors=True)
-        for topic in formats:
+        for topic in FORMATS:
             shutil.copytree(apache.data_directory() / f"{topic}-0", LOGS / f"{topic}-0")
         shutil.copy(apache.data_directory() / "meta.properties", LOGS)
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items())

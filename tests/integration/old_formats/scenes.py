@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from typing import Any
 
 from protocol.api_keys import ApiKey
@@ -11,7 +12,7 @@ from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.compression import CompressionCodec
+from protocol.records.compression import CompressionCodec, compress
 from tests.support.batches import a_batch
 from tests.support.broker_process import eventually
 from tests.support.golden_replay import exchange
@@ -91,7 +92,34 @@ def refused_sets() -> list[tuple[int, bytes]]:
         (2, message(0, Old(0, -1, None, bytes(1_100_000)))),
         (2, message(0, Old(0, -1, None, bytes(900_000))) + message(0, Old(0, -1, None, bytes(900_000)))),
         (3, message(1, one)),
+        (2, inside(wrapped(1, gzip, [one, two]))),
+        (2, inside(message(1, one, crc=1))),
+        (2, inside(message(0, one))),
+        (2, inside(message(3, one))),
+        (2, inside(messages(1, [one, two])[:-1])),
+        (2, inside(with_size(message(1, one), 5))),
+        (2, inside(with_size(message(1, one), -1))),
+        (2, inside(with_size(message(1, one), 1 << 20))),
+        (2, inside(messages(1, [two, one]))),
+        (2, inside(messages(1, [one, one]))),
+        (2, inside(messages(1, [one, two]), 0)),
+        (2, with_size(message(1, one), 13)),
+        (2, with_size(message(1, one), 1 << 20)),
+        (2, with_size(message(1, one), 27)),
+        (2, message(1, Old(0, TIME, None, b""), 6)),
+        (2, message(3, one)),
+        (2, message(1, one)[:-1] + b"\1"),
     ]
+
+
+def inside(records: bytes, offset: int = 1) -> bytes:
+    """A compressed message with these bytes in it."""
+    return message(1, Old(offset, TIME, None, compress(CompressionCodec.GZIP, records)), CompressionCodec.GZIP)
+
+
+def with_size(records: bytes, size: int) -> bytes:
+    """The message with another size, which its checksum does not cover."""
+    return records[:8] + struct.pack(">i", size) + records[12:]
 
 
 def topic_names() -> list[str]:

@@ -1,10 +1,12 @@
 """Clients of before 2017: Produce 0 to 2 with messages of formats 0 and 1, Fetch 0 to 3."""
 
+import struct
+
 import pytest
 
 from broker.network.request_channel import CLOSE, NO_RESPONSE
 from protocol.errors import ErrorCode
-from protocol.records.compression import CompressionCodec
+from protocol.records.compression import CompressionCodec, compress
 from protocol.records.reader import iter_records
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
@@ -22,6 +24,16 @@ def alone(**topic_config: str) -> HandlerBench:
     bench.replicas.say(state(isr=[0], replicas=[0]))
     bench.know(p0=0)
     return bench
+
+
+def inside(records: bytes) -> bytes:
+    """A compressed message with these bytes in it."""
+    return message(1, Old(1, 1000, None, compress(GZIP, records)), GZIP)
+
+
+def with_size(records: bytes, size: int) -> bytes:
+    """The message with another size, which its checksum does not cover."""
+    return records[:8] + struct.pack(">i", size) + records[12:]
 
 
 async def answered(asked: Asking) -> Asking:
@@ -98,17 +110,68 @@ async def test_no_complete_message_is_no_error_and_is_not_appended() -> None:
         (wrapped(1, GZIP, SENT[2:], attributes=LOG_APPEND_TIME), ErrorCode.INVALID_TIMESTAMP),
         (message(0, Old(0, -1, None, bytes(1_100_000))), ErrorCode.MESSAGE_TOO_LARGE),
         (wrapped(0, GZIP, [Old(0, -1, None, bytes(140 << 20))]), ErrorCode.MESSAGE_TOO_LARGE),
+        (inside(wrapped(1, GZIP, SENT)), ErrorCode.INVALID_RECORD),
+        (inside(message(1, SENT[0], crc=1)), ErrorCode.CORRUPT_MESSAGE),
+        (inside(with_size(message(1, SENT[0]), -1)), ErrorCode.CORRUPT_MESSAGE),
+        (inside(with_size(message(1, SENT[0]), 1 << 20)), ErrorCode.INVALID_RECORD),
+        (with_size(message(1, SENT[0]), 13), ErrorCode.CORRUPT_MESSAGE),
+        (wrapped(1, GZIP, SENT, 1), ErrorCode.INVALID_RECORD),
+        (message(0, Old(0, -1, None, None)) * 1_000_000, ErrorCode.MESSAGE_TOO_LARGE),
     ],
-    ids=["crc", "magic 3", "two magics", "behind a batch", "two wrappers", "codec", "codec 5", "time", "append time", "large", "bomb"],
+    ids=[
+        "crc",
+        "magic 3",
+        "two magics",
+        "behind a batch",
+        "two wrappers",
+        "codec",
+        "codec 5",
+        "time",
+        "append time",
+        "large",
+        "bomb",
+        "nested twice",
+        "crc inside",
+        "negative size inside",
+        "large size inside",
+        "small size",
+        "offsets that contradict",
+        "a million empty messages",
+    ],
 )
-def test_bad_messages_get_the_error_code_of_apache_kafka(records: bytes, code: ErrorCode) -> None:
+def test_bad_messages_get_the_error_code_of_apache_kafka_and_one_line_in_the_log(
+    records: bytes, code: ErrorCode, caplog: pytest.LogCaptureFixture
+) -> None:
     @on_a_loop
     async def scenario() -> None:
         bench = alone()
         assert await produced(bench, records) == (code, -1)
         assert bench.replicas.partition.log.log_end_offset == 0
+        assert await produced(bench, message(1, SENT[0])) == (0, 0)
 
     scenario()
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "broker.request.refused_records"]
+    assert line.startswith("local:1-host:2-0 on listener PLAINTEXT: records for orders-0 are refused: ")
+
+
+@on_a_loop
+async def test_bad_messages_do_not_hold_up_the_other_partitions_of_their_request() -> None:
+    bench = alone()
+    bench.replicas.say(state(isr=[0], replicas=[0]), state(index=1, isr=[0], replicas=[0]))
+    bench.know(p0=0, p1=0)
+    asked = await answered(bench.produce(inside(wrapped(1, GZIP, SENT)), messages(1, SENT), version=2))
+    assert [partition.error_code for partition in asked.produced] == [ErrorCode.INVALID_RECORD, ErrorCode.NONE]
+
+
+def test_a_host_that_repeats_bad_messages_gets_a_few_lines_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = alone()
+        for _ in range(50):
+            assert (await produced(bench, message(1, SENT[0], crc=1)))[0] == ErrorCode.CORRUPT_MESSAGE
+
+    scenario()
+    assert len(caplog.records) == 6
 
 
 @on_a_loop

@@ -1,0 +1,51 @@
+"""Logs refused records of old producers, whose answers hold an error code but no reason.
+
+`Produce` calls it for versions 0 to 2. A host that repeats bad records gets a few lines a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from broker.network.offenders import Offenders
+from storage.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    StorageError,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
+from storage.validation.record_errors import UnreadableRecords
+
+if TYPE_CHECKING:
+    from broker.security.client import Client
+
+logger = logging.getLogger(__name__)
+
+_OF_RECORDS: Final = (
+    CorruptRecord,
+    InvalidRecord,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    UnreadableRecords,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
+
+
+class RefusedRecords:
+    """The log lines of one broker."""
+
+    __slots__ = ("_offenders",)
+
+    def __init__(self) -> None:
+        self._offenders = Offenders(logger.warning, "produced message sets were refused")
+
+    def report(self, client: Client, topic: str, index: int, error: StorageError, now_s: float) -> None:
+        """Log one line if `error` is about the records, unless the client's host had many lately. `now_s` is monotonic."""
+        if isinstance(error, _OF_RECORDS):
+            line = f"{client.connection_id} on listener {client.listener_name}: records for {topic}-{index} are refused: {error}"
+            self._offenders.report(client.client_host, f"{line} (client id {client.client_id})", now_s)
