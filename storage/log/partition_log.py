@@ -30,7 +30,7 @@ from storage.disk.file_names import (
     file_name,
 )
 from storage.disk.filesystem import File
-from storage.disk.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
+from storage.disk.leader_epochs import LeaderEpochCache
 from storage.disk.partition_metadata import ZERO_UUID
 from storage.disk.small_files import SmallFiles
 from storage.disk.topic_partition import TopicPartition
