@@ -1,6 +1,6 @@
-"""Records log directories in formats 0 and 1 from Apache Kafka 3.9.1, and its answers about them.
+"""Records log directories in formats 0 and 1 from Apache Kafka 3.9.1, its answers about them, and what its DumpLogSegments prints of them.
 
-`python -m tests.integration.old_formats.old_logs` writes tests/golden/old-formats/logs and logs.json. The broker has
+`python -m tests.integration.old_formats.old_logs` writes tests/golden/old-formats/logs, logs.json and dump.txt. The broker has
 `inter.broker.protocol.version` 2.8, the last with which 3.9 heeds `message.format.version`.
 """
 
@@ -15,6 +15,7 @@ from protocol.api_keys import ApiKey
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.integration.old_formats.scenes import FETCH_VERSIONS, TIME, Answer, Scene, produced_sets
 from tests.support.apache_kafka.brokers import ApacheKafka
+from tests.support.apache_kafka.tools import run_tool
 from tests.support.batches import a_batch
 from tests.support.broker_process import eventually
 from tests.support.golden_replay import exchange
@@ -22,6 +23,7 @@ from tests.support.golden_replay import exchange
 GOLDEN = Path(__file__).parents[2] / "golden" / "old-formats"
 LOGS = GOLDEN / "logs"
 ANSWERS = GOLDEN / "logs.json"
+DUMP = GOLDEN / "dump.txt"
 MIXED = "old-mixed"
 TIMES = (0, TIME - 1, TIME, TIME + 1, TIME + 5000, TIME + 20_000, -1, -2, -3)
 FORMATS = {topic: "0.9.0" if topic.startswith("old-0") else "0.10.2" for topic in produced_sets()} | {MIXED: "0.10.2"}
@@ -77,6 +79,15 @@ def record() -> None:
         shutil.copy(apache.data_directory() / "meta.properties", LOGS)
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items())
     ANSWERS.write_text(f"{{\n{lines}\n}}\n")
+    dump()
+
+
+def dump() -> None:
+    """Record what DumpLogSegments prints of the recorded logs."""
+    segments = ",".join(map(str, sorted(LOGS.glob("*/*.log"))))
+    printed = run_tool("kafka.tools.DumpLogSegments", "--deep-iteration", "--files", segments)
+    assert printed.returncode == 0, printed
+    DUMP.write_text(printed.stdout.replace(f"{LOGS}/", ""))
 
 
 if __name__ == "__main__":

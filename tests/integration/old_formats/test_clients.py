@@ -99,7 +99,7 @@ def test_kafka_python_of_any_age_produces_and_consumes(broker: BrokerProcess, ve
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, api_version=version, group_id=None, consumer_timeout_ms=10_000)
     consumer.assign([TopicPartition(topic, 0)])
     consumer.seek_to_beginning()
-    found = [message.value for message, _ in zip(consumer, sent, strict=False)]
+    found = [message.value for _, message in zip(sent, consumer, strict=False)]  # in this order it waits for no further message
     consumer.close()
     assert found == sent
 
