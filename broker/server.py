@@ -223,7 +223,7 @@ class Broker:
                 security.begin()
         if self._surroundings.is_process:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
-            gc.set_threshold(50_000, 20, 100)
+            gc.set_threshold(200_000, 20, 100)
         await self._open_metrics()
         loop = asyncio.get_running_loop()
         self._executor = services.workers = self._surroundings.workers(config)

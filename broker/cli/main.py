@@ -10,7 +10,7 @@ import click
 from broker.cli.options import CommandGroup
 
 # Imported objects are long-lived. By default the collector would scan them repeatedly at every start.
-gc.set_threshold(50_000, 20, 100)
+gc.set_threshold(200_000, 20, 100)
 
 COMMANDS = {
     "serve": "Run a broker.",
