@@ -23,6 +23,7 @@ from broker.network.connection import Connection
 from broker.network.offenders import describe_handshake
 from broker.network.receive_buffer import may_grow, set_receive_buffer
 from broker.network.recent import Recent
+from broker.process import keep_freed_memory, map_tls_buffers
 from broker.security.client import Client
 from broker.security.tls.cipher_suites import iana_name
 from broker.security.tls.der import MalformedDer
@@ -474,7 +475,7 @@ class Acceptor:
                 await self._loop.connect_accepted_socket(lambda: connection, sock)
             else:
                 await self._loop.connect_accepted_socket(
-                    lambda: connection,
+                    lambda: self._before_its_buffer(connection),
                     sock,
                     ssl=tls.context,
                     ssl_handshake_timeout=self.limits.tls_handshake_timeout_ms / 1000,
@@ -490,6 +491,12 @@ class Acceptor:
                 self._report_handshake(connection.client, error)
             if not isinstance(error, OSError):  # ssl.SSLError and ConnectionError are OSErrors
                 raise
+
+    def _before_its_buffer(self, connection: AcceptedConnection) -> AcceptedConnection:
+        """The protocol, which the event loop asks for right before it makes the TLS buffer."""
+        map_tls_buffers()
+        self._loop.call_soon(keep_freed_memory)
+        return connection
 
     def _report_handshake(self, client: Client, error: BaseException) -> None:
         reason = "it was too slow while others waited" if isinstance(error, asyncio.CancelledError) else describe_handshake(error)

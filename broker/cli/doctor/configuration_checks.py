@@ -63,12 +63,12 @@ def end_of(certificate: bytes) -> float:
     """The time after which a certificate in DER is invalid, seconds since the epoch. Raises MalformedDer, ValueError."""
     from broker.security.tls.der import MalformedDer, element
 
-    fields = element(certificate).parts()[0].parts()
+    fields = element(certificate).part(0).parts()
     if fields and fields[0].tag == _VERSION:
         del fields[0]
     if len(fields) <= _VALIDITY or len(fields[_VALIDITY].parts()) != 2:
         raise MalformedDer("a certificate has no validity")
-    end = fields[_VALIDITY].parts()[1]
+    end = fields[_VALIDITY].part(1)
     text = end.content.decode("ascii")
     if end.tag == _UTC_TIME:
         text = ("20" if text < "50" else "19") + text

@@ -42,6 +42,13 @@ class Element(NamedTuple):
             position = part.end
         return found
 
+    def part(self, index: int) -> "Element":
+        """The element at this place inside a constructed element. Raises MalformedDer."""
+        try:
+            return self.parts()[index]
+        except IndexError:
+            raise MalformedDer(f"an element has no part {index}") from None
+
 
 def element(data: bytes, position: int = 0, limit: int | None = None) -> Element:
     """The element at `position`, which must end before `limit`. Raises MalformedDer."""

@@ -30,7 +30,7 @@ _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 
 def subject_of(certificate: bytes) -> str:
     """The subject of a certificate in DER. Raises MalformedDer."""
-    fields = element(certificate).parts()[0].parts()
+    fields = element(certificate).part(0).parts()
     if fields and fields[0].tag == _VERSION:
         del fields[0]
     if len(fields) < 5:
@@ -40,12 +40,11 @@ def subject_of(certificate: bytes) -> str:
 
 def alternative_names_of(certificate: bytes) -> frozenset[bytes]:
     """The subject alternative names of a certificate, each in DER. Raises MalformedDer."""
-    for field in element(certificate).parts()[0].parts():
+    for field in element(certificate).part(0).parts():
         if field.tag == _EXTENSIONS:
-            for extension in field.parts()[0].parts():
-                kind, *_, value = extension.parts()
-                if object_identifier(kind.content) == _ALTERNATIVE_NAMES:
-                    return frozenset(each.encoded for each in element(value.content).parts())
+            for extension in field.part(0).parts():
+                if object_identifier(extension.part(0).content) == _ALTERNATIVE_NAMES:
+                    return frozenset(each.encoded for each in element(extension.part(-1).content).parts())
     return frozenset()
 
 

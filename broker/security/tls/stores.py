@@ -10,6 +10,7 @@ import base64
 import binascii
 import re
 import ssl
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -151,7 +152,9 @@ def _open_pkcs12(data: bytes, password: str | None, where: str) -> PKCS12KeyAndC
             f"{where}: PKCS12 needs the package cryptography; install it with `pip install ottla[security]`, or use PEM"
         ) from None
     try:
-        return load_pkcs12(data, None if password is None else password.encode())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # some tools write BER, which is read, too
+            return load_pkcs12(data, None if password is None else password.encode())
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from None
 

@@ -42,3 +42,44 @@ def page_faults(how: str) -> int:
 @pytest.mark.skipif(not IS_COMPILED, reason="the C library is told by a compiled module")
 def test_an_answer_takes_the_memory_of_the_one_before_it() -> None:
     assert page_faults("kept") < ROUNDS < page_faults("as ever")
+
+
+TLS_BUFFERS = dedent(
+    """
+    import ctypes
+    import sys
+
+    from broker.process import TLS_BUFFER_BYTES, keep_freed_memory, map_tls_buffers
+
+    CONNECTIONS = 300
+    malloc = ctypes.CDLL(None).malloc
+    malloc.restype = ctypes.c_void_p
+
+    def used():
+        with open("/proc/self/smaps_rollup") as lines:
+            return next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
+
+    def connection():
+        if sys.argv[1] == "mapped":
+            map_tls_buffers()
+        buffer = malloc(TLS_BUFFER_BYTES)
+        keep_freed_memory()
+        ctypes.memset(buffer, 1, 500)
+        handshake = [bytes(16_000), bytes(16_000)]
+        return bytes(1_000)
+
+    keep_freed_memory()
+    kept = [connection() for _ in range(10)]
+    before = used()
+    kept += [connection() for _ in range(CONNECTIONS)]
+    print((used() - before) // CONNECTIONS)
+    """
+)
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="the C library is told by a compiled module")
+def test_a_tls_buffer_of_which_little_is_used_takes_little() -> None:
+    def kib_of_a_connection(how: str) -> int:
+        return int(subprocess.run([sys.executable, "-c", TLS_BUFFERS, how], capture_output=True, text=True, check=True).stdout)
+
+    assert kib_of_a_connection("mapped") < 10 < kib_of_a_connection("as ever")
