@@ -278,7 +278,7 @@ def test_the_marker_of_a_transaction_is_no_gap_but_an_offset_at_which_nothing_st
     assert report["records"] == ROWS
 
 
-EACH = 10
+EACH = 25
 
 
 def write_in_transactions(bootstrap: str, topic: str, partitions: Partitions) -> int:
@@ -301,7 +301,7 @@ def test_as_many_transactions_as_there_may_be_leave_no_gap(
     spark: SparkSession, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of Apache Kafka: more markers than the driver holds at once."""
-    monkeypatch.setattr(verify, "_AT_ONCE", 60)
+    monkeypatch.setattr(verify, "_AT_ONCE", 30)
     with ApacheKafka(tmp_path / "kafka", config={"transaction.state.log.num.partitions": "1"}) as kafka:
         make_topic(kafka.bootstrap, "transactions", partitions=PARTITIONS)
         markers = write_in_transactions(kafka.bootstrap, "transactions", written.records)
