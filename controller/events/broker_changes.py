@@ -88,10 +88,11 @@ class BrokerChanges:
         context.offline_replicas = {replica for replica in context.offline_replicas if replica.broker_id not in brokers}
         batch = self._core.batch()
         batch.update_metadata(EVERY_BROKER, ())
-        for some in slices(context.leaderships):
-            batch.update_metadata(brokers, some)
-            await self._core.pause()
-        await batch.send()
+        with self._core.while_many(len(context.leaderships)):
+            for some in slices(context.leaderships):
+                batch.update_metadata(brokers, some)
+                await self._core.pause()
+            await batch.send()
         await self._core.elections.send_states(context.placements(brokers), batch)
         await batch.send()
         await self._core.elections.elect_where_needed(batch)

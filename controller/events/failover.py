@@ -5,7 +5,6 @@ Kafka's onControllerFailover. The reads take no more round trips than the depend
 """
 
 import logging
-from contextlib import nullcontext
 
 from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from config.schema.metadata_version import is_at_least
@@ -15,7 +14,7 @@ from controller.events.leader_elections import LeaderElections
 from controller.events.reassignment import Reassignments
 from controller.events.topic_changes import TopicChanges
 from controller.state.context import Replica
-from controller.state.core import LARGE, ControllerCore
+from controller.state.core import ControllerCore
 from controller.state.request_batch import EVERY_BROKER
 from controller.store.metadata_store import Children, Create, Delete, Get, Result, SetData, data_and_stat, names
 from controller.znodes.changes import decode_partitions
@@ -76,8 +75,7 @@ class Failover:
             await core.states.write_or_raise([Delete(path) for path in stale], ignoring=(NoNode,))
         context.brokers.update(await self._brokers.read_brokers(names(broker_ids)))
         assignments = await self._topics.read_topics(names(topics))
-        is_large = sum(len(each.partitions) for each in assignments.values()) >= LARGE
-        with core.while_large() if is_large else nullcontext():
+        with core.while_many(sum(len(each.partitions) for each in assignments.values())):
             for topic, assignment in assignments.items():
                 context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
                 await core.pause()

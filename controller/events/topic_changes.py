@@ -6,14 +6,13 @@ tool.
 
 import logging
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from config.keys.general import DELETE_TOPIC_ENABLE
 from controller.errors import NodeExists, NoNode, StoreError
 from controller.events.reassignment import Reassignments
 from controller.registration import RandomBytes
-from controller.state.core import LARGE, ControllerCore
+from controller.state.core import ControllerCore
 from controller.store.metadata_store import Children, Create, Delete, Get, SetData, data_and_stat, names
 from controller.znodes.layout import (
     DELETE_TOPICS,
@@ -71,8 +70,7 @@ class TopicChanges:
         for topic in self._context.assignments.keys() - topics:
             self._context.remove_topic(topic)
         added = await self.read_topics(sorted(topics - self._context.assignments.keys()))
-        is_large = sum(len(each.partitions) for each in added.values()) >= LARGE
-        with self._core.while_large() if is_large else nullcontext():
+        with self._core.while_many(sum(len(each.partitions) for each in added.values())):
             for topic, assignment in added.items():
                 self._context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
             if added:

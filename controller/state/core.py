@@ -74,6 +74,10 @@ class ControllerCore:
         self.on_response: OnResponse = lambda broker_id, request, response: None
         """Called for every answer of a broker."""
 
+    def while_many(self, partitions: int) -> AbstractContextManager[None]:
+        """The context for work that makes objects for this number of partitions."""
+        return self.while_large() if partitions >= LARGE else nullcontext()
+
     def batch(self) -> RequestBatch:
         """An empty batch of requests."""
         return RequestBatch(self.broker_id, self.context, self.senders, self._inter_broker_listener, self.on_response, self.pause)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from controller.errors import SessionExpired, StoreError
 from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.store.metadata_store import Children, Exists, Get, MetadataStore, Request, Result, WatchedEvent
+from controller.store.metadata_store import Children, Exists, Get, MetadataStore, Request, Result, Watch, WatchedEvent
 from tests.simulation.elections import STOPPED
 from tests.simulation.loop import Life
 from tests.simulation.network import SimulatedNetwork
@@ -100,7 +101,7 @@ class SimulatedStore(MetadataStore):
         if not self._session_id:
             inner = self.inner = self._keeper.ensemble.store()
             self._session_id = await inner.open_session()
-            inner.on_session_expired(lambda: self._send_down(inner, self._expired))
+            inner.on_session_expired(lambda: self.send_down(inner, self._expired))
             self._keeper.begin(self)
         return self._session_id
 
@@ -133,12 +134,7 @@ class SimulatedStore(MetadataStore):
     def _watched(self, inner: MemoryStore, request: Request) -> Request:
         if not isinstance(request, Get | Exists | Children) or request.watch is None:
             return request
-        watch = request.watch
-
-        def tell(event: WatchedEvent) -> None:
-            self._send_down(inner, lambda: watch(event))
-
-        return request._replace(watch=tell)
+        return request._replace(watch=DelayedWatch(self, inner, request.watch))
 
     def _carry_up(self) -> None:
         while self._up:
@@ -147,7 +143,7 @@ class SimulatedStore(MetadataStore):
                 outcomes: Any = None
             else:
                 outcomes = [inner.carry_out(request) for request in requests]
-            self._send_down(inner, partial(self._answer, done, outcomes))
+            self.send_down(inner, partial(self._answer, done, outcomes))
 
     def _answer(self, done: asyncio.Future[list[Result | StoreError]], outcomes: list[Result | StoreError] | None) -> None:
         if done.done():
@@ -157,7 +153,8 @@ class SimulatedStore(MetadataStore):
         else:
             done.set_result(outcomes)
 
-    def _send_down(self, inner: MemoryStore, callback: Callable[[], None]) -> None:
+    def send_down(self, inner: MemoryStore, callback: Callable[[], None]) -> None:
+        """Let something come to the node from the ensemble."""
         self._down.append((inner, callback))
         self._pump("down", self._carry_down)
 
@@ -193,3 +190,15 @@ class SimulatedStore(MetadataStore):
             carry()
 
         self._network.send(self.host, ENSEMBLE, arrive)
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedWatch:
+    """A watch whose firing travels to the node. Those of one watch are equal, so that a path that is watched twice fires once."""
+
+    store: SimulatedStore
+    inner: MemoryStore
+    watch: Watch
+
+    def __call__(self, event: WatchedEvent) -> None:
+        self.store.send_down(self.inner, partial(self.watch, event))
