@@ -141,6 +141,7 @@ soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
 	$(BIN)/python -m tests.chaos.fault_matrix
+	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/wire tests/cluster/test_exchange.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -k 2.6 tests/cluster/test_mixed_cluster.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/transactions
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -s tests/integration/test_cli_metadata.py

@@ -14,6 +14,7 @@ HOT: Final = (
     "protocol.cursors.offset_commit",
     "protocol.conversion.up_converter",
     "protocol.conversion.down_converter",
+    "storage.disk.real_file",
     "storage.segment.index_file",
     "storage.segment.offset_index",
     "storage.segment.time_index",

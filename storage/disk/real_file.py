@@ -109,7 +109,7 @@ class RealFile:
     def is_cached(self, length: int, at: int) -> bool:
         last = at + length - 1
         if length > _COUNTED_BYTES:
-            holds = self._page_cache().holds(self.descriptor, length, at)
+            holds = _page_cache().holds(self.descriptor, length, at)
             if holds is not None:
                 if not holds:
                     return False
@@ -127,13 +127,6 @@ class RealFile:
             return True  # the file system cannot tell (overlayfs, some network ones): waiting is the only option
         return True
 
-    @staticmethod
-    @cache
-    def _page_cache() -> "PageCache":
-        from storage.disk.page_cache import PageCache  # importing ctypes takes 2 ms, and not every broker needs it
-
-        return PageCache()
-
     def fileno(self) -> int:
         return self.descriptor
 
@@ -145,3 +138,10 @@ class RealFile:
     def __del__(self) -> None:
         if self.descriptor >= 0:
             close_file(self.descriptor)
+
+
+@cache
+def _page_cache() -> "PageCache":
+    from storage.disk.page_cache import PageCache  # importing ctypes takes 2 ms, and not every broker needs it
+
+    return PageCache()

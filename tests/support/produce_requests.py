@@ -1,5 +1,6 @@
 """Builds Produce requests of every shape, and reads the partitions of a decoded one."""
 
+import os
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -11,8 +12,10 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 
 Shown = tuple[bytes, int, bytes | None]
 
-MANY_EXAMPLES = settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.too_slow])
-"""Over all versions. With a sanitizer, making an example takes long."""
+MANY_EXAMPLES = settings(
+    deadline=None, max_examples=1000 if "OTTLA_SOAK" in os.environ else 80, suppress_health_check=[HealthCheck.too_slow]
+)
+"""Over all versions. Making an example takes much longer than reading it, above all with a sanitizer."""
 
 TEXTS = st.text("abc ?ü\u20ac\U0001f600", max_size=5)
 NAMES = st.one_of(TEXTS, st.sampled_from(["orders", "grün", "n" * 126, "n" * 127, "n" * 249]))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from broker.fetching.fetch_session import FetchSession, SessionPartition
 from broker.handlers.data.fetch_stages import (
@@ -152,11 +152,15 @@ class FetchWriter:
                 answer.begin_topic(asked.topic)
                 answer.put_failed(asked.index, code, (), None, -1, -1)
                 self._count_error(code, 1)
-        if self._sound:
-            self._count_error(NO_ERROR, self._sound)
-        self._count_error(code, 1)
+        # Apache Kafka counts the code of each partition, and that of the request.
+        if code == NO_ERROR:
+            self._count_error(NO_ERROR, self._sound + 1)
+        else:
+            if self._sound:
+                self._count_error(NO_ERROR, self._sound)
+            self._count_error(code, 1)
         nodes = self._leader_nodes() if self._leader_ids is not None else ()
-        return cast("Parts", answer.finish(self.throttle_time_ms, code, self._session.session_id, nodes))
+        return answer.finish(self.throttle_time_ms, code, self._session.session_id, nodes)  # type: ignore[return-value]  # pieces are parts
 
     def _leader_nodes(self) -> Sequence[tuple[int, str, int, str | None]]:
         """(id, host, port, rack) of the leaders to which the answer refers."""
