@@ -43,7 +43,7 @@ help:
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
 	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns"
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
-	@echo "make judge      the tests of transactions against Apache Kafka 3.9.1 instead of Ottla (minutes)"
+	@echo "make judge      the tests of transactions and of the console against Apache Kafka 3.9.1 instead of Ottla (minutes)"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
 	@echo "make dist       wheels for the Pythons at hand, a pure one, pytest-ottla, and an archive of the sources (SOURCE_URL=);"
 	@echo "                make dist-test tests them as installed"
@@ -138,7 +138,7 @@ validate: $(VENV)/.installed-test compile
 	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 $(addprefix tests/integration/spark/test_,chaos.py exactly_once.py pipeline.py)
 
 judge: $(VENV)/.installed-test compile
-	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions $(addprefix tests/cluster/transactions/test_, copiers.py streams.py)
+	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions $(addprefix tests/integration/test_, console.py console_browser.py) $(addprefix tests/cluster/transactions/test_, copiers.py streams.py)
 
 soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)

@@ -61,6 +61,10 @@ def cluster() -> None:
     help="For all brokers; {id} in it is the broker's id, {port} its port.",
 )
 @command_config_option
+@click.option("--console", "has_console", is_flag=True, help="Also run `ottla console` for the cluster.")
+@click.option(
+    "--console-listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="The loopback address of that console."
+)
 @click.option("--detach", is_flag=True, help="Return when all are ready; they keep running.")
 @json_option
 def up(
@@ -73,6 +77,8 @@ def up(
     racks: int | None,
     settings: tuple[str, ...],
     command_config: Path | None,
+    has_console: bool,
+    console_listen: str,
     detach: bool,
     as_json: bool,
 ) -> None:
@@ -91,10 +97,11 @@ def up(
     _check_configuration(layout)
     if racks is not None and layout.sets_racks:
         raise click.UsageError("--racks and --set broker.rack=... both define the racks; omit one of them.")
+    console = console_listen if has_console else None
     if detach:
-        _detach(layout, as_json=as_json)
+        _detach(layout, console, as_json=as_json)
     else:
-        _supervise(layout, security, as_json=as_json)
+        _supervise(layout, security, console, as_json=as_json)
 
 
 def _make(directory: Path) -> None:
@@ -128,45 +135,55 @@ def _check_configuration(layout: Layout) -> None:
         raise SystemExit(f"ottla: {OTTLA_LOG_FILE.name}={log_files[0]} is one file for several brokers; put {{id}} into its name")
 
 
-def _supervise(layout: Layout, security: ClientSecurity, *, as_json: bool) -> None:
+def _supervise(layout: Layout, security: ClientSecurity, listen: str | None, *, as_json: bool) -> None:
+    """Run the brokers and, with an address to listen on, a console."""
     import asyncio
 
     from broker.logs.setup import set_up_logging
+    from broker.supervisor.console_process import ConsoleFailed, ConsoleProcess
     from broker.supervisor.supervisor import CannotSupervise, Supervisor
 
     def on_ready() -> None:
         if as_json:
-            _print_brokers(layout)
-        else:
-            print(f"ottla cluster is ready: {layout.bootstrap}", flush=True)
+            _print_brokers(layout, None if console is None else console.address)
+            return
+        print(f"ottla cluster is ready: {layout.bootstrap}", flush=True)
+        if console is not None:
+            print(console.line, flush=True)
 
     async def supervise() -> None:
         await Supervisor(layout, security).run(on_ready)
 
     set_up_logging()
+    console: ConsoleProcess | None = None
     try:
+        console = None if listen is None else ConsoleProcess(layout.bootstrap, listen, layout.directory)
         asyncio.run(supervise())
-    except CannotSupervise as error:
+    except (CannotSupervise, ConsoleFailed) as error:
         for line in str(error).splitlines():
             say(f"ottla: {line}")
         raise SystemExit(1) from None
+    finally:
+        if console is not None:
+            console.stop()
 
 
-def _print_brokers(layout: Layout) -> None:
-    """Print the addresses of the brokers as one line of JSON."""
+def _print_brokers(layout: Layout, console: str | None) -> None:
+    """Print the addresses of the brokers, and of a console, as one line of JSON."""
     import json
 
     brokers = [{"id": broker_id, "address": layout.address(broker_id)} for broker_id in layout.broker_ids]
-    print(json.dumps({"bootstrap_servers": layout.bootstrap, "directory": str(layout.directory), "brokers": brokers}), flush=True)
+    found = {"bootstrap_servers": layout.bootstrap, "directory": str(layout.directory), "brokers": brokers}
+    print(json.dumps(found if console is None else {**found, "console": console}), flush=True)
 
 
-def _detach(layout: Layout, *, as_json: bool) -> None:
-    """Run the same cluster in another process, in a session of its own, and wait for its first line."""
+def _detach(layout: Layout, listen: str | None, *, as_json: bool) -> None:
+    """Run the same cluster in another process, in a session of its own, and wait for its first lines."""
     log_file = layout.directory / "supervisor.log"
     with log_file.open("ab") as log:
         begin = log.tell()
         supervisor = subprocess.Popen(
-            command("broker", "cluster", "up", *_arguments(layout)),
+            command("broker", "cluster", "up", *_arguments(layout), *(() if listen is None else ("--console", "--console-listen", listen))),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -177,6 +194,7 @@ def _detach(layout: Layout, *, as_json: bool) -> None:
     with supervisor.stdout:
         try:
             line = supervisor.stdout.readline()
+            console_line = "" if listen is None else supervisor.stdout.readline()
         except KeyboardInterrupt:
             # The terminal's signal does not reach the supervisor in its own session.
             supervisor.terminate()
@@ -184,9 +202,9 @@ def _detach(layout: Layout, *, as_json: bool) -> None:
             raise
     if line:
         if as_json:
-            _print_brokers(layout)
+            _print_brokers(layout, console_line.rpartition(" ")[2].strip() or None)
         else:
-            print(line, end="")
+            print(line + console_line, end="")
         return
     status = supervisor.wait()
     with log_file.open("rb") as log:

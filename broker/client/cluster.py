@@ -68,6 +68,7 @@ class Cluster:
         self, bootstrap: str, *, client_id: str = "ottla", timeout_seconds: float = 30.0, security: ClientSecurity = PLAINTEXT
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap)
+        self._bootstrap_text = bootstrap
         self._client_id = client_id
         self.timeout_seconds = timeout_seconds
         self.security = security
@@ -83,6 +84,10 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def another(self) -> "Cluster":
+        """A client of the same cluster, with the same settings and connections of its own."""
+        return Cluster(self._bootstrap_text, client_id=self._client_id, timeout_seconds=self.timeout_seconds, security=self.security)
 
     def close(self) -> None:
         """Close all connections."""

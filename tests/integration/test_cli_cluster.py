@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -237,3 +238,18 @@ def test_ctrl_c_ends_a_cluster_in_the_foreground(tmp_path: Path) -> None:
         foreground.send_signal(signal.SIGINT)
         assert foreground.wait(SECONDS) == 0
     assert not any(name.is_alive for name in left)
+
+
+def test_a_cluster_has_a_console_that_ends_with_it(tmp_path: Path) -> None:
+    cluster = ClusterCommand(tmp_path)
+    refused = cluster("up", "1", "--base-port", "0", "--console", "--console-listen", "0.0.0.0:0", status=1)
+    assert "ottla: --listen 0.0.0.0: others reach this address" in refused.stderr
+    up = cluster("up", "1", "--base-port", "0", "--console", "--console-listen", "127.0.0.1:0", "--detach", "--json")
+    try:
+        address = json.loads(up.stdout)["console"]
+        with urllib.request.urlopen(f"{address}api/v1/overview", timeout=SECONDS) as answer:
+            assert len(json.loads(answer.read())["brokers"]) == 1
+    finally:
+        cluster("down")
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(address, timeout=SECONDS)

@@ -1,138 +1,242 @@
-"""Builds the console's HTTP application: the routes of the API, the page, and the headers that protect both.
+"""Builds the console's HTTP application: the routes of the API, and the page.
 
-It only reads. Requests for another host name (DNS rebinding) and from pages of other sites are refused, so only the
-own page sees the answers.
+Reads and changes are functions of a cluster, which know nothing of HTTP. Every change leaves a line in the audit log.
 """
 
-import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from pathlib import Path as FilePath
+from typing import Final, NamedTuple
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from broker.cli.console import views
+from broker.cli.console import control, group_changes, security, topic_changes, views
+from broker.cli.console.answers import error_answer, json_answer, one_line
+from broker.cli.console.decoding import Decoder
+from broker.cli.console.guard import API, SESSION_PATH, Guard, Rules, address_of, session_of
+from broker.cli.console.parameters import MAX_BODY_BYTES, BadParameter, Body
+from broker.cli.console.sessions import COOKIE, SESSION_SECONDS, Session, TooManyAttempts, WrongPassword
+from broker.cli.console.streams import Streams
+from broker.cli.console.topic_changes import Path
 from broker.client.cluster import Cluster
-from broker.client.errors import ClientError, Refused
-from protocol.errors import ErrorCode
+from broker.client.errors import ClientError
 
-STATIC: Final = Path(__file__).parent / "static"
-LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_DEFAULT_RECORDS: Final = 50
-_LONGEST_NUMBER: Final = 19
-_MISSING: Final = frozenset(
-    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_GROUP_ID}
-)
-_POLICY: Final = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
-_HEADERS: Final = (
-    (b"content-security-policy", f"{_POLICY}form-action 'none'; frame-ancestors 'none'".encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
+STATIC: Final = FilePath(__file__).parent / "static"
 
 Connect = Callable[[], Cluster]
+Read = Callable[[Cluster, Request], views.View]
 
 
-class BadParameter(ValueError):
-    """A parameter of a request that cannot be used; the text is for the user."""
+class Change(NamedTuple):
+    """A request that changes something: its method and path, its name in the audit log, and the function that does it."""
+
+    method: str
+    path: str
+    action: str
+    carry_out: Callable[[Cluster, Path, Body], views.View]
+    hidden: frozenset[str] = frozenset()
+    """Fields whose values do not go into the audit log."""
 
 
-def application(connect: Connect, names: frozenset[str] = LOOPBACK_NAMES) -> Starlette:
-    """The application. `connect` makes a client for each request; `names` are the host names that requests may have."""
+READS: Final[dict[str, Read]] = {
+    "overview": lambda cluster, _: views.overview(cluster),
+    "brokers": lambda cluster, _: views.brokers(cluster),
+    "brokers/{broker}/configs": lambda cluster, request: views.broker_configs(
+        cluster, topic_changes.broker_name(request.path_params["broker"])
+    ),
+    "topics": lambda cluster, _: views.topics(cluster),
+    "topics/{name}": lambda cluster, request: views.topic(cluster, request.path_params["name"]),
+    "topics/{name}/producers": lambda cluster, request: control.producers(cluster, request.path_params["name"], request.query_params),
+    "groups": lambda cluster, _: views.groups(cluster),
+    "groups/{name:path}": lambda cluster, request: views.group(cluster, request.path_params["name"]),
+    "group-reset": lambda cluster, request: group_changes.planned_reset(cluster, request.query_params),
+    "findings": lambda cluster, _: views.findings(cluster),
+    "reassignments": lambda cluster, _: control.moves(cluster),
+    "reassignment-plan": lambda cluster, request: control.planned_moves(cluster, request.query_params),
+    "transactions": lambda cluster, request: control.transactions(cluster, request.query_params),
+    "transactions/{name:path}": lambda cluster, request: control.transaction(cluster, request.path_params["name"]),
+    "hanging-transactions": lambda cluster, request: control.hanging_transactions(cluster, request.query_params),
+    "acls": lambda cluster, request: security.acls(cluster, request.query_params),
+    "users": lambda cluster, _: security.users(cluster),
+    "quotas": lambda cluster, _: security.quotas(cluster),
+}
+"""The functions that answer GET, by path below the API."""
 
-    def route(path: str, view: Callable[[Cluster, Request], views.View]) -> Route:
-        def answer(request: Request) -> Response:
-            return _answer(connect, lambda cluster: view(cluster, request))
+CHANGES: Final = (
+    Change("POST", "topics", "create topic", topic_changes.create),
+    Change("DELETE", "topics/{name}", "delete topic", topic_changes.delete),
+    Change("POST", "topics/{name}/partitions", "add partitions", topic_changes.add_partitions),
+    Change("PATCH", "topics/{name}/configs", "change topic configs", topic_changes.change_topic_configs),
+    Change(
+        "PATCH",
+        "brokers/{broker}/configs",
+        "change broker configs",
+        topic_changes.change_broker_configs,
+        frozenset({"set", "append", "subtract"}),
+    ),
+    Change(
+        "POST",
+        "topics/{name}/records",
+        "produce",
+        topic_changes.produce,
+        frozenset({"key", "key_base64", "value", "value_base64", "headers"}),
+    ),
+    Change("DELETE", "topics/{name}/records", "delete records", topic_changes.delete_before),
+    Change("POST", "group-reset", "reset offsets", group_changes.apply_reset),
+    Change("DELETE", "group-offsets", "delete offsets", group_changes.forget_offsets),
+    Change("DELETE", "groups/{name:path}", "delete group", group_changes.delete_group),
+    Change("POST", "elections", "elect leaders", control.elect),
+    Change("POST", "reassignments", "reassign partitions", control.start_moves),
+    Change("DELETE", "reassignments", "cancel reassignments", control.cancel_moves),
+    Change("DELETE", "replication-throttles", "remove throttles", control.clear_throttles),
+    Change("POST", "transaction-abort", "abort transaction", control.abort),
+    Change("POST", "transaction-forget", "forget transaction", control.forget),
+    Change("POST", "acls", "add ACL", security.add_acl),
+    Change("DELETE", "acls", "remove ACL", security.remove_acl),
+    Change("PUT", "users/{name:path}", "set user", security.set_user, frozenset({"password"})),
+    Change("DELETE", "users/{name:path}", "delete user", security.delete_user),
+    Change("PATCH", "quotas", "change quotas", security.change_quotas),
+)
 
-        return Route(f"/api/v1/{path}", answer)
+
+def application(connect: Connect, rules: Rules, decoder: Decoder | None = None) -> Starlette:
+    """The application. `connect` makes a client for each request."""
+    streams = Streams(connect, decoder or Decoder())
 
     def page(_: Request) -> Response:
         return FileResponse(STATIC / "index.html")
 
     routes = [
         Route("/", page),
-        route("overview", lambda cluster, _: views.overview(cluster)),
-        route("topics", lambda cluster, _: views.topics(cluster)),
-        route("topics/{name}", lambda cluster, request: views.topic(cluster, request.path_params["name"])),
-        route("topics/{name}/records", _records),
-        route("groups", lambda cluster, _: views.groups(cluster)),
-        route("groups/{name:path}", lambda cluster, request: views.group(cluster, request.path_params["name"])),
-        route("findings", lambda cluster, _: views.findings(cluster)),
+        Route(SESSION_PATH, lambda request: _shown_session(rules, request)),
+        Route(SESSION_PATH, _endpoint(lambda request: _log_in(rules, request)), methods=["POST"]),
+        Route(SESSION_PATH, lambda request: _log_out(rules, request), methods=["DELETE"]),
+        Route(f"{API}topics/{{name}}/records", streams.search),
+        Route(f"{API}topics/{{name}}/live", streams.live),
+        Route(f"{API}topics/{{name}}/export", streams.export),
+        *(Route(API + change.path, _changing(connect, rules, change), methods=[change.method]) for change in CHANGES),
+        *(Route(API + path, _reading(connect, read)) for path, read in READS.items()),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(_Guard, names=names), Middleware(GZipMiddleware)])
+    middleware = [Middleware(Guard, rules=rules), Middleware(GZipMiddleware, compresslevel=4)]
+    return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _plain_error})
 
 
-def _records(cluster: Cluster, request: Request) -> views.View:
-    query = request.query_params
-    return views.records(
-        cluster,
-        request.path_params["name"],
-        _number(query.get("partition"), "partition") or 0,
-        _number(query.get("offset"), "offset"),
-        _number(query.get("timestamp"), "timestamp"),
-        max(_number(query.get("limit"), "limit") or _DEFAULT_RECORDS, 1),
-    )
+def _plain_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return json_answer({"error": error.detail}, error.status_code)
 
 
-def _number(text: str | None, name: str) -> int | None:
-    """A parameter that is a number from 0 on, if it is given. Raises BadParameter."""
-    if text is None or text == "":
-        return None
-    if not (text.isascii() and text.isdecimal()) or len(text) >= _LONGEST_NUMBER:
-        raise BadParameter(f"{name} is not a number")
-    return int(text)
+def _endpoint(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint that takes a body. A client that leaves in the middle of it gets no answer."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except BadParameter as error:
+            return error_answer(error)
+        except ClientDisconnect:
+            return Response(status_code=HTTPStatus.BAD_REQUEST)
+
+    return endpoint
 
 
-def _answer(connect: Connect, view: Callable[[Cluster], views.View]) -> Response:
+async def _body(request: Request) -> bytes:
+    """The body of a request, up to its limit. Raises BadParameter."""
+    found = bytearray()
+    async for part in request.stream():
+        found += part
+        if len(found) > MAX_BODY_BYTES:
+            raise BadParameter(f"the body has more than {MAX_BODY_BYTES} bytes")
+    return bytes(found)
+
+
+def _reading(connect: Connect, read: Read) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        try:
+            with connect() as cluster:
+                return json_answer(read(cluster, request))
+        except (BadParameter, ClientError) as error:
+            return error_answer(error)
+
+    return endpoint
+
+
+def _changing(connect: Connect, rules: Rules, change: Change) -> Callable[[Request], Awaitable[Response]]:
+    def carry_out(request: Request, body: Body, session: Session) -> Response:
+        who = session.user, address_of(request.scope), change.action
+        what = {**request.path_params, **body.described(change.hidden)}
+        try:
+            with connect() as cluster:
+                answer = change.carry_out(cluster, request.path_params, body)
+        except BadParameter as error:
+            rules.audit.refused(*who, one_line(error))
+            return error_answer(error)
+        except ClientError as error:
+            rules.audit.failed(*who, what, one_line(error))
+            return error_answer(error)
+        rules.audit.done(*who, what)
+        return json_answer(answer)
+
+    async def answer(request: Request) -> Response:
+        session = session_of(request)
+        assert session is not None  # the guard
+        body = Body.parse(await _body(request))
+        return await run_in_threadpool(carry_out, request, body, session)
+
+    return _endpoint(answer)
+
+
+def _session_view(rules: Rules, session: Session | None) -> views.View:
+    return {
+        "user": None if session is None else session.user,
+        "token": None if session is None else session.token,
+        "needs_login": rules.sessions.needs_login,
+        "read_only": rules.is_read_only,
+    }
+
+
+def _shown_session(rules: Rules, request: Request) -> Response:
+    return json_answer(_session_view(rules, session_of(request)))
+
+
+async def _log_in(rules: Rules, request: Request) -> Response:
+    body = Body.parse(await _body(request))
+    body.takes("user", "password")
+    user, password, address = body.text("user"), body.text("password"), address_of(request.scope)
+    if not rules.sessions.needs_login:
+        raise BadParameter("this console has no login")
     try:
-        with connect() as cluster:
-            return _json(view(cluster), 200)
-    except BadParameter as error:
-        return _json({"error": str(error)}, 400)
-    except Refused as error:
-        return _json({"error": str(error)}, 404 if error.code in _MISSING else 502)
-    except ClientError as error:
-        return _json({"error": str(error)}, 502)
+        key, session = await run_in_threadpool(rules.sessions.log_in, user, password, address)
+    except TooManyAttempts as error:
+        rules.audit.refused(user[:100], address, "log in", str(error))
+        answer = json_answer({"error": str(error)}, HTTPStatus.TOO_MANY_REQUESTS)
+        answer.headers["retry-after"] = str(int(error.seconds) + 1)
+        return answer
+    except WrongPassword:
+        rules.audit.refused(user[:100], address, "log in", "wrong user or password")
+        return json_answer({"error": "wrong user or password"}, HTTPStatus.UNAUTHORIZED)
+    rules.audit.done(session.user, address, "log in", {})
+    answer = json_answer(_session_view(rules, session))
+    answer.set_cookie(COOKIE, key, max_age=int(SESSION_SECONDS), secure=rules.is_secure, httponly=True, samesite="strict")
+    return answer
 
 
-def _json(value: Any, status: int) -> Response:
-    return Response(json.dumps(value, ensure_ascii=True, separators=(",", ":")), status, media_type="application/json")
-
-
-class _Guard:
-    """Refuses requests that do not come from the own page, and adds the headers that protect it."""
-
-    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
-        self._app = app
-        self._names = names
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def protected(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
-            await send(message)
-
-        headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
-        name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if name.lower() not in self._names:
-            await _json({"error": "the console does not have this host name"}, 421)(scope, receive, protected)
-        elif headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"} and scope["path"] != "/":
-            await _json({"error": "requests of other sites are refused"}, 403)(scope, receive, protected)
-        else:
-            await self._app(scope, receive, protected)
+def _log_out(rules: Rules, request: Request) -> Response:
+    session = session_of(request)
+    assert session is not None  # the guard
+    rules.sessions.log_out(request.headers.get("cookie", ""))
+    rules.audit.done(session.user, address_of(request.scope), "log out", {})
+    answer = json_answer(_session_view(rules, None if rules.sessions.needs_login else session))
+    answer.delete_cookie(COOKIE, secure=rules.is_secure, httponly=True, samesite="strict")
+    return answer

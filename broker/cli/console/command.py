@@ -1,93 +1,241 @@
-"""Implements `ottla console`: a web page about a cluster, in a process of its own, on this host's loopback address."""
+"""Implements `ottla console`: a web page about a cluster, in a process of its own.
+
+Loopback addresses need nothing. Another address is refused without the passwords of users, and without TLS.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from broker.cli.options import Amount
+from broker.cli.options import cluster_command
 from broker.cli.output import say
 from broker.client.errors import ClientError
 
-_DEFAULT_LISTEN = "127.0.0.1:8080"
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from broker.cli.console.audit import Audit
+    from broker.cli.console.guard import Rules
+    from broker.client.cluster import Cluster
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_MOST_CONNECTIONS = 200
+_COLLECTED_AFTER = 2_000_000
+"""Objects that are allocated between two runs of the garbage collector."""
+_LAST_SECONDS = 2
+"""Time for live views to end when the console stops, seconds."""
+
+_file = click.Path(path_type=Path, dir_okay=False)
+
+
+class Listener(NamedTuple):
+    """The address to listen on, and the files of the TLS certificate and its key."""
+
+    host: str
+    port: int
+    certificate: Path | None
+    key: Path | None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this host reaches the address."""
+        return ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def shown_host(self) -> str:
+        """The host as a part of a URL, and of the Host header."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+
+def _hash_password(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
+    """Prints the line of a user, and ends."""
+    if name is None or ctx.resilient_parsing:
+        return
+    from broker.cli.console.passwords import check_name, hashed
+
+    try:
+        check_name(name)
+    except ClientError as error:
+        raise click.UsageError(f"{error}.") from None
+    if sys.stdin.isatty():
+        password = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise click.UsageError("The password is empty.")
+    click.echo(f"{name}:{hashed(password)}")
+    ctx.exit()
 
 
 @click.command()
+@click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT", help="An address; port 0 takes a free one.")
+@click.option("--read-only", "is_read_only", is_flag=True, help="Refuse everything that changes the cluster.")
+@click.option("--passwords", type=_file, metavar="FILE", help="The users who may log in: lines that --hash-password prints.")
 @click.option(
-    "-b",
-    "--bootstrap-server",
-    "bootstrap",
-    envvar="OTTLA_BOOTSTRAP_SERVER",
-    default="127.0.0.1:9092",
-    show_default=True,
-    show_envvar=True,
-    metavar="HOST:PORT,...",
-    help="Bootstrap servers.",
+    "--hash-password",
+    metavar="NAME",
+    is_eager=True,
+    expose_value=False,
+    callback=_hash_password,
+    help="Read a password, print the line of this user for --passwords, and end.",
 )
-@click.option(
-    "--listen", default=_DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT", help="A loopback address; port 0 takes a free one."
-)
-@click.option(
-    "--timeout",
-    "timeout_seconds",
-    type=Amount(0.1, 3600.0),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time of a request to the cluster.",
-)
-def console(bootstrap: str, listen: str, timeout_seconds: float) -> None:
-    """Show a cluster in the browser: brokers, topics, records, groups, findings. Changes nothing.
+@click.option("--tls-certificate", "certificate", type=_file, metavar="FILE", help="The certificate with its chain, as PEM.")
+@click.option("--tls-key", "key", type=_file, metavar="FILE", help="Its private key, as PEM, without a password.")
+@click.option("--name", "names", multiple=True, metavar="HOST", help="A host name at which browsers reach the console; may be repeated.")
+@click.option("--audit-log", "audit_log", type=_file, metavar="FILE", help="Append the audit lines there; by default standard error.")
+@click.option("--schema-registry", "registry", metavar="URL", help="Decode Avro by the schemas of this registry.")
+@cluster_command
+def console(
+    cluster: Cluster,
+    listen: str,
+    is_read_only: bool,
+    passwords: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    names: tuple[str, ...],
+    audit_log: Path | None,
+    registry: str | None,
+) -> None:
+    """Look into a cluster by a browser, and change it: topics, records, groups, ACLs, users, quotas.
 
-    The console has no login, so it listens on loopback addresses only.
+    Without --passwords there is no login, and the console listens on loopback addresses only. Every change leaves an
+    audit line.
     """
-    from broker.client.cluster import Cluster, parse_bootstrap
-
-    host, port = _loopback(listen)
-    try:
-        parse_bootstrap(bootstrap)
-    except ClientError as error:
-        raise click.UsageError(f"{error}.") from None
+    listener = _listener(listen, certificate, key)
+    _check_listener(listener, passwords, names)
+    if registry is not None and not registry.startswith(("http://", "https://")):
+        raise click.UsageError(f"--schema-registry {registry!r} is not an http(s) URL.")
     try:
         import uvicorn
 
         from broker.cli.console.application import application
+        from broker.cli.console.decoding import Decoder
+        from broker.cli.console.schema_registry import SchemaRegistry
     except ImportError as error:
-        say(f"ottla: the console needs {error.name}: pip install 'ottla[console]'")
-        raise SystemExit(1) from None
+        raise ClientError(f"the console needs {error.name}: pip install 'ottla[console]'") from None
+    del uvicorn  # imported to report its absence here
+    rules = _rules(listener, passwords, names, audit_log, is_read_only=is_read_only)
+    decoder = Decoder(None if registry is None else SchemaRegistry(registry))
+    _serve(application(cluster.another, rules, decoder), listener)
 
-    _serve(uvicorn.Config(application(lambda: Cluster(bootstrap, timeout_seconds=timeout_seconds)), log_level="warning"), host, port)
+
+def _listener(listen: str, certificate: Path | None, key: Path | None) -> Listener:
+    """The address and TLS files that the options give. Raises UsageError."""
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise click.UsageError(f"--listen {listen!r} is not HOST:PORT.")
+    host = "127.0.0.1" if host == "localhost" else host.strip("[]")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise click.UsageError(f"--listen {listen!r} has no IP address; --name has the names for browsers.") from None
+    if (certificate is None) is not (key is None):
+        raise click.UsageError("--tls-certificate and --tls-key need each other.")
+    return Listener(host, int(port), certificate, key)
 
 
-def _serve(config: object, host: str, port: int) -> None:
-    """Listen first, so that the printed address is open and an address that is taken is one line."""
+def _check_listener(listener: Listener, passwords: Path | None, names: tuple[str, ...]) -> None:
+    """Raises UsageError for an address that others reach, if it is not protected."""
+    if listener.is_loopback:
+        return
+    if passwords is None or listener.certificate is None:
+        raise click.UsageError(
+            f"--listen {listener.host}: others reach this address, so it needs --passwords, --tls-certificate and --tls-key; "
+            "or listen on 127.0.0.1 and use an SSH tunnel."
+        )
+    if ipaddress.ip_address(listener.host).is_unspecified and not names:
+        raise click.UsageError(f"--listen {listener.host}: give the host names for browsers by --name.")
+
+
+def _rules(listener: Listener, passwords: Path | None, names: tuple[str, ...], audit_log: Path | None, *, is_read_only: bool) -> Rules:
+    """The rules of the console. Raises ClientError for a file that cannot be used."""
+    import time
+
+    from broker.cli.console.guard import Rules
+    from broker.cli.console.passwords import read_passwords
+    from broker.cli.console.sessions import Sessions
+
+    own = _LOOPBACK_NAMES if listener.is_loopback else frozenset[str]()
+    return Rules(
+        frozenset({*own, listener.shown_host, *(name.lower() for name in names)}),
+        Sessions(None if passwords is None else read_passwords(passwords), time.monotonic),
+        _audit(audit_log),
+        is_read_only=is_read_only,
+        is_secure=listener.certificate is not None,
+    )
+
+
+def _audit(file: Path | None) -> Audit:
+    """The audit log in a file that only its owner reads, or on standard error. Raises ClientError."""
+    import os
+    import time
+
+    from broker.cli.console.audit import Audit
+
+    if file is None:
+        return Audit(say, time.time, time.monotonic)
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ClientError(f"the audit log {file} cannot be written: {error.strerror}") from None
+
+    def write(line: str) -> None:
+        try:
+            os.write(descriptor, line.encode() + b"\n")
+        except OSError as error:
+            say(f"ottla: the audit log {file} cannot be written: {error.strerror}: {line}")
+
+    return Audit(write, time.time, time.monotonic)
+
+
+def _serve(app: Starlette, listener: Listener) -> None:
+    """Listen first, so that the printed address is open and an address that is taken is one line. Raises ClientError."""
+    import gc
     import socket
 
     import uvicorn
 
-    assert isinstance(config, uvicorn.Config)
+    if listener.certificate is not None:
+        _check_certificate(listener.certificate, listener.key)
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # a client must not choose the address that limits its logins
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_graceful_shutdown=_LAST_SECONDS,
+        ssl_certfile=listener.certificate,
+        ssl_keyfile=listener.key,
+    )
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listening = socket.create_server((listener.host, listener.port), family=family)
     except OSError as error:
-        say(f"ottla: {host}:{port} cannot be bound: {error.strerror}; set another --listen")
-        raise SystemExit(1) from None
+        raise ClientError(f"{listener.host}:{listener.port} cannot be bound: {error.strerror}; set another --listen") from None
+    # Metadata of 100,000 partitions is a million objects without cycles; the collector would scan them several times.
+    gc.set_threshold(_COLLECTED_AFTER)
     with listening:
-        shown = f"[{host}]" if ":" in host else host
-        print(f"ottla console is ready: http://{shown}:{listening.getsockname()[1]}/", flush=True)
+        scheme = "http" if listener.certificate is None else "https"
+        print(f"ottla console is ready: {scheme}://{listener.shown_host}:{listening.getsockname()[1]}/", flush=True)
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def _loopback(text: str) -> tuple[str, int]:
-    """The host and port to listen on. Raises UsageError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise click.UsageError(f"--listen {text!r} is not HOST:PORT.")
-    host = "127.0.0.1" if host == "localhost" else host.strip("[]")
+def _check_certificate(certificate: Path, key: Path | None) -> None:
+    """Raises ClientError for a certificate or a key that cannot be used. Without this check OpenSSL would ask for a key's password."""
+    import ssl
+
     try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise click.UsageError(f"--listen {text}: the console has no login, so it listens on 127.0.0.1 or [::1] only; use an SSH tunnel.")
-    return host, int(port)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise ClientError(f"the TLS certificate {certificate} and its key {key} cannot be used: {reason}") from None

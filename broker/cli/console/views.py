@@ -4,32 +4,26 @@ Every function asks the cluster anew and changes nothing. `docs/console.md` desc
 ClientError.
 """
 
-import codecs
-import time
-from typing import Any, Final
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 from broker.cli.doctor.cluster_checks import check_cluster
 from broker.cli.doctor.cluster_facts import gather
 from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
 from broker.client.committed import committed_offsets
 from broker.client.config_admin import SOURCES, ResourceType, describe_configs
-from broker.client.errors import ConnectionLost, Refused
-from broker.client.fetcher import Fetcher, FetchSettings
+from broker.client.errors import ClientError, Refused
 from broker.client.group_admin import NO_GROUP, describe_group, list_groups
-from broker.client.offsets import end_offsets, list_offsets, start_offsets
+from broker.client.log_dirs import log_dirs
+from broker.client.offsets import end_offsets, start_offsets
 from broker.client.topic_admin import all_topics
 from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import DescribeConfigsResourceResult
 from protocol.messages.metadata import MetadataResponseTopic
-from protocol.records.reader import Record
 from protocol.uuid import to_text
-
-MOST_RECORDS: Final = 500
-SHOWN_BYTES: Final = 16 * 1024
-"""Bytes of a key, a value or a header that are shown."""
-_FETCHED_BYTES: Final = 1024 * 1024
-_POLL_SECONDS: Final = 1.0
-
-_Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
 View = dict[str, Any]
 
@@ -37,26 +31,63 @@ View = dict[str, Any]
 def overview(cluster: Cluster) -> View:
     """The brokers, and the numbers of topics, partitions and faults."""
     answer = cluster.refresh(None)
-    partitions = [partition for topic in answer.topics for partition in topic.partitions]
-    leaders = [partition.leader_id for partition in partitions]
+    leads: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    count = under_replicated = 0
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            count += 1
+            leads[partition.leader_id] += 1
+            replicas.update(partition.replica_nodes)
+            under_replicated += len(partition.isr_nodes) < len(partition.replica_nodes)
     return {
         "cluster_id": answer.cluster_id,
         "controller": answer.controller_id if answer.controller_id >= 0 else None,
         "topics": len(answer.topics),
-        "partitions": len(partitions),
-        "offline": leaders.count(NO_LEADER),
-        "under_replicated": sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
+        "partitions": count,
+        "offline": leads[NO_LEADER],
+        "under_replicated": under_replicated,
         "brokers": [
             {
                 "id": broker.node_id,
                 "address": f"{broker.host}:{broker.port}",
                 "rack": broker.rack,
-                "leads": leaders.count(broker.node_id),
-                "replicas": sum(broker.node_id in partition.replica_nodes for partition in partitions),
+                "leads": leads[broker.node_id],
+                "replicas": replicas[broker.node_id],
             }
             for broker in sorted(answer.brokers, key=lambda each: each.node_id)
         ],
     }
+
+
+def brokers(cluster: Cluster) -> View:
+    """The brokers with their log directories. A broker that gives none has an `error` instead."""
+    found = overview(cluster)
+    for broker in found["brokers"]:
+        broker["error"] = None
+        broker["log_dirs"] = []
+        try:
+            directories = log_dirs(cluster, broker["id"])
+        except ClientError as error:
+            broker["error"] = " ".join(str(error).split())
+            continue
+        broker["log_dirs"] = [
+            {
+                "path": each.path,
+                "error": each.error,
+                "total_bytes": each.total_bytes,
+                "usable_bytes": each.usable_bytes,
+                "replicas": len(each.replicas),
+                "replica_bytes": sum(replica.bytes for replica in each.replicas),
+            }
+            for each in directories
+        ]
+    return {"controller": found["controller"], "brokers": found["brokers"]}
+
+
+def broker_configs(cluster: Cluster, name: str) -> View:
+    """The configuration of a broker; with the empty name the dynamic one of all brokers."""
+    return {"configs": _configs(describe_configs(cluster, ResourceType.BROKER, name, synonyms=True))}
 
 
 def topics(cluster: Cluster) -> View:
@@ -65,84 +96,73 @@ def topics(cluster: Cluster) -> View:
 
 
 def _topic_line(topic: MetadataResponseTopic) -> View:
-    partitions = topic.partitions
+    replicas = under_replicated = offline = 0
+    for each in topic.partitions:
+        count = len(each.replica_nodes)
+        replicas = max(replicas, count)
+        under_replicated += len(each.isr_nodes) < count
+        offline += each.leader_id == NO_LEADER
     return {
         "name": topic.name,
         "internal": topic.is_internal,
-        "partitions": len(partitions),
-        "replicas": max((len(each.replica_nodes) for each in partitions), default=0),
-        "under_replicated": sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
-        "offline": sum(each.leader_id == NO_LEADER for each in partitions),
+        "partitions": len(topic.partitions),
+        "replicas": replicas,
+        "under_replicated": under_replicated,
+        "offline": offline,
     }
 
 
 def topic(cluster: Cluster, name: str) -> View:
-    """One topic: its partitions with their offsets, and its configuration with the source of each value."""
+    """One topic: its partitions with their offsets and sizes, and its configuration with the source of each value."""
     found = cluster.topic(name)
-    led = [TopicPartition(name, each.partition_index) for each in found.partitions if each.leader_id != NO_LEADER]
-    starts, ends = start_offsets(cluster, led), end_offsets(cluster, led)
-    partitions = [
-        {
-            "partition": each.partition_index,
-            "leader": each.leader_id if each.leader_id != NO_LEADER else None,
-            "replicas": each.replica_nodes,
-            "isr": each.isr_nodes,
-            "start": starts.get(TopicPartition(name, each.partition_index)),
-            "end": ends.get(TopicPartition(name, each.partition_index)),
-        }
-        for each in sorted(found.partitions, key=lambda each: each.partition_index)
-    ]
-    configs = [
-        {"name": each.name, "value": each.value, "source": SOURCES.get(each.config_source, "UNKNOWN")}
-        for each in describe_configs(cluster, ResourceType.TOPIC, name)
-    ]
+    led = {TopicPartition(name, each.partition_index): each.leader_id for each in found.partitions if each.leader_id != NO_LEADER}
+    starts, ends, sizes = start_offsets(cluster, led), end_offsets(cluster, led), _sizes(cluster, led)
+    partitions = []
+    for each in sorted(found.partitions, key=lambda each: each.partition_index):
+        where = TopicPartition(name, each.partition_index)
+        partitions.append(
+            {
+                "partition": each.partition_index,
+                "leader": led.get(where),
+                "replicas": each.replica_nodes,
+                "isr": each.isr_nodes,
+                "start": starts.get(where),
+                "end": ends.get(where),
+                "bytes": sizes.get(where),
+            }
+        )
+    configs = _configs(describe_configs(cluster, ResourceType.TOPIC, name, synonyms=True))
     return {**_topic_line(found), "id": to_text(found.topic_id), "partitions": partitions, "configs": configs}
 
 
-def records(cluster: Cluster, name: str, partition: int, offset: int | None, timestamp_ms: int | None, limit: int) -> View:
-    """Up to `limit` records of a partition: from an offset, from a time, or without both the last ones."""
-    at = TopicPartition(name, partition)
-    start, end = start_offsets(cluster, [at])[at], end_offsets(cluster, [at])[at]
-    limit = min(limit, MOST_RECORDS)
-    if timestamp_ms is not None:
-        first = list_offsets(cluster, {at: timestamp_ms})[at].offset
-        offset = end if first < 0 else first
-    position = max(start, end - limit) if offset is None else min(max(offset, start), end)
-    found: list[View] = []
-    fetcher = Fetcher(cluster, {at: position}, FetchSettings(max_bytes=_FETCHED_BYTES, max_partition_bytes=_FETCHED_BYTES))
-    try:
-        deadline = time.monotonic() + cluster.timeout_seconds
-        while len(found) < limit and fetcher.positions[at] < end and time.monotonic() < deadline:
-            for batch in fetcher.poll(_POLL_SECONDS):
-                found += [_record(record) for record in batch.records[: limit - len(found)] if record.offset < end]
-        if position < end and fetcher.positions[at] == position:
-            raise ConnectionLost(f"the leader of {at} gave no record within {cluster.timeout_seconds:g} s")
-    finally:
-        fetcher.close()
-    return {"topic": name, "partition": partition, "start": start, "end": end, "records": found}
+def _sizes(cluster: Cluster, led: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The bytes of partitions on their leaders. Partitions are left out whose leader does not tell, or may not."""
+    found: dict[TopicPartition, int] = {}
+    for leader in sorted(set(led.values())):
+        try:
+            directories = log_dirs(cluster, leader, [where for where, broker_id in led.items() if broker_id == leader])
+        except ClientError:
+            continue
+        found |= {each.partition: each.bytes for directory in directories for each in directory.replicas if not each.is_future}
+    return found
 
 
-def _record(record: Record) -> View:
-    headers = [{"name": name.decode("utf-8", "replace")[:SHOWN_BYTES], **_bytes(value)} for name, value in record.headers]
-    return {
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": _bytes(record.key),
-        "value": _bytes(record.value),
-        "headers": headers,
-    }
-
-
-def _bytes(data: bytes | memoryview | None) -> View:
-    """Text if the bytes are UTF-8, hexadecimal digits otherwise; the size tells whether all of them are shown."""
-    if data is None:
-        return {"form": "null", "text": None, "bytes": 0}
-    shown = bytes(data[:SHOWN_BYTES])
-    try:
-        # The decoder leaves out the beginning of a character that was cut.
-        return {"form": "text", "text": _Decoder().decode(shown, final=len(shown) == len(data)), "bytes": len(data)}
-    except UnicodeDecodeError:
-        return {"form": "hex", "text": shown.hex(" "), "bytes": len(data)}
+def _configs(described: Iterable[DescribeConfigsResourceResult]) -> list[View]:
+    """Each key with its value, the source of that, and the value that it would have by default."""
+    found = []
+    for each in described:
+        default = next((synonym.value for synonym in each.synonyms if SOURCES.get(synonym.source) == "DEFAULT_CONFIG"), None)
+        found.append(
+            {
+                "name": each.name,
+                "value": each.value,
+                "source": SOURCES.get(each.config_source, "UNKNOWN"),
+                "default": default,
+                "read_only": each.read_only,
+                "sensitive": each.is_sensitive,
+            }
+        )
+    return found
 
 
 def groups(cluster: Cluster) -> View:

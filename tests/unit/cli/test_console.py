@@ -1,65 +1,49 @@
-"""The console answers its own page only, explains what it cannot answer, and shows every byte of a record safely."""
+"""The console answers its own page only, explains what it cannot answer, and refuses what it must not change."""
 
-import asyncio
 import json
 import re
-from typing import Any
+import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from starlette.types import Message
 
 from broker.cli.console import views
-from broker.cli.console.application import STATIC, application
+from broker.cli.console.answers import json_answer
+from broker.cli.console.application import CHANGES, READS, STATIC
+from broker.cli.console.audit import MAX_LINE_BYTES
+from broker.cli.console.parameters import MAX_BODY_BYTES, BadParameter, Body, number, signed
 from broker.cli.main import main
 from broker.client.cluster import Cluster
 from broker.client.errors import Unreachable
+from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from tests.support.console_requests import HOST, ConsoleUnderTest
 
-OWN = {"host": "127.0.0.1:8080"}
-
-
-def get(path: str, headers: dict[str, str] | None = None, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of one request to a console whose cluster is dead."""
-    name, _, query = path.partition("?")
-    sent: list[Message] = []
-
-    def connect() -> Cluster:
-        raise Unreachable("no broker can be reached")
-
-    requests: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
-
-    async def receive() -> Message:
-        if not requests:
-            await asyncio.Event().wait()  # the client stays connected
-        return requests.pop()
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http", "path": name,
-        "raw_path": name.encode(), "root_path": "", "query_string": query.encode(), "client": None, "server": None,
-        "headers": [(key.encode(), value.encode()) for key, value in (OWN if headers is None else headers).items()],
-    }  # fmt: skip
-    asyncio.run(application(connect)(scope, receive, send))
-    answered = {key.decode(): value.decode() for key, value in sent[0]["headers"]}
-    return sent[0]["status"], answered, b"".join(message.get("body", b"") for message in sent[1:])
+OWN = {"host": HOST}
+TOPIC = {"confirm": "t"}
 
 
-def error_of(body: bytes) -> str:
-    found: dict[str, Any] = json.loads(body)
-    return str(found["error"])
+@pytest.fixture
+def console() -> ConsoleUnderTest:
+    return ConsoleUnderTest()
 
 
-@pytest.mark.parametrize("path", ["overview", "topics", "topics/t", "topics/t/records", "groups", "groups/a/b", "findings"])
-def test_a_dead_cluster_is_one_line(path: str) -> None:
-    status, _, body = get(f"/api/v1/{path}")
-    assert (status, error_of(body)) == (502, "no broker can be reached")
+def address_of(path: str) -> str:
+    return path.replace("{name}", "t").replace("{name:path}", "a/b").replace("{broker}", "0")
+
+
+@pytest.mark.parametrize("path", [*READS, "topics/{name}/records", "topics/{name}/records?value_form=avro&contains=x"])
+def test_a_dead_cluster_is_one_line(console: ConsoleUnderTest, path: str) -> None:
+    answer = console.get(f"/api/v1/{address_of(path)}{'?group=g&to=earliest' if path == 'group-reset' else ''}{PARAMETERS.get(path, '')}")
+    assert (answer.status, answer.error) == (502, "no broker can be reached")
+
+
+PARAMETERS = {"reassignment-plan": "?topic=t"}
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/topics", "/static/console.js", "/nothing"])
-def test_every_answer_has_the_headers_that_protect_the_page(path: str) -> None:
-    _, headers, _ = get(path)
+def test_every_answer_has_the_headers_that_protect_the_page(console: ConsoleUnderTest, path: str) -> None:
+    headers = console.get(path).headers
     assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
     assert "unsafe" not in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
@@ -68,81 +52,243 @@ def test_every_answer_has_the_headers_that_protect_the_page(path: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8080", "", "[::2]:8080", "localhost@evil.example"])
-def test_another_host_name_is_refused(host: str) -> None:
-    assert get("/api/v1/overview", {"host": host})[0] == 421
-    assert get("/", {"host": host})[0] == 421
+def test_another_host_name_is_refused(console: ConsoleUnderTest, host: str) -> None:
+    assert console.get("/api/v1/overview", {"host": host}).status == 421
+    assert console.get("/", {"host": host}).status == 421
 
 
 @pytest.mark.parametrize("host", ["localhost:8080", "LOCALHOST", "127.0.0.1", "[::1]:8080", "[::1]"])
-def test_the_names_of_this_host_are_accepted(host: str) -> None:
-    assert get("/", {"host": host})[0] == 200
+def test_the_names_of_this_host_are_accepted(console: ConsoleUnderTest, host: str) -> None:
+    assert console.get("/", {"host": host}).status == 200
 
 
-def test_requests_of_other_sites_are_refused_and_links_to_the_page_are_not() -> None:
+def test_requests_of_other_sites_are_refused_and_links_to_the_page_are_not(console: ConsoleUnderTest) -> None:
     for site in ("cross-site", "same-site"):
-        assert get("/api/v1/topics", {**OWN, "sec-fetch-site": site})[0] == 403
-        assert get("/", {**OWN, "sec-fetch-site": site})[0] == 200
-    assert get("/api/v1/topics", {**OWN, "sec-fetch-site": "same-origin"})[0] == 502
+        assert console.get("/api/v1/topics", {**OWN, "sec-fetch-site": site}).status == 403
+        assert console.get("/", {**OWN, "sec-fetch-site": site}).status == 200
+    assert console.get("/api/v1/topics", {**OWN, "sec-fetch-site": "same-origin"}).status == 502
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_nothing_can_be_changed(method: str) -> None:
-    assert get("/api/v1/topics/t", method=method)[0] == 405
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.action)
+def test_a_change_needs_the_token_its_own_origin_and_json(console: ConsoleUnderTest, change: object) -> None:
+    method, path = change.method, address_of(change.path)  # type: ignore[attr-defined]  # of a parameter
+    refusals = [
+        console.change(method, path, TOPIC, without="x-csrf-token"),
+        console.change(method, path, TOPIC, more={"x-csrf-token": "guess"}),
+        console.change(method, path, TOPIC, more={"origin": "https://evil.example"}),
+        console.change(method, path, TOPIC, more={"origin": "null"}),
+        console.change(method, path, TOPIC, more={"origin": "http://127.0.0.1:9999"}),
+        console.change(method, path, TOPIC, more={"sec-fetch-site": "same-site"}),
+    ]
+    assert [each.status for each in refusals] == [403] * 6
+    assert console.change(method, path, TOPIC, more={"content-type": "text/plain"}).status == 415
+    assert console.asked == 0
+    assert [line["outcome"] for line in console.lines] == ["refused"] * 7
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.action)
+def test_a_read_only_console_refuses_every_change(change: object) -> None:
+    console = ConsoleUnderTest(is_read_only=True)
+    answer = console.change(change.method, address_of(change.path), TOPIC)  # type: ignore[attr-defined]  # of a parameter
+    assert (answer.status, answer.error) == (403, "this console is read-only")
+    assert console.asked == 0
+    (line,) = console.lines
+    assert (line["user"], line["address"], line["outcome"]) == ("local", "127.0.0.1", "refused")
+    assert console.get("/api/v1/session").json["read_only"] is True
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.action)
+def test_no_change_ignores_a_field(change: object) -> None:
+    console = ConsoleUnderTest()
+    answer = console.change(change.method, address_of(change.path), {"surplus": 1})  # type: ignore[attr-defined]  # of a parameter
+    assert (answer.status, console.asked) == (400, 0)
+    assert answer.error.startswith("the field 'surplus' is unknown; known are ")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+def test_there_are_no_other_changes(console: ConsoleUnderTest, method: str) -> None:
+    answer = console.change(method, "topics/t", {})
+    assert (answer.status, answer.error) == (405, "Method Not Allowed")
+
+
+def test_a_failed_change_leaves_a_line_without_passwords_and_records(console: ConsoleUnderTest) -> None:
+    assert console.change("PUT", "users/alice", {"password": "secret"}).status == 502
+    assert console.change("POST", "topics/t/records", {"value": "secret", "partition": 3}).status == 502
+    assert console.change("PATCH", "brokers/0/configs", {"set": {"ssl.key.password": "secret"}}).status == 502
+    assert "secret" not in str(console.lines)
+    assert [(line["action"], line["outcome"], line["what"]) for line in console.lines] == [
+        ("set user", "failed", {"name": "alice", "password": "(hidden)"}),
+        ("produce", "failed", {"name": "t", "value": "(hidden)", "partition": 3}),
+        ("change broker configs", "failed", {"broker": "0", "set": {"ssl.key.password": "(hidden)"}}),
+    ]
+
+
+def test_lines_about_refusals_are_limited_and_counted(console: ConsoleUnderTest) -> None:
+    for _ in range(100):
+        console.change("DELETE", "topics/t", TOPIC, without="x-csrf-token")
+    assert len(console.lines) == 20
+    console.now = 10.0
+    console.change("DELETE", "topics/t", TOPIC, without="x-csrf-token")
+    assert console.lines[-1]["omitted_before"] == 80
+
+
+def test_a_long_change_is_cut_in_its_line(console: ConsoleUnderTest) -> None:
+    console.change("POST", "topics", {"name": "x" * 100_000})
+    assert len(console.lines[0]["what_cut"]) == MAX_LINE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", "name is missing"),
+        (b"no", "the body is not JSON"),
+        (b'{"name": NaN}', "the body is not JSON"),
+        (b"[1]", "the body is not a JSON object"),
+        (b"[" * 1_000_000, "the body is nested too deeply"),
+        (b'{"name":' * 130_000 + b"1" + b"}" * 130_000, "the body is nested too deeply"),
+        (b" " * (MAX_BODY_BYTES + 1), f"the body has more than {MAX_BODY_BYTES} bytes"),
+        (b'{"name": 1}', "name is not text"),
+        (b'{"name": "\\ud800"}', "name has half of a surrogate pair, which is no character"),
+        (b'{"name": "t", "partitions": 1.5}', "partitions is not an integer"),
+        (b'{"name": "t", "partitions": true}', "partitions is not an integer"),
+        (b'{"name": "t", "partitions": 99999999999999999999}', "partitions is out of range"),
+        (b'{"name": "t", "configs": {"a": 1}}', "configs is not text"),
+        (b'{"name": "t", "assignment": [1]}', "assignment is not a list"),
+        (b'{"name": "t", "assignment": [[0]], "partitions": 1}', "assignment determines the numbers of partitions and replicas; omit both"),
+    ],
+)
+def test_a_bad_body_is_one_line_and_asks_no_broker(console: ConsoleUnderTest, body: bytes, error: str) -> None:
+    answer = console.change("POST", "topics", body)
+    assert (answer.status, answer.error) == (400, error)
+    assert [line["error"] for line in console.lines] in ([], [error])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("DELETE", "topics/t", {}),
+        ("DELETE", "topics/t", {"confirm": "T"}),
+        ("DELETE", "topics/t/records", {"confirm": "", "offsets": [{"partition": 0, "offset": 1}]}),
+        ("DELETE", "groups/a/b", {"confirm": "a"}),
+        ("DELETE", "group-offsets", {"group": "g", "topic": "t"}),
+        ("DELETE", "users/u", {}),
+        ("POST", "transaction-abort", {"topic": "t", "partition": 0, "start_offset": 1}),
+        ("POST", "transaction-forget", {"transactional_id": "x"}),
+    ],
+)
+def test_a_deletion_wants_the_name(console: ConsoleUnderTest, method: str, path: str, body: object) -> None:
+    answer = console.change(method, path, body)
+    assert (answer.status, answer.error) == (400, "nothing was changed: the field confirm must repeat the name")
 
 
 @pytest.mark.parametrize("path", ["/static/../application.py", "/static/%2e%2e/views.py", "/static//etc/passwd", "/../../pyproject.toml"])
-def test_no_other_file_is_served(path: str) -> None:
-    assert get(path)[0] == 404
+def test_no_other_file_is_served(console: ConsoleUnderTest, path: str) -> None:
+    assert console.get(path).status == 404
 
 
 def test_parameters_that_are_no_numbers_are_refused() -> None:
-    from broker.cli.console.application import BadParameter, _number
-
-    assert _number(None, "offset") is None
-    assert _number("", "offset") is None
-    assert _number("17", "offset") == 17
+    assert (number(None, "offset"), number("", "offset"), number("17", "offset"), signed("-17", "shift")) == (None, None, 17, -17)
     for text in ("-1", "1e3", "٣", "9" * 20, "x", "1\n"):
         with pytest.raises(BadParameter, match="offset is not a number"):
-            _number(text, "offset")
+            number(text, "offset")
+    for text in ("-", "--1", "-x"):
+        with pytest.raises(BadParameter, match="shift is not a number"):
+            signed(text, "shift")
+
+
+def test_amounts_are_finite() -> None:
+    assert Body.parse(b'{"set": {"a": 1, "b": 0.5}}').amount_by_name("set") == {"a": 1.0, "b": 0.5}
+    for text in (b"1e999", b"1" + b"0" * 400, b'"1"', b"true", b"null"):
+        with pytest.raises(BadParameter, match="set has a "):
+            Body.parse(b'{"set": {"a": ' + text + b"}}").amount_by_name("set")
 
 
 def test_the_page_has_no_code_or_style_that_its_policy_forbids_and_nothing_from_another_host() -> None:
     page = (STATIC / "index.html").read_text(encoding="utf-8")
-    code = (STATIC / "console.js").read_text(encoding="utf-8")
+    scripts = {file.name: file.read_text(encoding="utf-8") for file in STATIC.glob("*.js")}
+    code = "".join(scripts.values())
     assert not re.search(r"<script(?![^>]*src=\"/static/)|<style|style=|\son\w+=|javascript:", page)
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", code)
-    assert not re.search(r"https?://|//[a-z0-9-]+\.[a-z]", page + (STATIC / "console.css").read_text(encoding="utf-8"))
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|setAttribute\(\"style", code)
+    assert not re.search(r"https?://|//[a-z0-9-]+\.[a-z]", page + code + (STATIC / "console.css").read_text(encoding="utf-8"))
     for name in re.findall(r"/static/([\w.]+)", page):
         assert (STATIC / name).is_file()
+    assert set(re.findall(r"from \"\./([\w.]+)\"", code)) | {"console.js"} == set(scripts)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:8080", "192.0.2.1:80", "[::]:8080"])
+def test_an_address_that_others_reach_needs_passwords_and_tls(listen: str) -> None:
+    for options in ((), ("--passwords", "x"), ("--tls-certificate", "x", "--tls-key", "y")):
+        refused = CliRunner().invoke(main, ["console", "--listen", listen, *options])
+        assert refused.exit_code == 2
+        assert "others reach this address, so it needs --passwords, --tls-certificate and --tls-key" in refused.output
+
+
+def test_all_addresses_need_a_name() -> None:
+    refused = CliRunner().invoke(
+        main, ["console", "--listen", "0.0.0.0:80", "--passwords", "x", "--tls-certificate", "x", "--tls-key", "y"]
+    )
+    assert (refused.exit_code, "give the host names for browsers by --name" in refused.output) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("data", "form", "text"),
+    ("options", "error"),
     [
-        (None, "null", None),
-        (b"", "text", ""),
-        ("<b>\0\u202e".encode(), "text", "<b>\0\u202e"),
-        (b"\xff\x00", "hex", "ff 00"),
-        (b"x" * 20_000, "text", "x" * views.SHOWN_BYTES),
-        ("é".encode() * 20_000, "text", "é" * (views.SHOWN_BYTES // 2)),
-        (b"x" + "é".encode() * 20_000, "text", "x" + "é" * (views.SHOWN_BYTES // 2 - 1)),
-        (b"xy" + "𝄞".encode() * 20_000, "text", "xy" + "𝄞" * ((views.SHOWN_BYTES - 2) // 4)),
+        (("--listen", "8080"), "is not HOST:PORT"),
+        (("--listen", "127.0.0.1"), "is not HOST:PORT"),
+        (("--listen", "127.0.0.1:x"), "is not HOST:PORT"),
+        (("--listen", "127.0.0.1:99999"), "is not HOST:PORT"),
+        (("--listen", "example.com:80"), "has no IP address"),
+        (("--tls-key", "x"), "need each other"),
+        (("--schema-registry", "file:///etc"), "is not an http(s) URL"),
+        (("--hash-password", "a:b"), "is not a name of a user"),
     ],
 )
-def test_bytes_are_shown_as_text_or_as_digits_and_cut_between_characters(data: bytes | None, form: str, text: str | None) -> None:
-    shown = views._bytes(data)
-    assert (shown["form"], shown["text"], shown["bytes"]) == (form, text, len(data or b""))
+def test_options_that_cannot_be_used_are_refused(options: tuple[str, ...], error: str) -> None:
+    refused = CliRunner().invoke(main, ["console", *options])
+    assert (refused.exit_code, error in refused.output) == (2, True), refused.output
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:8080", "192.0.2.1:80", "[::]:8080", "example.com:80"])
-def test_without_a_login_it_listens_on_loopback_addresses_only(listen: str) -> None:
-    refused = CliRunner().invoke(main, ["console", "--listen", listen])
-    assert refused.exit_code == 2
-    assert "the console has no login" in refused.output
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--passwords", "{dir}/none"), "the users of the console cannot be read: {dir}/none: No such file"),
+        (("--audit-log", "{dir}/none/log"), "the audit log {dir}/none/log cannot be written: No such file"),
+        (
+            ("--tls-certificate", "{dir}/none", "--tls-key", "{dir}/none"),
+            "the TLS certificate {dir}/none and its key {dir}/none cannot be used",
+        ),
+    ],
+)
+def test_files_that_cannot_be_used_are_one_line(options: tuple[str, ...], error: str, tmp_path: object) -> None:
+    given = [each.format(dir=tmp_path) for each in options]
+    refused = CliRunner().invoke(main, ["console", "--listen", "127.0.0.1:0", *given])
+    assert (refused.exit_code, refused.output.count("\n")) == (1, 1)
+    assert refused.output.startswith("ottla: " + error.format(dir=tmp_path))
 
 
-@pytest.mark.parametrize("listen", ["8080", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999"])
-def test_an_address_that_is_none_is_refused(listen: str) -> None:
-    refused = CliRunner().invoke(main, ["console", "--listen", listen])
-    assert refused.exit_code == 2
-    assert "is not HOST:PORT" in refused.output
+def test_every_request_uses_the_cluster_of_the_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    profiles, properties = tmp_path / "profiles.toml", tmp_path / "client.properties"
+    properties.write_text("security.protocol=SSL\n")
+    profiles.write_text(f'[secured]\nbootstrap-server = "broker.example:9093"\ntimeout = 7\ncommand-config = "{properties}"\n')
+    monkeypatch.setenv("OTTLA_PROFILES", str(profiles))
+    made: list[Cluster] = []
+    monkeypatch.setattr("broker.cli.console.application.application", lambda connect, *_: made.append(connect()))
+    monkeypatch.setattr("broker.cli.console.command._serve", lambda *_: None)
+    assert CliRunner().invoke(main, ["console", "--profile", "secured"]).exit_code == 0
+    (cluster,) = made
+    assert (cluster.timeout_seconds, cluster.security.protocol.name) == (7.0, "SSL")
+    with pytest.raises(Unreachable, match=r"broker\.example:9093"), cluster.until(0.0):
+        cluster.any_connection()
+
+
+def test_ten_thousand_topics_are_a_list_in_less_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = {"leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}
+    partitions = [MetadataResponsePartition(partition_index=number, **part) for number in range(10)]
+    topics = [MetadataResponseTopic(name=f"topic-{number:05}", partitions=partitions) for number in range(10_000)]
+    frame = bytes(MetadataResponse(topics=topics).encode(12))
+    cluster = Cluster("127.0.0.1:1")
+    monkeypatch.setattr(cluster, "refresh", lambda _: MetadataResponse.decode(frame, 12)[0])
+    began = time.process_time()
+    answer = json_answer(views.topics(cluster))
+    assert time.process_time() - began < 1.0
+    assert len(json.loads(bytes(answer.body))["topics"]) == 10_000

@@ -1,0 +1,90 @@
+"""Shows the bytes of records: as text, JSON, MessagePack, Avro of a schema registry, or hexadecimal digits.
+
+Decoders take hostile bytes. Their results never cost more than the bytes allow, and are cut for the page.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from typing import Any, Final
+
+from broker.cli.console.avro import NotAvro, decode_avro
+from broker.cli.console.message_pack import NotMessagePack, decode_message_pack
+from broker.cli.console.schema_registry import NoSchema, SchemaRegistry
+from protocol.records.reader import Record
+
+FORMS: Final = ("auto", "text", "json", "hex", "msgpack", "avro")
+SHOWN_BYTES: Final = 16 * 1024
+"""Bytes of a key, a value or a header that are shown."""
+MAX_DECODED_BYTES: Final = 1024 * 1024
+"""Bytes of a key or a value that are decoded as JSON, MessagePack or Avro; larger ones are shown as text or digits."""
+_MAGIC: Final = 0
+_HEADER_BYTES: Final = 5
+
+_Utf8: Final = codecs.getincrementaldecoder("utf-8")
+
+Shown = dict[str, Any]
+
+
+class Decoder:
+    """Shows bytes in one of FORMS. `auto` is Avro if the registry knows the schema, text if the bytes are UTF-8, or else digits."""
+
+    def __init__(self, registry: SchemaRegistry | None = None) -> None:
+        self._registry = registry
+
+    def record(self, record: Record, key_form: str = "auto", value_form: str = "auto") -> Shown:
+        """A record for the page."""
+        headers = [{"name": name.decode("utf-8", "replace")[:SHOWN_BYTES], **shown_bytes(value)} for name, value in record.headers]
+        return {
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "key": self.show(record.key, key_form),
+            "value": self.show(record.value, value_form),
+            "headers": headers,
+        }
+
+    def show(self, data: bytes | memoryview | None, form: str) -> Shown:
+        """Bytes in a form. `form` of the answer is the one that was possible, and `error` has the reason if it is another."""
+        if data is None or form == "text" or (form == "auto" and not self._may_be_avro(data)):
+            return shown_bytes(data)
+        if form == "hex":
+            return {"form": "hex", "text": bytes(data[:SHOWN_BYTES]).hex(" "), "bytes": len(data)}
+        wanted = "avro" if form == "auto" else form
+        try:
+            found = self._decoded(bytes(data), wanted)
+        except (ValueError, RecursionError, NoSchema) as error:
+            reason = str(error) if isinstance(error, NotAvro | NotMessagePack | NoSchema) else f"this is not {wanted}"
+            return {**shown_bytes(data), "error": reason}
+        return {"form": wanted, "text": found[:SHOWN_BYTES], "bytes": len(data), "is_cut": len(found) > SHOWN_BYTES}
+
+    def _may_be_avro(self, data: bytes | memoryview) -> bool:
+        return self._registry is not None and len(data) > _HEADER_BYTES and data[0] == _MAGIC
+
+    def _decoded(self, data: bytes, form: str) -> str:
+        """The JSON text of the bytes. Raises ValueError, RecursionError, NoSchema."""
+        if len(data) > MAX_DECODED_BYTES:
+            raise NoSchema(f"more than {MAX_DECODED_BYTES} bytes are not decoded")
+        if form == "json":
+            json.loads(data)
+            return data.decode()  # as it is: numbers and repeated keys do not survive decoding
+        if form == "msgpack":
+            return json.dumps(decode_message_pack(data), ensure_ascii=False, separators=(",", ":"))
+        if self._registry is None:
+            raise NoSchema("start the console with --schema-registry to decode Avro")
+        if len(data) <= _HEADER_BYTES or data[0] != _MAGIC:
+            raise NotAvro("these bytes do not begin with the id of a schema")
+        schema = self._registry.schema(int.from_bytes(data[1:_HEADER_BYTES], "big"))
+        return json.dumps(decode_avro(schema, data[_HEADER_BYTES:]), ensure_ascii=False, separators=(",", ":"))
+
+
+def shown_bytes(data: bytes | memoryview | None) -> Shown:
+    """Text if the bytes are UTF-8, hexadecimal digits otherwise; the size tells whether all of them are shown."""
+    if data is None:
+        return {"form": "null", "text": None, "bytes": 0}
+    shown = bytes(data[:SHOWN_BYTES])
+    try:
+        # The decoder leaves out the beginning of a character that was cut.
+        return {"form": "text", "text": _Utf8().decode(shown, final=len(shown) == len(data)), "bytes": len(data)}
+    except UnicodeDecodeError:
+        return {"form": "hex", "text": shown.hex(" "), "bytes": len(data)}

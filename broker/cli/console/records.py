@@ -1,0 +1,239 @@
+"""Reads records for the console: searches with limits, live views, and exports, all in steps that a caller can end.
+
+A step is one poll of the brokers. Between two steps nothing is held but the connections and the positions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from typing import Final, NamedTuple
+
+from broker.cli.console.decoding import Decoder
+from broker.cli.console.record_filter import RecordFilter
+from broker.cli.console.views import View
+from broker.cli.records.record_json import json_line
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.errors import ClientError, ConnectionLost
+from broker.client.fetcher import Fetcher, FetchSettings, OffsetGone
+from broker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, end_offsets, offsets_at, start_offsets
+from protocol.records.batch import TimestampType
+from protocol.records.reader import Record
+
+MAX_RECORDS: Final = 500
+"""Records in an answer."""
+MAX_SCANNED_RECORDS: Final = 500_000
+"""Records that one search reads."""
+MAX_SCANNED_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of keys and values that one search reads."""
+MAX_SEARCH_SECONDS: Final = 20.0
+"""Time of one search, seconds."""
+FILTERED_OFFSETS: Final = 10_000
+"""Last offsets of a partition that a search with a filter and without a beginning reads."""
+MAX_LIVE_SECONDS: Final = 3600.0
+"""Time of a live view, or of an export, seconds."""
+_FETCH: Final = FetchSettings(max_bytes=4 * 1024 * 1024, max_partition_bytes=1024 * 1024)
+_POLL_SECONDS: Final = 0.5
+
+
+class Query(NamedTuple):
+    """The records that a request asks for. Without `offset` and `timestamp_ms` these are the last ones."""
+
+    topic: str
+    partitions: tuple[int, ...] = ()
+    """All if it is empty."""
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    limit: int = 50
+    is_committed: bool = False
+    key_form: str = "auto"
+    value_form: str = "auto"
+    selected: RecordFilter = RecordFilter()
+
+    @property
+    def has_beginning(self) -> bool:
+        """Whether the first matching records are asked for, and not the last ones."""
+        return self.offset is not None or self.timestamp_ms is not None
+
+    @property
+    def isolation(self) -> int:
+        """The isolation level of consumers."""
+        return READ_COMMITTED if self.is_committed else READ_UNCOMMITTED
+
+
+class Found(NamedTuple):
+    """A selected record."""
+
+    where: TopicPartition
+    record: Record
+    timestamp_type: TimestampType
+
+
+class Scan:
+    """Reads partitions from their positions on, and selects records. Counts what it reads."""
+
+    def __init__(self, cluster: Cluster, query: Query, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Ask for the range of each partition. Raises ClientError, also for a partition that does not exist."""
+        self._cluster = cluster
+        self._query = query
+        self._monotonic = monotonic
+        wanted = [TopicPartition(query.topic, each) for each in query.partitions or cluster.partitions(query.topic)]
+        self.starts = start_offsets(cluster, wanted)
+        self.ends = end_offsets(cluster, wanted, isolation=query.isolation)
+        self.positions = self._first(wanted)
+        self.records = 0
+        self.bytes = 0
+
+    def _first(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+        query = self._query
+        if query.timestamp_ms is not None:
+            at_time = offsets_at(self._cluster, wanted, query.timestamp_ms)
+            return {each: min(max(at_time[each], self.starts[each]), self.ends[each]) for each in wanted}
+        if query.offset is not None:
+            return {each: min(max(query.offset, self.starts[each]), self.ends[each]) for each in wanted}
+        last = query.limit if query.selected.is_trivial else FILTERED_OFFSETS
+        return {each: max(self.starts[each], self.ends[each] - last) for each in wanted}
+
+    def to_the_end(self) -> Iterator[list[Found]]:
+        """The selected records of each step, until all partitions are read up to the ends that they had. Raises ClientError."""
+        positions = {each: at for each, at in self.positions.items() if at < self.ends[each]}
+        yield from self._steps(positions, has_end=True)
+
+    def on_and_on(self) -> Iterator[list[Found]]:
+        """The selected records of each step, without an end. Raises ClientError."""
+        yield from self._steps(dict(self.positions), has_end=False)
+
+    def _steps(self, positions: dict[TopicPartition, int], *, has_end: bool) -> Iterator[list[Found]]:
+        fetcher = Fetcher(self._cluster, positions, _FETCH._replace(isolation=self._query.isolation))
+        progress_at = self._monotonic()
+        try:
+            while positions:
+                before = self.records, dict(positions)
+                found: list[Found] = []
+                try:
+                    for batch in fetcher.poll(_POLL_SECONDS):
+                        end = self.ends[batch.partition] if has_end else None
+                        found += self._selected(batch.partition, batch.records, batch.timestamp_type, end)
+                except OffsetGone as gone:  # retention was faster
+                    positions.update(start_offsets(self._cluster, [gone.partition]))
+                self.positions.update(positions)
+                if before != (self.records, positions):
+                    progress_at = self._monotonic()
+                elif has_end and self._monotonic() - progress_at > self._cluster.timeout_seconds:
+                    where = next(iter(positions))
+                    raise ConnectionLost(f"the leader of {where} gave no record within {self._cluster.timeout_seconds:g} s")
+                if has_end:
+                    for each in [each for each, at in positions.items() if at >= self.ends[each]]:
+                        del positions[each]
+                yield found
+        finally:
+            fetcher.close()
+
+    def _selected(self, where: TopicPartition, records: list[Record], timestamp_type: TimestampType, end: int | None) -> Iterator[Found]:
+        for record in records:
+            if end is not None and record.offset >= end:
+                return
+            self.records += 1
+            self.bytes += len(record.key or b"") + len(record.value or b"")
+            if self._query.selected.takes(record):
+                yield Found(where, record, timestamp_type)
+
+
+class Search:
+    """Collects the records of an answer, within limits of records, bytes and time."""
+
+    def __init__(self, cluster: Cluster, query: Query, decoder: Decoder, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Ask for the range of each partition. Raises ClientError."""
+        self._query = query
+        self._decoder = decoder
+        self._monotonic = monotonic
+        self._until = monotonic() + min(cluster.timeout_seconds, MAX_SEARCH_SECONDS)
+        self._scan = Scan(cluster, query, monotonic)
+        self._found: deque[Found] = deque(maxlen=None if query.has_beginning else query.limit)
+        self._stopped_by: str | None = None
+
+    def steps(self) -> Generator[None, None, None]:
+        """Read until the search is complete, or a limit is reached. Raises ClientError."""
+        for found in self._scan.to_the_end():
+            if self._query.has_beginning:
+                self._found.extend(found)
+            else:
+                last = sorted([*self._found, *found], key=self._order)
+                self._found.clear()
+                self._found.extend(last)
+            self._stopped_by = self._limit()
+            if self._stopped_by is not None:
+                return
+            yield
+
+    def _order(self, found: Found) -> tuple[int, TopicPartition, int]:
+        """By time over several partitions; in one partition by offset, because timestamps need not grow."""
+        time_ms = found.record.timestamp if len(self._scan.starts) > 1 else 0
+        return time_ms, found.where, found.record.offset
+
+    def _limit(self) -> str | None:
+        if self._query.has_beginning and len(self._found) >= self._query.limit:
+            return "limit"
+        if self._scan.records >= MAX_SCANNED_RECORDS:
+            return "records"
+        if self._scan.bytes >= MAX_SCANNED_BYTES:
+            return "bytes"
+        return "seconds" if self._monotonic() >= self._until else None
+
+    def answer(self) -> View:
+        """The records that were found. `next` has the offsets from which the search goes on, if a limit has ended it."""
+        shown = list(self._found)[: self._query.limit]
+        after = dict(self._scan.positions)
+        for left_out in list(self._found)[self._query.limit :]:
+            after[left_out.where] = min(after[left_out.where], left_out.record.offset)
+        partitions = [
+            {
+                "partition": where.partition,
+                "start": start,
+                "end": self._scan.ends[where],
+                "next": min(after[where], self._scan.ends[where]),
+            }
+            for where, start in self._scan.starts.items()
+        ]
+        return {
+            "topic": self._query.topic,
+            "partitions": partitions,
+            "records": [record_view(each, self._query, self._decoder) for each in shown],
+            "scanned": {"records": self._scan.records, "bytes": self._scan.bytes},
+            "stopped_by": self._stopped_by,
+        }
+
+
+def record_view(found: Found, query: Query, decoder: Decoder) -> View:
+    """A record for the page."""
+    return {"partition": found.where.partition, **decoder.record(found.record, query.key_form, query.value_form)}
+
+
+def live(
+    cluster: Cluster, query: Query, decoder: Decoder, monotonic: Callable[[], float] = time.monotonic
+) -> Generator[list[View], None, None]:
+    """New records in steps, from the end or from where the query begins. Raises ClientError.
+
+    A reader that is slower than the topic gets all records late: the next step begins when the last one was taken.
+    """
+    until = monotonic() + MAX_LIVE_SECONDS
+    scan = Scan(cluster, query, monotonic)
+    if not query.has_beginning:
+        scan.positions = dict(scan.ends)
+    for found in scan.on_and_on():
+        yield [record_view(each, query, decoder) for each in found]
+        if monotonic() >= until:
+            return
+
+
+def export(cluster: Cluster, query: Query, monotonic: Callable[[], float] = time.monotonic) -> Generator[list[str], None, None]:
+    """All selected records up to the present ends as lines of `ottla consume --json`, in steps. Raises ClientError."""
+    until = monotonic() + MAX_LIVE_SECONDS
+    scan = Scan(cluster, query, monotonic)
+    if not query.has_beginning:
+        scan.positions = dict(scan.starts)
+    for found in scan.to_the_end():
+        yield [json_line(each.where, each.record, each.timestamp_type, as_base64=False) for each in found]
+        if monotonic() >= until:
+            raise ClientError(f"an export ends after {MAX_LIVE_SECONDS:g} s; go on from the last offsets")

@@ -1,0 +1,126 @@
+"""Keeps the sessions of the console's users: logins by password, cookies, and the tokens against forged requests.
+
+Without passwords every request belongs to one session, that of the local user. Sessions end with the process.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+import threading
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Final, NamedTuple
+
+from broker.cli.console.passwords import Passwords
+from broker.cli.console.rates import Buckets
+
+LOCAL_USER: Final = "local"
+COOKIE: Final = "ottla-session"
+MAX_SESSIONS: Final = 1000
+"""Sessions at a time; the oldest ends for a new one."""
+SESSION_SECONDS: Final = 12 * 3600.0
+"""Time until a session ends, seconds."""
+ATTEMPTS_AT_ONCE: Final = 5
+"""Wrong passwords of an address before it has to wait."""
+SECONDS_PER_ATTEMPT: Final = 10.0
+"""Time after which an address may try another password, seconds."""
+_IPV6_NETWORK_BITS: Final = 64
+_KEY_BYTES: Final = 32
+
+
+class Session(NamedTuple):
+    """A user who has logged in. `token` accompanies each request that changes something."""
+
+    user: str
+    token: str
+    ends_at: float
+
+    def has_token(self, token: str) -> bool:
+        """Whether this is the token of the session."""
+        return hmac.compare_digest(self.token.encode(), token.encode("utf-8", "replace"))
+
+
+class WrongPassword(Exception):
+    """The user does not exist, or has another password."""
+
+
+class TooManyAttempts(Exception):
+    """The address has to wait before it may try another password."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"too many wrong passwords from this address; try again in {seconds:.0f} s")
+
+
+class Sessions:
+    """See the module. Called from any thread."""
+
+    def __init__(self, passwords: Passwords | None, monotonic: Callable[[], float]) -> None:
+        self._passwords = passwords
+        self._monotonic = monotonic
+        self._attempts = Buckets(ATTEMPTS_AT_ONCE, SECONDS_PER_ATTEMPT, monotonic)
+        self._sessions: dict[str, Session] = {}
+        self._lock = threading.Lock()
+        self._local = Session(LOCAL_USER, secrets.token_urlsafe(_KEY_BYTES), float("inf"))
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether requests need a session of a user."""
+        return self._passwords is not None
+
+    def of(self, cookies: str) -> Session | None:
+        """The session that the Cookie header names; None without a valid one."""
+        if self._passwords is None:
+            return self._local
+        key = _key_of(cookies)
+        with self._lock:
+            found = self._sessions.get(key)
+            if found is not None and found.ends_at <= self._monotonic():
+                del self._sessions[key]
+                found = None
+        return found
+
+    def log_in(self, user: str, password: str, address: str) -> tuple[str, Session]:
+        """Begin a session; the value of its cookie, and the session. Raises WrongPassword, TooManyAttempts."""
+        network = _network(address)
+        with self._lock:
+            seconds = self._attempts.seconds_until_free(network)
+            if seconds > 0:
+                raise TooManyAttempts(seconds)
+            self._attempts.take(network)
+        if self._passwords is None or not self._passwords.are_right(user, password):
+            raise WrongPassword
+        session = Session(user, secrets.token_urlsafe(_KEY_BYTES), self._monotonic() + SESSION_SECONDS)
+        key = secrets.token_urlsafe(_KEY_BYTES)
+        with self._lock:
+            self._attempts.forgive(network)
+            while len(self._sessions) >= MAX_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+            self._sessions[key] = session
+        return key, session
+
+    def log_out(self, cookies: str) -> None:
+        """End the session that the Cookie header names."""
+        with self._lock:
+            self._sessions.pop(_key_of(cookies), None)
+
+
+def _key_of(cookies: str) -> str:
+    try:
+        found = SimpleCookie(cookies).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def _network(address: str) -> str:
+    """The key that limits attempts: the address, or the network of an IPv6 address, which one host may have all of."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "unknown"
+    if parsed.version == 4:
+        return str(parsed)
+    return str(ipaddress.ip_network((parsed, _IPV6_NETWORK_BITS), strict=False))

@@ -1,0 +1,195 @@
+"""Answers with records: a search that ends with its client, live views as server-sent events, exports as lines of JSON.
+
+Steps run in threads, one at a time, and only as fast as the client takes their results.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from broker.cli.console.answers import error_answer, json_answer, one_line
+from broker.cli.console.decoding import FORMS, Decoder
+from broker.cli.console.parameters import BadParameter, number
+from broker.cli.console.record_filter import record_filter
+from broker.cli.console.records import MAX_RECORDS, Query, Search, export, live
+from broker.client.cluster import Cluster
+from broker.client.errors import ClientError
+
+MAX_STREAMS: Final = 16
+"""Searches, live views and exports at a time."""
+_DEFAULT_RECORDS: Final = 50
+_KEEP_ALIVE_SECONDS: Final = 10.0
+_MOST_PARTITIONS: Final = 10_000
+_TOO_MANY: Final = f"there are {MAX_STREAMS} searches, live views and exports already; end one"
+
+Step = TypeVar("Step")
+
+
+class Streams:
+    """The endpoints that read records. `connect` makes a client for each request."""
+
+    def __init__(self, connect: Callable[[], Cluster], decoder: Decoder) -> None:
+        self._connect = connect
+        self._decoder = decoder
+        self._running = 0
+
+    def _full(self) -> Response | None:
+        """The answer if there are too many streams."""
+        return json_answer({"error": _TOO_MANY}, HTTPStatus.SERVICE_UNAVAILABLE) if self._running >= MAX_STREAMS else None
+
+    async def search(self, request: Request) -> Response:
+        """Records as one JSON document. The search ends when the client leaves."""
+        try:
+            query = query_of(request)
+        except BadParameter as error:
+            return error_answer(error)
+        refused = self._full()
+        if refused is not None:
+            return refused
+        self._running += 1
+        cluster = self._connect()
+        try:
+            search = await run_in_threadpool(Search, cluster, query, self._decoder)
+            steps = search.steps()
+            try:
+                while await run_in_threadpool(_has_step, steps):
+                    if await request.is_disconnected():
+                        break
+            finally:
+                await run_in_threadpool(steps.close)
+            return json_answer(await run_in_threadpool(search.answer))
+        except ClientError as error:
+            return error_answer(error)
+        finally:
+            self._running -= 1
+            cluster.close()
+
+    async def live(self, request: Request) -> Response:
+        """Records as server-sent events `records`; `failed` has an error, and `end` ends a view that was open for too long."""
+        try:
+            query = query_of(request)
+        except BadParameter as error:
+            return error_answer(error)
+        refused = self._full()
+        if refused is not None:
+            return refused
+
+        async def events() -> AsyncIterator[str]:
+            said_at = time.monotonic()
+            yield ": open\n\n"
+            async with aclosing(self._steps(lambda cluster: live(cluster, query, self._decoder))) as steps:
+                async for records in steps:
+                    if isinstance(records, str):
+                        yield _event("failed", {"error": records})
+                        return
+                    if records or time.monotonic() - said_at > _KEEP_ALIVE_SECONDS:
+                        said_at = time.monotonic()
+                        yield _event("records", {"records": records}) if records else ": nothing\n\n"
+            yield _event("end", {})
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    async def export(self, request: Request) -> Response:
+        """Records as lines of JSON, for a file; a last line with `error` tells that it is not complete."""
+        try:
+            query = query_of(request)
+        except BadParameter as error:
+            return error_answer(error)
+        refused = self._full()
+        if refused is not None:
+            return refused
+
+        async def lines() -> AsyncIterator[str]:
+            async with aclosing(self._steps(lambda cluster: export(cluster, query))) as steps:
+                async for found in steps:
+                    if isinstance(found, str):
+                        yield json.dumps({"error": found}) + "\n"
+                    elif found:
+                        yield "\n".join(found) + "\n"
+
+        # The name of a topic has only letters, digits and . _ -, so it is safe in the header.
+        name = "".join(each for each in query.topic if each.isascii() and (each.isalnum() or each in "._-"))
+        headers = {"content-disposition": f'attachment; filename="{name}.ndjson"'}
+        return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
+
+    async def _steps(self, begin: Callable[[Cluster], Generator[list[Step], None, None]]) -> AsyncGenerator[list[Step] | str, None]:
+        """The results of all steps, and the text of an error that ends them.
+
+        It counts as a stream from the first step on, because a client may leave before.
+        """
+        if self._running >= MAX_STREAMS:
+            yield _TOO_MANY
+            return
+        self._running += 1
+        cluster = self._connect()
+        steps = begin(cluster)
+        try:
+            while (found := await run_in_threadpool(_next_step, steps)) is not None:
+                yield found
+        except ClientError as error:
+            yield one_line(error)
+        finally:
+            self._running -= 1
+            steps.close()
+            cluster.close()
+
+
+def query_of(request: Request) -> Query:
+    """The records that the parameters of a request ask for. Raises BadParameter."""
+    query = request.query_params
+    partitions = [each for text in query.getlist("partition") for each in text.split(",") if each]
+    if len(partitions) > _MOST_PARTITIONS:
+        raise BadParameter(f"at most {_MOST_PARTITIONS} partitions")
+    chosen = tuple(dict.fromkeys(found for each in partitions if (found := number(each, "partition")) is not None))
+    forms = {}
+    for name in ("key_form", "value_form"):
+        forms[name] = query.get(name) or "auto"
+        if forms[name] not in FORMS:
+            raise BadParameter(f"{name} is one of {', '.join(FORMS)}")
+    isolation = query.get("isolation") or "read_uncommitted"
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise BadParameter("isolation is read_uncommitted or read_committed")
+    limit = number(query.get("limit"), "limit")
+    return Query(
+        topic=request.path_params["name"],
+        partitions=chosen,
+        offset=number(query.get("offset"), "offset"),
+        timestamp_ms=number(query.get("timestamp"), "timestamp"),
+        limit=min(max(_DEFAULT_RECORDS if limit is None else limit, 1), MAX_RECORDS),
+        is_committed=isolation == "read_committed",
+        key_form=forms["key_form"],
+        value_form=forms["value_form"],
+        selected=record_filter(
+            contains=query.get("contains") or None,
+            key=query.get("key"),
+            header=query.get("header") or None,
+            path=query.get("path") or None,
+            equals=query.get("equals"),
+            before_ms=number(query.get("before"), "before"),
+        ),
+    )
+
+
+def _event(name: str, data: object) -> str:
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=True, separators=(',', ':'))}\n\n"
+
+
+def _has_step(steps: Iterator[None]) -> bool:
+    """Take a step; whether there was one."""
+    return next(steps, _END) is not _END
+
+
+def _next_step(steps: Iterator[list[Step]]) -> list[Step] | None:
+    return next(steps, None)
+
+
+_END: Final = object()
