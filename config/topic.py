@@ -245,13 +245,8 @@ def _given(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[Key[Any],
 def _in_force(given: Mapping[Key[Any], Any], broker: BrokerConfig) -> dict[Key[Any], Any]:
     """The values for the log: like `given`, but values that refer to another key are replaced by that key's value.
 
-<<<<<<< HEAD
-    As in Apache Kafka 3.9 a message format needs an inter.broker.protocol.version before 3.0 that is not older than the
-    format. If the format of a topic is too new, the broker's format replaces it.
-=======
     As in Apache Kafka 3.9 a message format needs an inter.broker.protocol.version before 3.0 that is not older than the format.
     The broker's format replaces one of a topic that is too new.
->>>>>>> old
     """
     values = dict(given)
     between_brokers = broker[broker_replication.INTER_BROKER_PROTOCOL_VERSION]
