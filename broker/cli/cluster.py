@@ -157,7 +157,7 @@ def _supervise(layout: Layout, security: ClientSecurity, listen: str | None, *, 
     set_up_logging()
     console: ConsoleProcess | None = None
     try:
-        console = None if listen is None else ConsoleProcess(layout.bootstrap, listen, layout.directory)
+        console = None if listen is None else ConsoleProcess(layout, listen)
         asyncio.run(supervise())
     except (CannotSupervise, ConsoleFailed) as error:
         for line in str(error).splitlines():

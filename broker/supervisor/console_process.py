@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from broker.supervisor.layout import Layout
 from ottla.launcher import command
 
 STOP_SECONDS: Final = 10.0
@@ -20,10 +21,12 @@ class ConsoleFailed(Exception):
 class ConsoleProcess:
     """One run of the console. Its errors and audit lines are in `console.log` of the cluster's directory."""
 
-    def __init__(self, bootstrap: str, listen: str, directory: Path) -> None:
+    def __init__(self, layout: Layout, listen: str) -> None:
         """Start it, and wait until it listens; it needs no broker for that. Raises ConsoleFailed."""
-        arguments = (str(os.getpid()), "console", "--bootstrap-server", bootstrap, "--listen", listen)
-        log_file = directory / "console.log"
+        arguments = [str(os.getpid()), "console", "--bootstrap-server", layout.bootstrap, "--listen", listen]
+        if layout.command_config is not None:
+            arguments += ["--command-config", str(layout.command_config)]
+        log_file = layout.directory / "console.log"
         with log_file.open("ab") as log:
             begin = log.tell()
             self._process = subprocess.Popen(
