@@ -11,6 +11,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.support.admin_requests import BROKER, DELETE, OK, SET, change
+from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.wire_client import WireClient, a_wire_client
@@ -24,14 +25,6 @@ def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
         yield running
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    assert isinstance(port, int)
-    return port
-
-
 def ports(client: WireClient) -> list[int]:
     return [each.port for each in client.ask(MetadataRequest(topics=[]), 9).brokers]
 
@@ -42,7 +35,7 @@ def is_open(port: int) -> bool:
 
 
 def test_a_listener_is_added_made_known_and_removed(broker: InProcessBroker) -> None:
-    second = free_port()
+    (second,) = free_ports(1)
     with a_wire_client(broker.port) as client:
         both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{second}"
         assert change(client, BROKER, "0", ("listeners", SET, both)) == OK
@@ -62,7 +55,7 @@ def test_a_listener_is_added_made_known_and_removed(broker: InProcessBroker) -> 
 def test_a_sasl_listener_is_added_with_the_mechanisms_that_are_in_force(tmp_path: Path) -> None:
     line = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
     protocols = "PLAINTEXT:PLAINTEXT,SECOND:SASL_PLAINTEXT"
-    second = free_port()
+    (second,) = free_ports(1)
     settings = {"listener_security_protocol_map": protocols, "password_encoder_secret": "encoder"}
     with a_broker_in_process(tmp_path, broker_id=0, **settings) as broker, a_wire_client(broker.port) as client:
         both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{second}"
