@@ -56,6 +56,7 @@ HOT: Final = (
     "broker.handlers.data.produce",
     "broker.handlers.data.fetch_writing",
     "broker.handlers.data.fetch_reading",
+    "broker.handlers.data.fetch",
 )
 """Modules compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
 

@@ -75,7 +75,7 @@ class FetchReader(RequestReader):
         self.log_start_offset = NO_OFFSET
         self.partition_max_bytes = 0
         self.replica_directory_id = ZERO_UUID
-        RequestReader.__init__(self, frame, offset, version, version >= FIRST_FLEXIBLE)
+        self._begin(frame, offset, version, version >= FIRST_FLEXIBLE)
 
     def _read_head(self) -> None:
         data = self.data
@@ -192,7 +192,7 @@ class FetchAnswer(ResponseWriter):
     __slots__ = ("_head_at", "_numbers_bytes")
 
     def __init__(self, version: int, correlation_id: int) -> None:
-        ResponseWriter.__init__(self, version, correlation_id, version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS)
+        self._begin(version, correlation_id, version >= FIRST_FLEXIBLE, version >= FIRST_WITH_TOPIC_IDS)
         # Index, error code and high watermark; then the last stable offset; then the log start offset. The version decides how many are
         # kept.
         self._numbers_bytes = 30 if version >= FIRST_WITH_LOG_START_OFFSET else 22 if version >= FIRST_WITH_ISOLATION_LEVEL else 14

@@ -55,7 +55,7 @@ class FetchAnswerReader(RequestReader):
         self.diverging_end_offset = NO_OFFSET
         self.start = 0
         self.end = 0
-        RequestReader.__init__(self, frame, offset, version, version >= FIRST_FLEXIBLE)
+        self._begin(frame, offset, version, version >= FIRST_FLEXIBLE)
 
     def records(self) -> memoryview:
         """A view of the records of the partition; empty when there are none."""

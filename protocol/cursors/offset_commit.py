@@ -56,7 +56,7 @@ class OffsetCommitReader(RequestReader):
         self.committed_leader_epoch = UNSET
         self.commit_timestamp = UNSET
         self.committed_metadata: bytes | None = None
-        RequestReader.__init__(self, frame, offset, version, layout >= FIRST_FLEXIBLE)
+        self._begin(frame, offset, version, layout >= FIRST_FLEXIBLE)
 
     def _read_head(self) -> None:
         version = self.version
@@ -112,7 +112,7 @@ class OffsetCommitAnswer(ResponseWriter):
     __slots__ = ("_partition_bytes", "_throttle_at")
 
     def __init__(self, version: int, correlation_id: int) -> None:
-        ResponseWriter.__init__(self, version, correlation_id, version >= FIRST_FLEXIBLE, False)
+        self._begin(version, correlation_id, version >= FIRST_FLEXIBLE, False)
         self._throttle_at = self._at
         self._partition_bytes = 7 if self.is_flexible else 6
         if version >= FIRST_WITH_THROTTLE_TIME:

@@ -31,7 +31,7 @@ class ProduceReader(RequestReader):
         self._superseded: set[int] | None = None
         self._named: dict[bytes, dict[int, int]] | None = {}
         self._named_in_topic: dict[int, int] | None = None
-        RequestReader.__init__(self, frame, offset, version, version >= FIRST_FLEXIBLE)
+        self._begin(frame, offset, version, version >= FIRST_FLEXIBLE)
 
     def _read_head(self) -> None:
         self.transactional_id = self._nullable_string() if self.version >= FIRST_WITH_TRANSACTIONAL_ID else None
@@ -84,7 +84,7 @@ class ProduceAnswer(ResponseWriter):
     __slots__ = ("_behind_partition", "_partition_bytes")
 
     def __init__(self, version: int, correlation_id: int) -> None:
-        ResponseWriter.__init__(self, version, correlation_id, version >= FIRST_FLEXIBLE, False)
+        self._begin(version, correlation_id, version >= FIRST_FLEXIBLE, False)
         # Index, error code and base offset; then the append time; then the log start offset. All are written; the version decides how many
         # are kept.
         self._partition_bytes = 30 if version >= 5 else 22 if version >= 2 else 14

@@ -15,6 +15,7 @@ cdef class RequestReader:
     cdef int64_t _allowed, _first_topics, _section
     cdef Py_ssize_t _first_at
 
+    cdef void _begin(self, object frame, Py_ssize_t offset, int64_t version, bint is_flexible) except *
     cpdef bint verify(self, int64_t limit) except -1
     cpdef int64_t advance(self) except -2
     cpdef void detach(self) except *

@@ -38,8 +38,11 @@ class RequestReader:
         "version",
     )
 
-    def __init__(self, frame: memoryview, offset: int, version: int, is_flexible: bool) -> None:
-        """`offset` is the start of the body, after the request header. Raises ProtocolError."""
+    def _begin(self, frame: memoryview, offset: int, version: int, is_flexible: bool) -> None:
+        """Read up to the first topic. Called at the end of `__init__`. `offset` is the start of the body. Raises ProtocolError.
+
+        In C it costs a third of `RequestReader.__init__`, which would get its arguments as objects in a tuple.
+        """
         self.frame = frame
         self.data = frame
         self.size = len(frame)

@@ -13,6 +13,7 @@ cdef class ResponseWriter:
     cdef int64_t _count, _topics
     cdef Py_ssize_t _at, _count_at, _topics_at
 
+    cdef void _begin(self, int64_t version, int64_t correlation_id, bint is_flexible, bint has_topic_ids) except *
     cpdef void begin_topic(self, bytes topic) except *
     cdef void _begin_topics(self) noexcept
     cdef void _begin_element(self, Py_ssize_t size) except *

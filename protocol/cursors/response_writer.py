@@ -39,7 +39,8 @@ class ResponseWriter:
         "is_flexible", "version",
     )  # fmt: skip
 
-    def __init__(self, version: int, correlation_id: int, is_flexible: bool, has_topic_ids: bool) -> None:
+    def _begin(self, version: int, correlation_id: int, is_flexible: bool, has_topic_ids: bool) -> None:
+        """Write the header. Called at the beginning of `__init__`; see `RequestReader`."""
         self.version = version
         self.is_flexible = is_flexible
         self._has_topic_ids = has_topic_ids

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 from storage.segment.file_region cimport FileRegion
 
 @cython.final
+@cython.no_gc
 @cython.freelist(16)
 cdef class FetchSlice:
     cdef readonly FileRegion region

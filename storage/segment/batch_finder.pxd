@@ -6,6 +6,7 @@ from storage.segment.offset_index cimport OffsetIndex
 cdef int64_t BOUNDS_SIZE, CHUNK_BYTES, CURRENT_MAGIC, GAP_BYTES, HEADER_SIZE, INLINE_BYTES, LOG_OVERHEAD, MIN_BATCH_SIZE, PACKET_BYTES, PAGE_BYTES
 
 @cython.final
+@cython.no_gc
 @cython.freelist(16)
 cdef class BatchFinder:
     cdef readonly object segment

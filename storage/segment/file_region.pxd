@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 @cython.final
+@cython.no_gc
 @cython.freelist(16)
 cdef class FileRegion:
     cdef readonly object file

@@ -16,6 +16,6 @@ cdef class OffsetIndex(IndexFile):
         target=int64_t, relative=int64_t, base_offset=int64_t, is_in_memory=bint, entries=Bytes, count=int64_t, slot=int64_t,
         first=int64_t, position=int64_t, second=int64_t, next_position=int64_t)
     cpdef (int64_t, int64_t, int64_t, int64_t) bracket(self, int64_t offset) except *
-    @cython.locals(is_in_memory=bint, entries=Bytes, count=int64_t, slot=int64_t, offset=int64_t, found=int64_t)
+    @cython.locals(entries=Bytes, count=int64_t, slot=int64_t, offset=int64_t, found=int64_t)
     cpdef (int64_t, int64_t) lookup_position(self, int64_t position) except *
     cdef bint _is_in_memory(self, int64_t target, int64_t at) except -1

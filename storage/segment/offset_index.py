@@ -70,8 +70,13 @@ class OffsetIndex(IndexFile):
         relative = offset - base_offset
         target = relative if relative < MAX_RELATIVE_OFFSET else MAX_RELATIVE_OFFSET
         is_in_memory = self._is_in_memory(target, 0)
-        entries = self._tail if is_in_memory else self._mapped_entries()
-        count = self.entries - self._written if is_in_memory else self._written
+        entries: memoryview | bytearray
+        if is_in_memory:
+            entries = self._tail
+            count = self.entries - self._written
+        else:
+            entries = self._mapped_entries()
+            count = self._written
         slot = last_slot(entries, count, ENTRY_SIZE, 0, False, target)
         first = position = 0
         if slot >= 0:
@@ -87,9 +92,13 @@ class OffsetIndex(IndexFile):
 
     def lookup_position(self, position: int) -> tuple[int, int]:
         """The offset and position of the last entry whose batch begins at or before `position`."""
-        is_in_memory = self._is_in_memory(position, POSITION_AT)
-        entries = self._tail if is_in_memory else self._mapped_entries()
-        count = self.entries - self._written if is_in_memory else self._written
+        entries: memoryview | bytearray
+        if self._is_in_memory(position, POSITION_AT):
+            entries = self._tail
+            count = self.entries - self._written
+        else:
+            entries = self._mapped_entries()
+            count = self._written
         slot = last_slot(entries, count, ENTRY_SIZE, POSITION_AT, False, position)
         if slot < 0:
             return self.base_offset, 0

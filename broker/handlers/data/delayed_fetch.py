@@ -15,9 +15,9 @@ import logging
 from broker.handlers.data.cold_reads import until_cached
 from broker.handlers.data.fetch_conversion import convert_first_batches
 from broker.handlers.data.fetch_reading import Fetch
-from broker.handlers.data.fetch_stages import ANSWERED, CONVERTING, GATHERING, WAITING
+from broker.handlers.data.fetch_stages import ANSWERED, CONVERTING, GATHERING, PARTITIONS_PER_STEP, WAITING
 from broker.loop.purgatory import DelayedOperation
-from broker.network.request_channel import CLOSE, Answer, Completion, Pending
+from broker.network.request_channel import CLOSE, Completion, Pending
 from broker.request.malformed import refuse
 from broker.request.turns import Steps, Unfinished
 from protocol.schema.wire import ProtocolError
@@ -25,22 +25,14 @@ from storage.segment.cold_lookups import ColdRead
 
 logger = logging.getLogger(__name__)
 
-PARTITIONS_PER_STEP = 64
-"""Partitions that are handled between two readings of the clock."""
 MOST_TURNS = 4
 """Turns of the loop for which an answer to a follower is delayed while every turn brings new records."""
 QUOTA_LOOK_MS = 10
 """Time after which a fetch checks again whether the leader's quota allows the records that it withheld, ms."""
 
 
-def begin(fetch: Fetch) -> Answer:
-    """Run a fetch. Returns its answer, or a Pending for it. Raises ProtocolError when the request cannot be read."""
-    cold: ColdRead | None = None
-    try:
-        if fetch.run(PARTITIONS_PER_STEP) and fetch.stage == ANSWERED:
-            return fetch.parts
-    except ColdRead as found:
-        cold = found
+def go_on(fetch: Fetch, cold: ColdRead | None) -> Pending:
+    """Let a fetch that began wait or go on later, or have threads read the pages that its beginning found missing."""
     pending = Pending()
     delayed = DelayedFetch(fetch, pending)
     if cold is not None:

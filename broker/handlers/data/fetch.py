@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.handlers.data.delayed_fetch import DelayedFetch, begin
+from broker.handlers.data.delayed_fetch import DelayedFetch, go_on
 from broker.handlers.data.fetch_reading import Fetch
+from broker.handlers.data.fetch_stages import ANSWERED, PARTITIONS_PER_STEP
 from broker.network.connection import Connection
 from broker.network.request_channel import Answer, Pending
 from broker.request.malformed import answer_in_turn
 from broker.request.services import Services
 from broker.request.turns import Steps
 from protocol.cursors.fetch import FetchReader
+from storage.segment.cold_lookups import ColdRead
 
 LARGE_BYTES: Final = 64 * 1024
 """Smallest request that waits for its turn, bytes. A partition takes at least 20 bytes, and some clients name all partitions every time."""
@@ -34,7 +36,14 @@ def handle_fetch_frame(
     """
     if len(frame) >= LARGE_BYTES:
         return answer_in_turn(frame, connection, services.turns, _read, offset, version, correlation_id, connection, services)
-    return begin(Fetch(FetchReader(frame, offset, version), correlation_id, connection, services))
+    fetch = Fetch(FetchReader(frame, offset, version), correlation_id, connection, services)
+    cold: ColdRead | None = None
+    try:
+        if fetch.run(PARTITIONS_PER_STEP) and fetch.stage == ANSWERED:
+            return fetch.parts
+    except ColdRead as found:
+        cold = found
+    return go_on(fetch, cold)
 
 
 def _read(

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from broker.fetching.fetch_session cimport FetchSession, SessionPartition
 from broker.handlers.data.fetch_writing cimport FetchWriter
+from broker.security.access cimport Access
 from protocol.cursors.fetch cimport FetchReader
 from replication.leader.partition cimport Partition
 from replication.reading.fetch_read cimport FetchParams, note_end, read_one
@@ -20,6 +21,7 @@ cdef double INFINITE
 cdef class Fetch:
     cdef public object delayed
     cdef readonly object connection, services
+    cdef Access _access
     cdef readonly FetchSession session
     cdef readonly FetchParams params
     cdef readonly list parts
@@ -58,6 +60,7 @@ cdef class Fetch:
         min_one_batch=bint, refused=int64_t)
     cdef void _read_one(self, SessionPartition asked) except *
     cdef void _look_up_topic(self, SessionPartition asked) except *
+    @cython.locals(access=Access, params=FetchParams)
     cdef bint _may_read(self, str name) except -1
     cdef void _refuse(self, SessionPartition asked, int64_t code) except *
     cdef void _fail(self, SessionPartition asked, int64_t code) except *

@@ -51,6 +51,7 @@ from broker.handlers.data.topic_counters import count_failed_fetch
 from broker.network.request_channel import Parts
 from broker.quotas.quota_type import FETCH
 from broker.request.services import Services
+from broker.security.access import CLUSTER_NAME
 from config.topic import COMPRESSION_TYPE, MESSAGE_DOWNCONVERSION_ENABLE
 from protocol.cursors.fetch import FetchReader
 from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
@@ -80,6 +81,7 @@ class Fetch:
     """One Fetch. `stage` is its progress; `parts` is its answer once it is ANSWERED."""
 
     __slots__ = (
+        "_access",
         "_answers_anyway",
         "_at",
         "_converted",
@@ -120,25 +122,30 @@ class Fetch:
     )
 
     def __init__(self, reader: FetchReader, correlation_id: int, connection: Connection, services: Services) -> None:
+        self._reader = reader
+        request = self._reader  # the same reader; compiled code knows its type
+        version = request.version
+        is_new = request.session_epoch == INITIAL_EPOCH
         self.services = services
         self.connection = connection
+        self._access = connection.access
         self.delayed: DelayedFetch | None = None
         """The operation that waits for it, once it has to wait."""
         self.parts: Parts = []
-        self.session = FetchSession(reader.version >= FIRST_WITH_TOPIC_IDS)
-        self.is_incremental = reader.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
+        self.session = FetchSession(version >= FIRST_WITH_TOPIC_IDS)
+        self.is_incremental = not is_new and request.session_epoch != FINAL_EPOCH
         self.stage = VERIFYING if self.is_incremental else TAKING
-        self.max_wait_ms = reader.max_wait_ms
-        self.params = FetchParams(CONSUMER, reader.isolation_level)
+        self.max_wait_ms = request.max_wait_ms
+        self.params = FetchParams(CONSUMER, request.isolation_level)
         self.has_moved = False
         """Whether one of its partitions changed while they were read, or gathered for."""
-        self._reader = reader
-        self.version = reader.version
+        self.version = version
         self._correlation_id = correlation_id
         self._replicas = services.data.replica_manager
-        self._creates_session = reader.session_epoch == INITIAL_EPOCH
-        self._max_bytes = min(reader.max_bytes, services.data.fetch_max_bytes)
-        self._min_bytes = min(reader.min_bytes, self._max_bytes)
+        self._creates_session = is_new
+        self._max_bytes = services.data.fetch_max_bytes
+        self._max_bytes = min(self._max_bytes, request.max_bytes)
+        self._min_bytes = request.min_bytes if request.min_bytes < self._max_bytes else self._max_bytes
         self._entries: list[SessionPartition] = []
         self._named: list[SessionPartition] = []
         """The partitions of a session that the request names."""
@@ -315,7 +322,7 @@ class Fetch:
             self._end_session()
         else:
             self._finds_later = params.replica_id >= 0 and self.max_wait_ms > 0 and self._min_bytes <= 1
-            reader_is = (version, params.replica_id, params.isolation, params.rack_id is not None, self.connection.access.generation)
+            reader_is = (version, params.replica_id, params.isolation, params.rack_id is not None, self._access.generation)
             self.session.belong_to(client, reader_is)
             self.session.on_fetch(elapsed_ms(services.clock))
         self._begin_reading()
@@ -438,11 +445,11 @@ class Fetch:
             self._of_topic = self._replicas.partitions.get(name)
 
     def _may_read(self, name: str) -> bool:
-        access = self.connection.access
+        access = self._access
         params = self.params
         # A fetch that waits asks again when it is read again, and a refusal then is no news.
         if params.replica_id >= 0:
-            return access.may(CLUSTER_ACTION, CLUSTER, log_if_denied=params.is_first_reading)
+            return access.may(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, params.is_first_reading)
         return access.may(READ, TOPIC, name, params.is_first_reading)
 
     def _refuse(self, asked: SessionPartition, code: int) -> None:

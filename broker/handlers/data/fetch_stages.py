@@ -26,6 +26,9 @@ ANSWERED: Final = 7
 CONVERTING: Final = 8
 """Threads convert the first batch of each partition for an old consumer."""
 
+PARTITIONS_PER_STEP: Final = 64
+"""Partitions that are handled between two readings of the clock."""
+
 NO_ERROR: Final = int(ErrorCode.NONE)
 STORAGE_ERROR: Final = int(ErrorCode.KAFKA_STORAGE_ERROR)
 NOT_LEADER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

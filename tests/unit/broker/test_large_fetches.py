@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from broker.handlers.data.delayed_fetch import PARTITIONS_PER_STEP
 from broker.handlers.data.fetch import LARGE_BYTES
+from broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
 from broker.network.request_channel import CLOSE, Pending
 from broker.request.turns import Turns
 from protocol.api_keys import ApiKey

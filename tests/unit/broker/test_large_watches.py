@@ -4,7 +4,7 @@ import asyncio
 
 from broker.fetching.fetch_session import FetchSession
 from broker.fetching.session_numbers import LET_GO_PER_TURN
-from broker.handlers.data.delayed_fetch import PARTITIONS_PER_STEP
+from broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
 from protocol.api_keys import ApiKey
 from storage.disk.clock import elapsed_ms
 from tests.support.fetching_follower import Follower, told, turns
