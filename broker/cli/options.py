@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _DEFAULT_SECONDS = 30.0
 _HELP = {"help_option_names": ["-h", "--help"]}
+_PARAMETERS = {"bootstrap-server": "bootstrap", "timeout": "timeout_seconds", "command-config": "command_config"}
+"""The keys of a profile that are options of every command -> their parameters."""
 
 _MOST_SECONDS = 1_000_000.0  # fits the requests when in milliseconds
 _MOST_NUMBERS = 1_000_000
@@ -110,6 +112,26 @@ def connecting(bootstrap: str | None, timeout_seconds: float, command_config: Pa
     return Connecting(bootstrap, found.get("timeout_seconds", timeout_seconds), security)
 
 
+def connecting_by_profile(name: str, timeout_seconds: float) -> Connecting:
+    """The connections of a profile alone: no option and no environment variable of the command adds a credential to it.
+
+    `timeout_seconds` is for a profile without a timeout. Raises ClientError, and UsageError for its command-config.
+    """
+    from broker.cli.profiles import profiles_file, read_profile
+    from broker.client.cluster import parse_bootstrap
+
+    profile = read_profile(name)
+    bootstrap, command_config = profile.get("bootstrap-server"), profile.get("command-config")
+    if bootstrap is None:
+        raise ClientError(f"profile {name} in {profiles_file()} has no bootstrap-server")
+    try:
+        parse_bootstrap(bootstrap)
+    except ClientError as error:
+        raise ClientError(f"profile {name} in {profiles_file()}: {error}") from None
+    security = client_security(None if command_config is None else Path(command_config))
+    return Connecting(bootstrap, profile.get("timeout", timeout_seconds), security)
+
+
 def cluster_command(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the connection options, and a `cluster` as its first argument; prints its ClientErrors and ends
     with status 1."""
@@ -153,8 +175,7 @@ def _of_profile(ctx: click.Context, name: str | None) -> dict[str, Any]:
 
     if name is None:
         return {}
-    parameters = {"bootstrap-server": "bootstrap", "timeout": "timeout_seconds", "command-config": "command_config"}
-    profile = {parameters[key]: value for key, value in read_profile(name).items()}
+    profile = {_PARAMETERS[key]: value for key, value in read_profile(name).items() if key in _PARAMETERS}
     if "command_config" in profile:
         profile["command_config"] = Path(profile["command_config"])
     given = click.core.ParameterSource.COMMANDLINE

@@ -16,8 +16,14 @@ from typing import Any, Final
 
 from broker.client.errors import ClientError
 
-KEYS: Final[dict[str, tuple[type, ...]]] = {"bootstrap-server": (str,), "timeout": (int, float), "command-config": (str,)}
-"""The keys of a profile with the types of their values. They are named as the options."""
+KEYS: Final[dict[str, tuple[type, ...]]] = {
+    "bootstrap-server": (str,),
+    "timeout": (int, float),
+    "command-config": (str,),
+    "schema-registry": (str,),
+    "schema-registry-login": (str,),
+}
+"""The keys of a profile with the types of their values. They are named as the options; the last two are options of `ottla console`."""
 
 
 def profiles_file() -> Path:
@@ -27,24 +33,33 @@ def profiles_file() -> Path:
     return Path(named) if named else Path(base, "ottla", "profiles.toml")
 
 
+def profile_names() -> list[str]:
+    """The profiles of the file, in its order. Raises ClientError for a file that cannot be read."""
+    return [name for name, table in _tables().items() if isinstance(table, dict)]
+
+
 def read_profile(name: str) -> dict[str, Any]:
     """The options of a profile. Raises ClientError for a file that cannot be read, and for a profile that is not in it."""
-    import tomllib  # not needed without --profile
-
     file = profiles_file()
-    try:
-        profiles = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ClientError(f"the profiles of clusters cannot be read: {file}: {error.strerror}; OTTLA_PROFILES names another file") from None
-    except ValueError as error:  # no TOML, or no UTF-8
-        raise ClientError(f"the profiles of clusters cannot be read: {file}: {error}") from None
-    profile = profiles.get(name)
+    profile = _tables().get(name)
     if not isinstance(profile, dict):
-        tables = sorted(key for key, value in profiles.items() if isinstance(value, dict))
-        raise ClientError(f"there is no profile {name} in {file}; it has {', '.join(tables) or 'none'}")
+        raise ClientError(f"there is no profile {name} in {file}; it has {', '.join(sorted(profile_names())) or 'none'}")
     for key, value in profile.items():
         if key not in KEYS:
             raise ClientError(f"profile {name} in {file}: {key} is no key of a profile; those are {', '.join(KEYS)}")
         if not isinstance(value, KEYS[key]) or isinstance(value, bool):
             raise ClientError(f"profile {name} in {file}: {key} = {value!r} must be a {'text' if KEYS[key] == (str,) else 'number'}")
     return profile
+
+
+def _tables() -> dict[str, Any]:
+    """The contents of the file. Raises ClientError."""
+    import tomllib  # not needed without a profile
+
+    file = profiles_file()
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ClientError(f"the profiles of clusters cannot be read: {file}: {error.strerror}; OTTLA_PROFILES names another file") from None
+    except ValueError as error:  # no TOML, or no UTF-8
+        raise ClientError(f"the profiles of clusters cannot be read: {file}: {error}") from None

@@ -124,6 +124,11 @@ class Connection:
         return self._socket.fileno()
 
     @property
+    def certificate(self) -> bytes | None:
+        """The certificate of the broker as DER; None without TLS."""
+        return self._socket.getpeercert(binary_form=True) if isinstance(self._socket, ssl.SSLSocket) else None
+
+    @property
     def in_flight(self) -> int:
         """Number of requests without an answer."""
         return len(self._expected) + len(self._answers)

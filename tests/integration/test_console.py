@@ -1,5 +1,8 @@
 """`ottla console` with a real broker: everything it shows and changes. `make judge` runs it on Apache Kafka, too."""
 
+import base64
+import csv
+import io
 import json
 import urllib.parse
 from collections.abc import Iterator
@@ -12,30 +15,22 @@ import pytest
 
 from broker.cli.console.passwords import hashed
 from broker.cli.console.streams import MAX_STREAMS
-from tests.support.acl_requests import ANONYMOUS, AUTHORIZER
 from tests.support.broker_process import eventually
 from tests.support.certificates import Identity
 from tests.support.command_line import CommandLine
+from tests.support.hostile_records import GROUP, HOSTILE, a_broker_of_hostile_records
 from tests.support.judged_broker import JudgedBroker, a_judged_broker, needs_its_broker, only_ottla
 from tests.support.running_console import Console, a_console
 
 pytestmark = [pytest.mark.slow, *needs_its_broker]
 
-HOSTILE = '<img src=x onerror="document.title=1">\u202e\x00&amp;'
-NESTED = "[" * 200_000
-GROUP = "<b>group</b>/\u202e"
+NESTED = "[" * 1_000_000
+VALUES = (HOSTILE, NESTED, '{"large":12345678901234567890}', '{"a":[1]}')
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedBroker]:
-    """A broker with ACLs, a topic of hostile records, and a group."""
-    access = {"authorizer_class_name": AUTHORIZER, "super_users": ANONYMOUS}
-    with a_judged_broker(tmp_path_factory.mktemp("console"), **access) as running:
-        line = CommandLine(running.bootstrap)
-        line("topics", "create", "t", "-p", "2")
-        for value in (HOSTILE, NESTED, '{"large":12345678901234567890}', '{"a":[1]}'):
-            line("produce", "-J", "-p", "1", "t", input=json.dumps({"key": HOSTILE, "value": value, "headers": [[HOSTILE, "x"]]}))
-        line("consume", "-G", GROUP, "-e", "-c", "2", "t")
+    with a_broker_of_hostile_records(tmp_path_factory.mktemp("console"), VALUES) as running:
         yield running
 
 
@@ -75,6 +70,10 @@ def test_the_api_shows_the_cluster(console: Console) -> None:
     sources = {each["name"]: each["source"] for each in console.get("brokers/0/configs")["configs"]}
     assert (sources["listeners"], sources["log.cleaner.threads"]) == ("STATIC_BROKER_CONFIG", "DEFAULT_CONFIG")
     assert len(console.get("topics/t/producers?partition=1")["producers"]) == 4
+    readers = console.get("topics/t/groups")
+    assert readers["not_examined"] == 0
+    assert [(each["state"], each["members"], each["lag"]) for each in readers["groups"] if each["group"] == GROUP] == [("Empty", 0, 2)]
+    assert console.get("topics/__consumer_offsets/groups")["groups"] == []
 
 
 def test_records_are_found_by_offset_by_time_and_from_the_end(console: Console) -> None:
@@ -104,6 +103,23 @@ def test_an_export_is_what_the_command_line_reads(console: Console, ottla: Comma
         assert answer.headers["content-disposition"] == 'attachment; filename="t.ndjson"'
         exported = answer.read()
     assert [json.loads(line) for line in exported.splitlines()] == ottla("consume", "-J", "-e", "t:1").json_lines
+    with console.open("GET", "topics/t/export?partition=1&format=csv") as answer:
+        assert answer.headers["content-disposition"] == 'attachment; filename="t.csv"'
+        text = answer.read().decode()
+    before = csv.field_size_limit(len(text))
+    try:
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    finally:
+        csv.field_size_limit(before)
+    assert [(int(row["offset"]), row["key_form"], row["value_form"]) for row in rows] == [
+        (0, "base64", "base64"),  # they have a NUL, which is no text of CSV
+        (1, "base64", "text"),
+        (2, "base64", "text"),
+        (3, "base64", "text"),
+    ]
+    assert base64.b64decode(rows[0]["value"]).decode() == HOSTILE
+    assert [row["value"] for row in rows[2:]] == ['{"large":12345678901234567890}', '{"a":[1]}']
+    assert {(row["topic"], row["headers"], row["error"]) for row in rows} == {("t", json.dumps([[HOSTILE, "x"]], ensure_ascii=False), "")}
 
 
 def test_a_live_view_shows_every_new_record_and_ends_with_its_reader(console: Console, ottla: CommandLine) -> None:
@@ -219,6 +235,8 @@ def test_a_group_with_members_keeps_its_offsets(console: Console, ottla: Command
     member = ottla.start("consume", "-G", "busy", "t")
     try:
         eventually(lambda: console.get("group-reset?group=busy&to=latest&topic=t")["state"] == "Stable")
+        readers = console.get("topics/t/groups")["groups"]
+        assert [(each["state"], each["members"]) for each in readers if each["group"] == "busy"] == [("Stable", 1)]
         shown = console.get("group-reset?group=busy&to=latest&topic=t&partition=1")
         assert not shown["can_be_applied"]
         offsets = [{"topic": "t", "partition": 1, "before": None, "offset": 4}]
@@ -298,6 +316,28 @@ def test_a_dead_cluster_is_one_line_and_the_console_goes_on() -> None:
             assert "no broker can be reached at 127.0.0.1:1" in console.get("topics", 502)["error"]
         with console.open("GET", "topics/t/live") as answer:
             assert b"no broker can be reached at 127.0.0.1:1" in answer.read()
+
+
+@only_ottla
+def test_several_clusters_are_shown_by_one_console_and_a_dead_one_disturbs_no_other(broker: JudgedBroker, tmp_path: Path) -> None:
+    with a_judged_broker(tmp_path / "second") as second:
+        (tmp_path / "profiles.toml").write_text(
+            f'[second]\nbootstrap-server = "{second.bootstrap}"\n[dead]\nbootstrap-server = "127.0.0.1:1"\n', encoding="utf-8"
+        )
+        options = ("--all-profiles", "--audit-log", str(tmp_path / "audit.log"))
+        with a_console(broker.bootstrap, *options, variables={"OTTLA_PROFILES": str(tmp_path / "profiles.toml")}) as console:
+            first = urllib.parse.quote(broker.bootstrap, safe="")
+            assert [each["name"] for each in console.get("clusters")["clusters"]] == [broker.bootstrap, "second", "dead"]
+            ids = {name: console.get(f"clusters/{name}/overview")["cluster_id"] for name in (first, "second")}
+            assert console.get("overview")["cluster_id"] == ids[first] != ids["second"]
+            assert "no broker can be reached at 127.0.0.1:1" in console.get("clusters/dead/topics", 502)["error"]
+            console.change("POST", "clusters/second/topics", {"name": "there", "partitions": 1})
+            console.change("POST", "clusters/second/topics/there/records", {"value": "x", "partition": 0})
+            assert console.get("clusters/second/topics/there/records")["records"][0]["value"]["text"] == "x"
+            assert "there is no such topic" in console.get("topics/there", 404)["error"]
+            assert console.get("clusters/none/topics", 404)["error"].startswith("this console has no cluster none; it has ")
+        lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+        assert [(each["action"], each["cluster"]) for each in lines] == [("create topic", "second"), ("produce", "second")]
 
 
 @only_ottla

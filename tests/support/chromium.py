@@ -54,9 +54,18 @@ class Page:
     def wait_for(self, code: str, what: str = "") -> None:
         """Wait until an expression is true, or an element."""
         deadline = time.monotonic() + SECONDS
-        while not self.run(f"Boolean({code})"):
+        while not self._is_true(code):
             assert time.monotonic() < deadline, f"{what or code} is not so; the page shows: {self.text()[:3000]}"
             time.sleep(0.02)
+
+    def _is_true(self, code: str) -> bool:
+        """Whether an expression is true; it is false between two pages."""
+        try:
+            return bool(self.run(f"Boolean({code})"))
+        except PageFailed as error:
+            if "context" in str(error):
+                return False
+            raise
 
     def wait_for_text(self, text: str) -> None:
         """Wait until the page shows a text."""

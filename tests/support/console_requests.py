@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from starlette.types import Message
 
 from broker.cli.console.application import application
 from broker.cli.console.audit import Audit
+from broker.cli.console.clusters import Clusters, Served
+from broker.cli.console.decoding import Decoder
 from broker.cli.console.guard import Rules
 from broker.cli.console.passwords import Passwords
 from broker.cli.console.sessions import Sessions
@@ -17,6 +21,8 @@ from broker.client.connection import Address, Connection
 from broker.client.errors import Unreachable
 
 HOST = "127.0.0.1:8080"
+FIRST, SECOND = "first", "second one"
+"""The clusters of the console."""
 NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -41,29 +47,38 @@ class Answered(NamedTuple):
 class _DeadCluster(Cluster):
     """A client of a cluster that does not answer."""
 
-    def __init__(self, console: "ConsoleUnderTest") -> None:
+    def __init__(self, console: "ConsoleUnderTest", name: str) -> None:
         super().__init__("127.0.0.1:1")
         self._console = console
+        self._name = name
 
     def new_connection(self, address: Address) -> Connection:
         """See Cluster."""
-        self._console.asked += 1
+        self._console.asked_clusters.append(self._name)
+        hangs_until = self._console.hanging.get(self._name)
+        if hangs_until is not None:
+            hangs_until.wait()
         raise Unreachable("no broker can be reached")
 
 
 class ConsoleUnderTest:
-    """A console whose cluster is dead. `now` is its clock, and `lines` has its audit log."""
+    """A console whose two clusters are dead. `now` is its clock, and `lines` has its audit log."""
 
     def __init__(self, passwords: Passwords | None = None, *, is_read_only: bool = False, is_secure: bool = False) -> None:
         self.now = 0.0
         self.lines: list[dict[str, Any]] = []
-        self.asked = 0
+        self.asked_clusters: list[str] = []
+        self.hanging: dict[str, threading.Event] = {}
+        """Clusters whose brokers do not answer until something happens."""
         self.sessions = Sessions(passwords, lambda: self.now)
         audit = Audit(lambda line: self.lines.append(json.loads(line)), lambda: self.now, lambda: self.now)
-        self._app = application(self._connect, Rules(NAMES, self.sessions, audit, is_read_only=is_read_only, is_secure=is_secure))
+        clusters = Clusters([Served(name, partial(_DeadCluster, self, name), Decoder()) for name in (FIRST, SECOND)])
+        self._app = application(clusters, Rules(NAMES, self.sessions, audit, is_read_only=is_read_only, is_secure=is_secure))
 
-    def _connect(self) -> Cluster:
-        return _DeadCluster(self)
+    @property
+    def asked(self) -> int:
+        """The number of connections to a cluster that were tried."""
+        return len(self.asked_clusters)
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answered:
         """The answer to GET; `headers` are instead of those that every browser sends."""
@@ -85,6 +100,10 @@ class ConsoleUnderTest:
 
     def send(self, method: str, path: str, body: bytes, headers: Mapping[str, str], address: str = "127.0.0.1") -> Answered:
         """The answer to any request."""
+        return asyncio.run(self.sent(method, path, body, headers, address))
+
+    async def sent(self, method: str, path: str, body: bytes, headers: Mapping[str, str], address: str = "127.0.0.1") -> Answered:
+        """The answer to any request, in the event loop of the test."""
         name, _, query = path.partition("?")
         sent: list[Message] = []
         requests: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -102,6 +121,6 @@ class ConsoleUnderTest:
             "raw_path": name.encode(), "root_path": "", "query_string": query.encode(), "client": (address, 1), "server": None,
             "headers": [(key.encode(), value.encode()) for key, value in headers.items()],
         }  # fmt: skip
-        asyncio.run(self._app(scope, receive, send))
+        await self._app(scope, receive, send)
         answered = {key.decode(): value.decode() for key, value in sent[0]["headers"]}
         return Answered(sent[0]["status"], answered, b"".join(message.get("body", b"") for message in sent[1:]))

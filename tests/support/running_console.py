@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPResponse
 from pathlib import Path
@@ -63,10 +63,10 @@ class Console:
 
 
 @contextmanager
-def a_console(bootstrap: str, *options: str, trusted: Path | None = None) -> Iterator[Console]:
-    """A console with more options; `trusted` is the certificate to trust."""
+def a_console(bootstrap: str, *options: str, trusted: Path | None = None, variables: Mapping[str, str] | None = None) -> Iterator[Console]:
+    """A console with more options and environment variables; `trusted` is the certificate to trust."""
     command = [sys.executable, "-m", "broker", "console", "-b", bootstrap, "--listen", "127.0.0.1:0", "--timeout", "30", *options]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **(variables or {})}
     context = None if trusted is None else ssl.create_default_context(cafile=trusted)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:

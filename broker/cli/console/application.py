@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from broker.cli.console import control, group_changes, security, topic_changes, views
 from broker.cli.console.answers import error_answer, json_answer, one_line
-from broker.cli.console.decoding import Decoder
+from broker.cli.console.clusters import CLUSTER, Clusters, Served
 from broker.cli.console.guard import API, SESSION_PATH, Guard, Rules, address_of, session_of
 from broker.cli.console.parameters import MAX_BODY_BYTES, BadParameter, Body
 from broker.cli.console.sessions import COOKIE, SESSION_SECONDS, Session, TooManyAttempts, WrongPassword
@@ -33,7 +33,6 @@ from broker.client.errors import ClientError
 
 STATIC: Final = FilePath(__file__).parent / "static"
 
-Connect = Callable[[], Cluster]
 Read = Callable[[Cluster, Request], views.View]
 
 
@@ -56,6 +55,7 @@ READS: Final[dict[str, Read]] = {
     ),
     "topics": lambda cluster, _: views.topics(cluster),
     "topics/{name}": lambda cluster, request: views.topic(cluster, request.path_params["name"]),
+    "topics/{name}/groups": lambda cluster, request: views.topic_groups(cluster, request.path_params["name"]),
     "topics/{name}/producers": lambda cluster, request: control.producers(cluster, request.path_params["name"], request.query_params),
     "groups": lambda cluster, _: views.groups(cluster),
     "groups/{name:path}": lambda cluster, request: views.group(cluster, request.path_params["name"]),
@@ -109,9 +109,9 @@ CHANGES: Final = (
 )
 
 
-def application(connect: Connect, rules: Rules, decoder: Decoder | None = None) -> Starlette:
-    """The application. `connect` makes a client for each request."""
-    streams = Streams(connect, decoder or Decoder())
+def application(clusters: Clusters, rules: Rules) -> Starlette:
+    """The application. Paths that name no cluster are those of the first one."""
+    streams = Streams(clusters)
 
     def page(_: Request) -> Response:
         return FileResponse(STATIC / "index.html")
@@ -121,15 +121,24 @@ def application(connect: Connect, rules: Rules, decoder: Decoder | None = None) 
         Route(SESSION_PATH, lambda request: _shown_session(rules, request)),
         Route(SESSION_PATH, _endpoint(lambda request: _log_in(rules, request)), methods=["POST"]),
         Route(SESSION_PATH, lambda request: _log_out(rules, request), methods=["DELETE"]),
-        Route(f"{API}topics/{{name}}/records", streams.search),
-        Route(f"{API}topics/{{name}}/live", streams.live),
-        Route(f"{API}topics/{{name}}/export", streams.export),
-        *(Route(API + change.path, _changing(connect, rules, change), methods=[change.method]) for change in CHANGES),
-        *(Route(API + path, _reading(connect, read)) for path, read in READS.items()),
+        Route(f"{API}clusters", lambda _: json_answer({"clusters": [{"name": each.name} for each in clusters]})),
+        *_routes(API, clusters, streams, rules),
+        *_routes(f"{API}clusters/{{{CLUSTER}}}/", clusters, streams, rules),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [Middleware(Guard, rules=rules), Middleware(GZipMiddleware, compresslevel=4)]
     return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _plain_error})
+
+
+def _routes(prefix: str, clusters: Clusters, streams: Streams, rules: Rules) -> list[Route]:
+    """The part of the API that is about one cluster."""
+    return [
+        Route(f"{prefix}topics/{{name}}/records", streams.search),
+        Route(f"{prefix}topics/{{name}}/live", streams.live),
+        Route(f"{prefix}topics/{{name}}/export", streams.export),
+        *(Route(prefix + change.path, _changing(clusters, rules, change), methods=[change.method]) for change in CHANGES),
+        *(Route(prefix + path, _reading(clusters, read)) for path, read in READS.items()),
+    ]
 
 
 def _plain_error(_: Request, error: Exception) -> Response:
@@ -161,38 +170,43 @@ async def _body(request: Request) -> bytes:
     return bytes(found)
 
 
-def _reading(connect: Connect, read: Read) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
+def _reading(clusters: Clusters, read: Read) -> Callable[[Request], Awaitable[Response]]:
+    def answer(served: Served, request: Request) -> Response:
         try:
-            with connect() as cluster:
+            with served.connect() as cluster:
                 return json_answer(read(cluster, request))
         except (BadParameter, ClientError) as error:
             return error_answer(error)
 
+    async def endpoint(request: Request) -> Response:
+        served = clusters.of(request)
+        return await served.in_thread(answer, served, request)
+
     return endpoint
 
 
-def _changing(connect: Connect, rules: Rules, change: Change) -> Callable[[Request], Awaitable[Response]]:
-    def carry_out(request: Request, body: Body, session: Session) -> Response:
+def _changing(clusters: Clusters, rules: Rules, change: Change) -> Callable[[Request], Awaitable[Response]]:
+    def carry_out(served: Served, request: Request, body: Body, session: Session) -> Response:
         who = session.user, address_of(request.scope), change.action
-        what = {**request.path_params, **body.described(change.hidden)}
+        path = {name: value for name, value in request.path_params.items() if name != CLUSTER}
+        what = {**path, **body.described(change.hidden)}
         try:
-            with connect() as cluster:
-                answer = change.carry_out(cluster, request.path_params, body)
+            with served.connect() as cluster:
+                answer = change.carry_out(cluster, path, body)
         except BadParameter as error:
             rules.audit.refused(*who, one_line(error))
             return error_answer(error)
         except ClientError as error:
-            rules.audit.failed(*who, what, one_line(error))
+            rules.audit.failed(*who, what, served.name, one_line(error))
             return error_answer(error)
-        rules.audit.done(*who, what)
+        rules.audit.done(*who, what, served.name)
         return json_answer(answer)
 
     async def answer(request: Request) -> Response:
-        session = session_of(request)
+        served, session = clusters.of(request), session_of(request)
         assert session is not None  # the guard
         body = Body.parse(await _body(request))
-        return await run_in_threadpool(carry_out, request, body, session)
+        return await served.in_thread(carry_out, served, request, body, session)
 
     return _endpoint(answer)
 

@@ -27,13 +27,15 @@ class Audit:
         self._omitted = 0
         self._lock = threading.Lock()
 
-    def done(self, user: str, address: str, action: str, what: Mapping[str, Any]) -> None:
-        """Note a change that the cluster has made, or a login."""
-        self._line({"user": user, "address": address, "action": action, "outcome": "done", **_cut(what)})
+    def done(self, user: str, address: str, action: str, what: Mapping[str, Any], cluster: str | None = None) -> None:
+        """Note a change that a cluster has made, or a login."""
+        line = {"user": user, "address": address, "action": action, "outcome": "done"}
+        self._line({**line, **({} if cluster is None else {"cluster": cluster}), **_cut(what)})
 
-    def failed(self, user: str, address: str, action: str, what: Mapping[str, Any], error: str) -> None:
+    def failed(self, user: str, address: str, action: str, what: Mapping[str, Any], cluster: str, error: str) -> None:
         """Note a change that failed; a part of it may have been made."""
-        self._line({"user": user, "address": address, "action": action, "outcome": "failed", "error": error[:MAX_LINE_BYTES], **_cut(what)})
+        line = {"user": user, "address": address, "action": action, "outcome": "failed", "error": error[:MAX_LINE_BYTES]}
+        self._line({**line, "cluster": cluster, **_cut(what)})
 
     def refused(self, user: str | None, address: str, action: str, error: str) -> None:
         """Note a request that the console has refused."""

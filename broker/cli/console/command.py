@@ -1,4 +1,4 @@
-"""Implements `ottla console`: a web page about a cluster, in a process of its own.
+"""Implements `ottla console`: a web page about one cluster or several, in a process of its own.
 
 Loopback addresses need nothing. Another address is refused without the passwords of users, and without TLS.
 """
@@ -6,13 +6,15 @@ Loopback addresses need nothing. Another address is refused without the password
 from __future__ import annotations
 
 import ipaddress
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from broker.cli.options import cluster_command
+from broker.cli.options import cluster_command, connecting_by_profile
 from broker.cli.output import say
 from broker.client.errors import ClientError
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from broker.cli.console.audit import Audit
+    from broker.cli.console.clusters import Served
+    from broker.cli.console.decoding import Decoder
     from broker.cli.console.guard import Rules
     from broker.client.cluster import Cluster
 
@@ -89,7 +93,18 @@ def _hash_password(ctx: click.Context, _: click.Parameter, name: str | None) -> 
 @click.option("--tls-key", "key", type=_file, metavar="FILE", help="Its private key, as PEM, without a password.")
 @click.option("--name", "names", multiple=True, metavar="HOST", help="A host name at which browsers reach the console; may be repeated.")
 @click.option("--audit-log", "audit_log", type=_file, metavar="FILE", help="Append the audit lines there; by default standard error.")
-@click.option("--schema-registry", "registry", metavar="URL", help="Decode Avro by the schemas of this registry.")
+@click.option("--schema-registry", "registry", metavar="URL", help="Decode records by the schemas of this registry.")
+@click.option(
+    "--schema-registry-login",
+    "registry_login",
+    type=_file,
+    metavar="FILE",
+    help="A file with USER:PASSWORD for the registry, which OTTLA_SCHEMA_REGISTRY_LOGIN may have instead.",
+)
+@click.option(
+    "--cluster", "names_of_clusters", multiple=True, metavar="NAME", help="Show the cluster of this profile, too; may be repeated."
+)
+@click.option("--all-profiles", is_flag=True, help="Show the clusters of all profiles, too.")
 @cluster_command
 def console(
     cluster: Cluster,
@@ -101,6 +116,9 @@ def console(
     names: tuple[str, ...],
     audit_log: Path | None,
     registry: str | None,
+    registry_login: Path | None,
+    names_of_clusters: tuple[str, ...],
+    all_profiles: bool,
 ) -> None:
     """Look into a cluster by a browser, and change it: topics, records, groups, ACLs, users, quotas.
 
@@ -109,20 +127,68 @@ def console(
     """
     listener = _listener(listen, certificate, key)
     _check_listener(listener, passwords, names)
-    if registry is not None and not registry.startswith(("http://", "https://")):
-        raise click.UsageError(f"--schema-registry {registry!r} is not an http(s) URL.")
+    _check_registry(registry)
     try:
         import uvicorn
 
         from broker.cli.console.application import application
-        from broker.cli.console.decoding import Decoder
-        from broker.cli.console.schema_registry import SchemaRegistry
+        from broker.cli.console.clusters import Clusters
     except ImportError as error:
         raise ClientError(f"the console needs {error.name}: pip install 'ottla[console]'") from None
     del uvicorn  # imported to report its absence here
     rules = _rules(listener, passwords, names, audit_log, is_read_only=is_read_only)
-    decoder = Decoder(None if registry is None else SchemaRegistry(registry))
-    _serve(application(cluster.another, rules, decoder), listener)
+    served = _served(cluster, registry, registry_login, names_of_clusters, all_profiles=all_profiles)
+    _serve(application(Clusters(served), rules), listener)
+
+
+def _served(
+    cluster: Cluster, registry: str | None, registry_login: Path | None, names: tuple[str, ...], *, all_profiles: bool
+) -> list[Served]:
+    """The clusters of the console: the one of the options first, unless only other profiles are named.
+
+    Raises ClientError, UsageError.
+    """
+    from broker.cli.console.clusters import Served
+    from broker.cli.profiles import profile_names, read_profile
+
+    context = click.get_current_context()
+    profile, seconds = context.params["profile"], context.params["timeout_seconds"]
+    wanted = [*names, *(profile_names() if all_profiles else [])]
+    found: list[Served] = []
+    if profile is not None or not wanted or context.get_parameter_source("bootstrap") is not click.core.ParameterSource.DEFAULT:
+        own = {} if profile is None else read_profile(profile)
+        file = registry_login or own.get("schema-registry-login")
+        decoder = _decoder(registry or own.get("schema-registry"), None if file is None else Path(file), os.environ)
+        found.append(Served(profile or context.params["bootstrap"], cluster.another, decoder))
+    elif registry is not None or registry_login is not None:
+        raise click.UsageError("The options of the schema registry are for the cluster of -b or --profile; other profiles have their own.")
+    for name in dict.fromkeys(wanted):
+        if name != profile:
+            connecting, own = connecting_by_profile(name, seconds), read_profile(name)
+            file = own.get("schema-registry-login")
+            decoder = _decoder(own.get("schema-registry"), None if file is None else Path(file), {})
+            found.append(Served(name, connecting.cluster, decoder))
+    return found
+
+
+def _decoder(registry: str | None, login_file: Path | None, environment: Mapping[str, str]) -> Decoder:
+    """Shows records, with the schemas of a registry if there is one. Raises ClientError for a login that cannot be used."""
+    from broker.cli.console.decoding import Decoder
+    from broker.cli.console.schema_registry import LOGIN_VARIABLE, SchemaRegistry, parse_login, read_login, sends_in_clear
+
+    if registry is None:
+        if login_file is not None:
+            raise ClientError("a login for a schema registry needs the address of the registry: schema-registry")
+        return Decoder()
+    login = None
+    if login_file is not None:
+        login = read_login(login_file)
+    elif LOGIN_VARIABLE in environment:
+        login = parse_login(environment[LOGIN_VARIABLE], LOGIN_VARIABLE)
+    found = SchemaRegistry(registry, login)
+    if login is not None and sends_in_clear(registry):
+        say(f"ottla: the login for {registry} crosses the network without encryption; use https")
+    return Decoder(found)
 
 
 def _listener(listen: str, certificate: Path | None, key: Path | None) -> Listener:
@@ -153,6 +219,17 @@ def _check_listener(listener: Listener, passwords: Path | None, names: tuple[str
         raise click.UsageError(f"--listen {listener.host}: give the host names for browsers by --name.")
 
 
+def _check_registry(registry: str | None) -> None:
+    """Raises UsageError for an address that is none of a schema registry."""
+    from broker.cli.console.schema_registry import check_url
+
+    try:
+        if registry is not None:
+            check_url(registry)
+    except ClientError as error:
+        raise click.UsageError(f"--schema-registry: {error}.") from None
+
+
 def _rules(listener: Listener, passwords: Path | None, names: tuple[str, ...], audit_log: Path | None, *, is_read_only: bool) -> Rules:
     """The rules of the console. Raises ClientError for a file that cannot be used."""
     import time
@@ -173,7 +250,6 @@ def _rules(listener: Listener, passwords: Path | None, names: tuple[str, ...], a
 
 def _audit(file: Path | None) -> Audit:
     """The audit log in a file that only its owner reads, or on standard error. Raises ClientError."""
-    import os
     import time
 
     from broker.cli.console.audit import Audit

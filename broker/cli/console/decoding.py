@@ -1,4 +1,4 @@
-"""Shows the bytes of records: as text, JSON, MessagePack, Avro of a schema registry, or hexadecimal digits.
+"""Shows the bytes of records: as text, JSON, MessagePack, by a schema of a registry, or as hexadecimal digits.
 
 Decoders take hostile bytes. Their results never cost more than the bytes allow, and are cut for the page.
 """
@@ -9,12 +9,13 @@ import codecs
 import json
 from typing import Any, Final
 
-from broker.cli.console.avro import NotAvro, decode_avro
+from broker.cli.console.avro import NotAvro
 from broker.cli.console.message_pack import NotMessagePack, decode_message_pack
+from broker.cli.console.protobuf import NotProtobuf
 from broker.cli.console.schema_registry import NoSchema, SchemaRegistry
 from protocol.records.reader import Record
 
-FORMS: Final = ("auto", "text", "json", "hex", "msgpack", "avro")
+FORMS: Final = ("auto", "text", "json", "hex", "msgpack", "avro", "protobuf")
 SHOWN_BYTES: Final = 16 * 1024
 """Bytes of a key, a value or a header that are shown."""
 MAX_DECODED_BYTES: Final = 1024 * 1024
@@ -28,7 +29,7 @@ Shown = dict[str, Any]
 
 
 class Decoder:
-    """Shows bytes in one of FORMS. `auto` is Avro if the registry knows the schema, text if the bytes are UTF-8, or else digits."""
+    """Shows bytes in one of FORMS. `auto` goes by the schema if a registry knows it, is text if the bytes are UTF-8, or else digits."""
 
     def __init__(self, registry: SchemaRegistry | None = None) -> None:
         self._registry = registry
@@ -46,36 +47,36 @@ class Decoder:
 
     def show(self, data: bytes | memoryview | None, form: str) -> Shown:
         """Bytes in a form. `form` of the answer is the one that was possible, and `error` has the reason if it is another."""
-        if data is None or form == "text" or (form == "auto" and not self._may_be_avro(data)):
+        if data is None or form == "text" or (form == "auto" and not self._may_have_schema(data)):
             return shown_bytes(data)
         if form == "hex":
             return {"form": "hex", "text": bytes(data[:SHOWN_BYTES]).hex(" "), "bytes": len(data)}
         wanted = "avro" if form == "auto" else form
         try:
-            found = self._decoded(bytes(data), wanted)
+            shown, found = self._decoded(bytes(data), wanted)
         except (ValueError, RecursionError, NoSchema) as error:
-            reason = str(error) if isinstance(error, NotAvro | NotMessagePack | NoSchema) else f"this is not {wanted}"
+            reason = str(error) if isinstance(error, NotAvro | NotMessagePack | NotProtobuf | NoSchema) else f"this is not {wanted}"
             return {**shown_bytes(data), "error": reason}
-        return {"form": wanted, "text": found[:SHOWN_BYTES], "bytes": len(data), "is_cut": len(found) > SHOWN_BYTES}
+        return {"form": shown, "text": found[:SHOWN_BYTES], "bytes": len(data), "is_cut": len(found) > SHOWN_BYTES}
 
-    def _may_be_avro(self, data: bytes | memoryview) -> bool:
+    def _may_have_schema(self, data: bytes | memoryview) -> bool:
         return self._registry is not None and len(data) > _HEADER_BYTES and data[0] == _MAGIC
 
-    def _decoded(self, data: bytes, form: str) -> str:
-        """The JSON text of the bytes. Raises ValueError, RecursionError, NoSchema."""
+    def _decoded(self, data: bytes, form: str) -> tuple[str, str]:
+        """The form, and the JSON text of the bytes. Raises ValueError, RecursionError, NoSchema."""
         if len(data) > MAX_DECODED_BYTES:
             raise NoSchema(f"more than {MAX_DECODED_BYTES} bytes are not decoded")
         if form == "json":
             json.loads(data)
-            return data.decode()  # as it is: numbers and repeated keys do not survive decoding
+            return form, data.decode()  # as it is: numbers and repeated keys do not survive decoding
         if form == "msgpack":
-            return json.dumps(decode_message_pack(data), ensure_ascii=False, separators=(",", ":"))
+            return form, json.dumps(decode_message_pack(data), ensure_ascii=False, separators=(",", ":"))
         if self._registry is None:
-            raise NoSchema("start the console with --schema-registry to decode Avro")
+            raise NoSchema(f"start the console with --schema-registry to decode {form.title()}")
         if len(data) <= _HEADER_BYTES or data[0] != _MAGIC:
-            raise NotAvro("these bytes do not begin with the id of a schema")
+            raise NoSchema("these bytes do not begin with the id of a schema")
         schema = self._registry.schema(int.from_bytes(data[1:_HEADER_BYTES], "big"))
-        return json.dumps(decode_avro(schema, data[_HEADER_BYTES:]), ensure_ascii=False, separators=(",", ":"))
+        return schema.form, schema.text(data[_HEADER_BYTES:])
 
 
 def shown_bytes(data: bytes | memoryview | None) -> Shown:

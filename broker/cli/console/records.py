@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from broker.cli.console.decoding import Decoder
 from broker.cli.console.record_filter import RecordFilter
 from broker.cli.console.views import View
-from broker.cli.records.record_json import json_line
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.errors import ClientError, ConnectionLost
 from broker.client.fetcher import Fetcher, FetchSettings, OffsetGone
@@ -227,13 +226,18 @@ def live(
             return
 
 
-def export(cluster: Cluster, query: Query, monotonic: Callable[[], float] = time.monotonic) -> Generator[list[str], None, None]:
-    """All selected records up to the present ends as lines of `ottla consume --json`, in steps. Raises ClientError."""
+def export(
+    cluster: Cluster,
+    query: Query,
+    line: Callable[[TopicPartition, Record, TimestampType], str],
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Generator[list[str], None, None]:
+    """All selected records up to the present ends as lines of a file, in steps. Raises ClientError."""
     until = monotonic() + MAX_LIVE_SECONDS
     scan = Scan(cluster, query, monotonic)
     if not query.has_beginning:
         scan.positions = dict(scan.starts)
     for found in scan.to_the_end():
-        yield [json_line(each.where, each.record, each.timestamp_type, as_base64=False) for each in found]
+        yield [line(each.where, each.record, each.timestamp_type) for each in found]
         if monotonic() >= until:
             raise ClientError(f"an export ends after {MAX_LIVE_SECONDS:g} s; go on from the last offsets")

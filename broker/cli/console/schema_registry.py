@@ -1,44 +1,166 @@
-"""Asks a schema registry for the Avro schemas that records name by their ids, and remembers them.
+"""Asks a schema registry for the schemas that records name by their ids, of Avro, Protobuf or JSON Schema, and remembers them.
 
-Speaks the one request that Confluent's, Karapace and Apicurio share: `GET /schemas/ids/ID`.
+Speaks the one request that Confluent's, Karapace and Apicurio share: `GET /schemas/ids/ID`, with basic authentication (RFC 7617) if there
+is a login. No error and no log shows the login, and it goes to the address of the registry alone: redirects are not followed.
 """
 
 from __future__ import annotations
 
+import base64
+import http.client
+import ipaddress
 import json
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from typing import Final
+from http import HTTPStatus
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
-from broker.cli.console.avro import AvroSchema, NotAvro
+from broker.cli.console.avro import AvroSchema, NotAvro, decode_avro
+from broker.cli.console.proto_file import NotAProtoFile, read_proto
+from broker.cli.console.protobuf import decode_protobuf
+from broker.client.errors import ClientError
 
 MAX_SCHEMAS: Final = 1000
 """Schemas that are remembered; the oldest is forgotten for a new one."""
 MAX_SCHEMA_BYTES: Final = 1024 * 1024
 """Size of an answer of the registry, bytes."""
+LOGIN_VARIABLE: Final = "OTTLA_SCHEMA_REGISTRY_LOGIN"
+"""The environment variable with USER:PASSWORD."""
 _SECONDS: Final = 3.0
 _UNKNOWN_SECONDS: Final = 30.0
 """Time until the registry is asked again after it gave no answer, or not the schema, seconds."""
+_MAX_LOGIN_BYTES: Final = 4096
+_MOST_REASON_CHARACTERS: Final = 200
+_REFUSALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
 class NoSchema(Exception):
     """There is no schema to decode bytes with; the text is for the user."""
 
 
+class Schema(NamedTuple):
+    """A schema by which bytes are shown. `text` gives the JSON text of bytes, and raises ValueError or RecursionError."""
+
+    form: str
+    text: Callable[[bytes], str]
+
+
+class Login:
+    """A user and a password for a registry. Its text shows neither."""
+
+    __slots__ = ("_header",)
+
+    def __init__(self, user: str, password: str) -> None:
+        self._header = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+    def __repr__(self) -> str:
+        return "Login(hidden)"
+
+    def add_to(self, request: urllib.request.Request) -> None:
+        """Authenticate a request, and none that a redirect would lead to."""
+        request.add_unredirected_header("Authorization", self._header)
+
+
+def parse_login(text: str, source: str) -> Login:
+    """The login in USER:PASSWORD. Raises ClientError, which names the source and shows nothing of the text."""
+    user, colon, password = text.rstrip("\r\n").partition(":")
+    if not colon or not user or not (user + password).isprintable():
+        raise ClientError(f"{source} is not one line USER:PASSWORD")
+    return Login(user, password)
+
+
+def read_login(file: Path) -> Login:
+    """The login in a file. Raises ClientError."""
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_MAX_LOGIN_BYTES + 1)
+    except OSError as error:
+        raise ClientError(f"the login for the schema registry cannot be read: {file}: {error.strerror}") from None
+    try:
+        text = data.decode() if len(data) <= _MAX_LOGIN_BYTES else ""
+    except UnicodeDecodeError:
+        text = ""
+    return parse_login(text, str(file))
+
+
+def check_url(url: str) -> None:
+    """Raises ClientError for an address that is none of a registry. A login in it is refused, because processes show their arguments."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ClientError("the address of the schema registry is not an http(s) URL")
+    if "@" in parts.netloc:
+        raise ClientError(
+            "the URL of the schema registry has a user or a password; "
+            f"put USER:PASSWORD into a file for --schema-registry-login, or into {LOGIN_VARIABLE}"
+        )
+
+
+def sends_in_clear(url: str) -> bool:
+    """Whether a login for this registry crosses a network without encryption."""
+    parts = urlsplit(url)
+    try:
+        is_loopback = ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        is_loopback = parts.hostname == "localhost"
+    return parts.scheme == "http" and not is_loopback
+
+
+def _schema(schema_id: int, found: Any) -> Schema:
+    """The schema of an answer. Raises NoSchema, ValueError, KeyError, TypeError, AttributeError, RecursionError."""
+    kind, text = found.get("schemaType", "AVRO"), found["schema"]
+    if kind == "JSON":
+        return Schema("json", _checked_json)
+    if kind == "PROTOBUF":
+        file = read_proto(text)  # types of its references are shown as bytes
+        return Schema("protobuf", lambda data: _json_text(decode_protobuf(file, data)))
+    if kind != "AVRO":
+        raise NoSchema(f"schema {schema_id} is of the kind {str(kind)[:50]!a}, which is not decoded")
+    if found.get("references"):
+        raise NoSchema(f"schema {schema_id} has references, with which Avro is not decoded")
+    avro = AvroSchema(json.loads(text))
+    return Schema("avro", lambda data: _json_text(decode_avro(avro, data)))
+
+
+def _checked_json(data: bytes) -> str:
+    json.loads(data)
+    return data.decode()  # as it is: numbers and repeated keys do not survive decoding
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
+    ) -> None:
+        """See HTTPRedirectHandler; the redirect becomes an HTTPError."""
+
+
 class SchemaRegistry:
     """A registry at a URL. Called from any thread."""
 
-    def __init__(self, url: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, url: str, login: Login | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Raises ClientError for a URL that cannot be used."""
+        check_url(url)
         self._url = url.rstrip("/")
+        self._login = login
+        self._opener = urllib.request.build_opener(_NoRedirect)
         self._monotonic = monotonic
-        self._known: dict[int, tuple[AvroSchema | NoSchema, float]] = {}
+        self._known: dict[int, tuple[Schema | NoSchema, float]] = {}
         self._silent_until = float("-inf")
         self._lock = threading.Lock()
 
-    def schema(self, schema_id: int) -> AvroSchema:
+    def schema(self, schema_id: int) -> Schema:
         """The schema with an id. Raises NoSchema."""
         with self._lock:
             found, until = self._known.get(schema_id, (None, 0.0))
@@ -55,25 +177,34 @@ class SchemaRegistry:
             raise NoSchema(str(found))
         return found
 
-    def _asked(self, schema_id: int) -> AvroSchema:
+    def _asked(self, schema_id: int) -> Schema:
         if self._monotonic() < self._silent_until:
             raise NoSchema("the schema registry did not answer lately")
         request = urllib.request.Request(f"{self._url}/schemas/ids/{schema_id}", headers={"Accept": "application/json"})
+        if self._login is not None:
+            self._login.add_to(request)
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+            with self._opener.open(request, timeout=_SECONDS) as answer:
                 data = answer.read(MAX_SCHEMA_BYTES + 1)
         except urllib.error.HTTPError as error:
             error.close()
-            raise NoSchema(f"the schema registry answers {error.code} to schema {schema_id}") from None
-        except OSError as error:
+            raise NoSchema(self._reason(error.code, schema_id)) from None
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
             self._silent_until = self._monotonic() + _UNKNOWN_SECONDS
-            raise NoSchema(f"the schema registry does not answer: {getattr(error, 'reason', None) or error}") from None
+            reason = " ".join(str(getattr(error, "reason", None) or error).split())[:_MOST_REASON_CHARACTERS]
+            raise NoSchema(f"the schema registry does not answer: {reason}") from None
         if len(data) > MAX_SCHEMA_BYTES:
             raise NoSchema(f"schema {schema_id} has more than {MAX_SCHEMA_BYTES} bytes")
         try:
-            found = json.loads(data)
-            if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
-                raise NoSchema(f"schema {schema_id} is not one of Avro without references, which alone are decoded")
-            return AvroSchema(json.loads(found["schema"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NotAvro):
-            raise NoSchema(f"the schema registry has no usable schema {schema_id}") from None
+            return _schema(schema_id, json.loads(data))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            why = f": {error}" if isinstance(error, NotAvro | NotAProtoFile) else ""
+            raise NoSchema(f"the schema registry has no usable schema {schema_id}{why}") from None
+
+    def _reason(self, status: int, schema_id: int) -> str:
+        if status in _REFUSALS:
+            remedy = "give one by --schema-registry-login" if self._login is None else "correct --schema-registry-login"
+            return f"the schema registry refuses the login with {status}; {remedy}"
+        if 300 <= status < 400:
+            return f"the schema registry redirects schema {schema_id} ({status}); give the other address by --schema-registry"
+        return f"the schema registry answers {status} to schema {schema_id}"

@@ -1,4 +1,4 @@
-"""Answers with records: a search that ends with its client, live views as server-sent events, exports as lines of JSON.
+"""Answers with records: a search that ends with its client, live views as server-sent events, exports as files.
 
 Steps run in threads, one at a time, and only as fast as the client takes their results.
 """
@@ -12,12 +12,13 @@ from contextlib import aclosing
 from http import HTTPStatus
 from typing import Final, TypeVar
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from broker.cli.console.answers import error_answer, json_answer, one_line
-from broker.cli.console.decoding import FORMS, Decoder
+from broker.cli.console.clusters import Clusters, Served
+from broker.cli.console.decoding import FORMS
+from broker.cli.console.exports import EXPORTS
 from broker.cli.console.parameters import BadParameter, number
 from broker.cli.console.record_filter import record_filter
 from broker.cli.console.records import MAX_RECORDS, Query, Search, export, live
@@ -25,7 +26,7 @@ from broker.client.cluster import Cluster
 from broker.client.errors import ClientError
 
 MAX_STREAMS: Final = 16
-"""Searches, live views and exports at a time."""
+"""Searches, live views and exports of a cluster at a time."""
 _DEFAULT_RECORDS: Final = 50
 _KEEP_ALIVE_SECONDS: Final = 10.0
 _MOST_PARTITIONS: Final = 10_000
@@ -35,58 +36,57 @@ Step = TypeVar("Step")
 
 
 class Streams:
-    """The endpoints that read records. `connect` makes a client for each request."""
+    """The endpoints that read records."""
 
-    def __init__(self, connect: Callable[[], Cluster], decoder: Decoder) -> None:
-        self._connect = connect
-        self._decoder = decoder
-        self._running = 0
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters = clusters
 
-    def _full(self) -> Response | None:
-        """The answer if there are too many streams."""
-        return json_answer({"error": _TOO_MANY}, HTTPStatus.SERVICE_UNAVAILABLE) if self._running >= MAX_STREAMS else None
-
-    async def search(self, request: Request) -> Response:
-        """Records as one JSON document. The search ends when the client leaves."""
+    def _asked(self, request: Request) -> tuple[Served, Query] | Response:
+        """The cluster and the records that a request asks for, or the answer if it is refused."""
+        served = self._clusters.of(request)
         try:
             query = query_of(request)
         except BadParameter as error:
             return error_answer(error)
-        refused = self._full()
-        if refused is not None:
-            return refused
-        self._running += 1
-        cluster = self._connect()
+        if served.streams >= MAX_STREAMS:
+            return json_answer({"error": _TOO_MANY}, HTTPStatus.SERVICE_UNAVAILABLE)
+        return served, query
+
+    async def search(self, request: Request) -> Response:
+        """Records as one JSON document. The search ends when the client leaves."""
+        asked = self._asked(request)
+        if isinstance(asked, Response):
+            return asked
+        served, query = asked
+        served.streams += 1
+        cluster = served.connect()
         try:
-            search = await run_in_threadpool(Search, cluster, query, self._decoder)
+            search = await served.in_thread(Search, cluster, query, served.decoder)
             steps = search.steps()
             try:
-                while await run_in_threadpool(_has_step, steps):
+                while await served.in_thread(_has_step, steps):
                     if await request.is_disconnected():
                         break
             finally:
-                await run_in_threadpool(steps.close)
-            return json_answer(await run_in_threadpool(search.answer))
+                await served.in_thread(steps.close)
+            return json_answer(await served.in_thread(search.answer))
         except ClientError as error:
             return error_answer(error)
         finally:
-            self._running -= 1
+            served.streams -= 1
             cluster.close()
 
     async def live(self, request: Request) -> Response:
         """Records as server-sent events `records`; `failed` has an error, and `end` ends a view that was open for too long."""
-        try:
-            query = query_of(request)
-        except BadParameter as error:
-            return error_answer(error)
-        refused = self._full()
-        if refused is not None:
-            return refused
+        asked = self._asked(request)
+        if isinstance(asked, Response):
+            return asked
+        served, query = asked
 
         async def events() -> AsyncIterator[str]:
             said_at = time.monotonic()
             yield ": open\n\n"
-            async with aclosing(self._steps(lambda cluster: live(cluster, query, self._decoder))) as steps:
+            async with aclosing(self._steps(served, lambda cluster: live(cluster, query, served.decoder))) as steps:
                 async for records in steps:
                     if isinstance(records, str):
                         yield _event("failed", {"error": records})
@@ -99,46 +99,49 @@ class Streams:
         return StreamingResponse(events(), media_type="text/event-stream")
 
     async def export(self, request: Request) -> Response:
-        """Records as lines of JSON, for a file; a last line with `error` tells that it is not complete."""
-        try:
-            query = query_of(request)
-        except BadParameter as error:
-            return error_answer(error)
-        refused = self._full()
-        if refused is not None:
-            return refused
+        """Records as the lines of a file; a last line with an error tells that it is not complete."""
+        form = EXPORTS.get(request.query_params.get("format") or "json")
+        if form is None:
+            return error_answer(BadParameter(f"format is one of {', '.join(EXPORTS)}"))
+        asked = self._asked(request)
+        if isinstance(asked, Response):
+            return asked
+        served, query = asked
 
         async def lines() -> AsyncIterator[str]:
-            async with aclosing(self._steps(lambda cluster: export(cluster, query))) as steps:
+            if form.heading:
+                yield form.heading
+            async with aclosing(self._steps(served, lambda cluster: export(cluster, query, form.line))) as steps:
                 async for found in steps:
-                    if isinstance(found, str):
-                        yield json.dumps({"error": found}) + "\n"
-                    elif found:
-                        yield "\n".join(found) + "\n"
+                    text = form.error(found) if isinstance(found, str) else "".join(found)
+                    if text:
+                        yield text
 
         # The name of a topic has only letters, digits and . _ -, so it is safe in the header.
         name = "".join(each for each in query.topic if each.isascii() and (each.isalnum() or each in "._-"))
-        headers = {"content-disposition": f'attachment; filename="{name}.ndjson"'}
-        return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
+        headers = {"content-disposition": f'attachment; filename="{name}.{form.suffix}"'}
+        return StreamingResponse(lines(), media_type=form.media_type, headers=headers)
 
-    async def _steps(self, begin: Callable[[Cluster], Generator[list[Step], None, None]]) -> AsyncGenerator[list[Step] | str, None]:
+    async def _steps(
+        self, served: Served, begin: Callable[[Cluster], Generator[list[Step], None, None]]
+    ) -> AsyncGenerator[list[Step] | str, None]:
         """The results of all steps, and the text of an error that ends them.
 
         It counts as a stream from the first step on, because a client may leave before.
         """
-        if self._running >= MAX_STREAMS:
+        if served.streams >= MAX_STREAMS:
             yield _TOO_MANY
             return
-        self._running += 1
-        cluster = self._connect()
+        served.streams += 1
+        cluster = served.connect()
         steps = begin(cluster)
         try:
-            while (found := await run_in_threadpool(_next_step, steps)) is not None:
+            while (found := await served.in_thread(_next_step, steps)) is not None:
                 yield found
         except ClientError as error:
             yield one_line(error)
         finally:
-            self._running -= 1
+            served.streams -= 1
             steps.close()
             cluster.close()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from broker.cli.doctor.cluster_checks import check_cluster
 from broker.cli.doctor.cluster_facts import gather
@@ -20,12 +20,16 @@ from broker.client.group_admin import NO_GROUP, describe_group, list_groups
 from broker.client.log_dirs import log_dirs
 from broker.client.offsets import end_offsets, start_offsets
 from broker.client.topic_admin import all_topics
+from broker.client.topic_readers import readers_of
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsResourceResult
 from protocol.messages.metadata import MetadataResponseTopic
 from protocol.uuid import to_text
 
 View = dict[str, Any]
+
+MAX_GROUPS: Final = 1000
+"""Groups that are asked whether they read a topic."""
 
 
 def overview(cluster: Cluster) -> View:
@@ -210,6 +214,28 @@ def group(cluster: Cluster, name: str) -> View:
         ],
         "partitions": lines,
     }
+
+
+def topic_groups(cluster: Cluster, name: str) -> View:
+    """The groups that read a topic: with committed offsets for it, or with members that have its partitions.
+
+    `not_examined` is the number of groups that this client may not describe, or that are too many.
+    """
+    listed = list_groups(cluster)
+    readers, refused = readers_of(cluster, name, listed[:MAX_GROUPS])
+    led = [TopicPartition(name, each.partition_index) for each in cluster.topic(name).partitions if each.leader_id != NO_LEADER]
+    ends = {where.partition: end for where, end in end_offsets(cluster, led).items()}
+    lines = [
+        {
+            "group": each.group,
+            "state": each.state,
+            "members": each.members,
+            "partitions": len(each.offsets),
+            "lag": sum(ends[number] - offset for number, offset in each.offsets.items() if number in ends),
+        }
+        for each in readers
+    ]
+    return {"groups": lines, "not_examined": len(refused) + max(0, len(listed) - MAX_GROUPS)}
 
 
 def findings(cluster: Cluster) -> View:

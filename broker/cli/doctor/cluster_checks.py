@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from broker.cli.doctor.certificates import check_end
 from broker.cli.doctor.cluster_facts import OPEN_SECONDS, ClusterFacts, DiskFacts
 from broker.cli.doctor.host_checks import FULL, NEARLY_FULL
 from broker.cli.doctor.kinds import Finding, found, some
@@ -47,6 +48,8 @@ def _brokers(facts: ClusterFacts) -> Iterator[Finding]:
                 f"broker {broker_id} is registered at {broker.address}: {broker.error}",
                 "check advertised.listeners and the network; ottla doctor server.properties on its host says more",
             )
+        if broker.certificate_ends_at is not None:
+            yield from check_end(f"broker {broker_id} at {broker.address}", broker.certificate_ends_at, facts.examined_at)
     if facts.controller_id not in facts.brokers:
         yield found("controller-missing", "no broker is controller", "look for ZooKeeper in the brokers' logs; restart a broker")
     tables = {broker_id: broker.versions for broker_id, broker in facts.brokers.items() if broker.versions}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from broker.cli.doctor.certificates import end_of
 from broker.cli.doctor.kinds import some
 from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
 from broker.client.committed import committed_offsets
@@ -38,6 +39,8 @@ class BrokerFacts(NamedTuple):
     rack: str | None
     versions: ApiTable
     error: str = ""
+    certificate_ends_at: float | None = None
+    """Seconds since the epoch; None without TLS."""
 
 
 class DiskFacts(NamedTuple):
@@ -55,6 +58,8 @@ class DiskFacts(NamedTuple):
 class ClusterFacts:
     """The parts of a cluster that the checks judge."""
 
+    examined_at: float = 0.0
+    """Seconds since the epoch."""
     brokers: dict[int, BrokerFacts] = field(default_factory=dict)
     controller_id: int = NO_LEADER
     topics: list[MetadataResponseTopic] = field(default_factory=list)
@@ -73,7 +78,7 @@ class ClusterFacts:
 def gather(cluster: Cluster, now: Callable[[], float] = time.time) -> ClusterFacts:
     """Ask a cluster. Raises ClientError if it cannot be reached at all."""
     answer = cluster.refresh(None)
-    facts = ClusterFacts(controller_id=answer.controller_id)
+    facts = ClusterFacts(examined_at=now(), controller_id=answer.controller_id)
     facts.topics = sorted((topic for topic in answer.topics if topic.name is not None), key=lambda topic: str(topic.name))
     _ask_brokers(facts, cluster, answer)
     parts: Sequence[tuple[str, Callable[[], None]]] = (
@@ -95,11 +100,20 @@ def _ask_brokers(facts: ClusterFacts, cluster: Cluster, answer: MetadataResponse
     for broker in sorted(answer.brokers, key=lambda each: each.node_id):
         address = f"{broker.host}:{broker.port}"
         try:
-            versions = cluster.broker(broker.node_id).versions
+            connection = cluster.broker(broker.node_id)
         except ClientError as error:
             facts.brokers[broker.node_id] = BrokerFacts(address, broker.rack, {}, str(error))
         else:
-            facts.brokers[broker.node_id] = BrokerFacts(address, broker.rack, versions)
+            ends_at = _certificate_ends_at(connection.certificate)
+            facts.brokers[broker.node_id] = BrokerFacts(address, broker.rack, connection.versions, certificate_ends_at=ends_at)
+
+
+def _certificate_ends_at(certificate: bytes | None) -> float | None:
+    """The end of a certificate, None for one whose form is unknown here; the handshake has accepted it."""
+    try:
+        return None if certificate is None else end_of(certificate)
+    except ValueError:
+        return None
 
 
 def _answering(facts: ClusterFacts) -> list[int]:

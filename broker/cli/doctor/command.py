@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,8 +83,9 @@ def _on_this_host(paths: Sequence[Path], overrides: Sequence[str]) -> list[Findi
     from config.loader import load_properties
 
     host, dice = RealHost(), random.Random()
-    directories = [str(path) for path in paths if path.is_dir()]
-    files: list[Path | None] = [path for path in paths if not path.is_dir()]
+    # A path that cannot be reached is taken for a directory, whose finding says so.
+    directories = [str(path) for path in paths if not _is_file(path)]
+    files: list[Path | None] = [path for path in paths if _is_file(path)]
     findings = examine_directories(directories, host, dice) if directories else []
     for file in files or ([None] if overrides else []):
         try:
@@ -93,6 +95,15 @@ def _on_this_host(paths: Sequence[Path], overrides: Sequence[str]) -> list[Findi
         else:
             findings += examine_broker(config, host, dice)
     return findings
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return not stat.S_ISDIR(path.stat().st_mode)
+    except PermissionError:
+        return False
+    except OSError:
+        return True
 
 
 def _json(finding: Finding) -> dict[str, str]:

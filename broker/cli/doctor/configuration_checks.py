@@ -4,9 +4,9 @@ import asyncio
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
+from broker.cli.doctor.certificates import check_end, end_of
 from broker.cli.doctor.directory_checks import DirectoryFacts
 from broker.cli.doctor.kinds import Finding, found
 from broker.loop.clock import SystemClock
@@ -17,15 +17,9 @@ from config.keys.zookeeper import ZOOKEEPER_CONNECT
 from controller.errors import StoreError, StoreUnavailable
 from storage.manager.log_directories import LogDirectory
 
-SOON_DAYS: Final = 30
 SLOW_SECONDS: Final = 0.02
 _PROBES: Final = 20
 _CONNECT_MS: Final = 5000
-_DAY_SECONDS: Final = 86_400
-_UTC_TIME: Final = 0x17
-_VERSION: Final = 0xA0
-_VALIDITY: Final = 3
-"""Place of the validity in a certificate, after its version (RFC 5280)."""
 
 
 def check_keys(config: BrokerConfig) -> Iterator[Finding]:
@@ -50,29 +44,7 @@ def check_certificates(config: BrokerConfig, now: float) -> Iterator[Finding]:
         except (ConfigError, MalformedDer, ValueError) as error:
             yield found("certificate-unusable", str(error), f"correct ssl.keystore.location of listener {endpoint.listener_name}")
             continue
-        days = (ends_at - now) / _DAY_SECONDS
-        if days < SOON_DAYS:
-            yield found(
-                "certificate-expired" if days < 0 else "certificate-expires",
-                f"the certificate of listener {endpoint.listener_name} ends at {datetime.fromtimestamp(ends_at, UTC):%Y-%m-%d %H:%M} UTC",
-                "renew it in ssl.keystore.location, then set the key again with ottla configs alter broker",
-            )
-
-
-def end_of(certificate: bytes) -> float:
-    """The time after which a certificate in DER is invalid, seconds since the epoch. Raises MalformedDer, ValueError."""
-    from broker.security.tls.der import MalformedDer, element
-
-    fields = element(certificate).part(0).parts()
-    if fields and fields[0].tag == _VERSION:
-        del fields[0]
-    if len(fields) <= _VALIDITY or len(fields[_VALIDITY].parts()) != 2:
-        raise MalformedDer("a certificate has no validity")
-    end = fields[_VALIDITY].part(1)
-    text = end.content.decode("ascii")
-    if end.tag == _UTC_TIME:
-        text = ("20" if text < "50" else "19") + text
-    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+        yield from check_end(f"listener {endpoint.listener_name}", ends_at, now)
 
 
 def check_metadata(config: BrokerConfig, directories: Sequence[DirectoryFacts]) -> Iterator[Finding]:

@@ -3,6 +3,7 @@ segments."""
 
 import os
 import random
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from broker.cli.dump.segment_check import SegmentTask, check_segment
 from storage.disk.directory_names import PERMITTED_DIRECTORIES, DirectoryKind, parse_directory_name
 from storage.disk.file_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, offset_of_file_name
 from storage.disk.filesystem import RealFileSystem
-from storage.disk.meta_properties import MetaProperties, read_meta_properties
+from storage.disk.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
 from storage.disk.start_errors import LogDirectoryError
 from storage.errors import StorageError
 from storage.manager.log_directories import CLEAN_SHUTDOWN_FILE, LOCK_FILE
@@ -42,20 +43,20 @@ class DirectoryFacts(NamedTuple):
 
 def examine(path: str, host: Host, findings: list[Finding], dice: random.Random) -> DirectoryFacts | None:
     """The facts of a log directory; its faults are added to the findings. None if it is missing or cannot be read."""
-    if not os.path.lexists(path):
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
         return None  # a broker creates it
+    except OSError as error:
+        findings.append(_unusable(f"{path}: {error.strerror}", path))
+        return None
     try:
         entries = sorted(os.scandir(path), key=lambda entry: entry.name)
-        if not os.access(path, os.W_OK | os.X_OK):
+        if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
             raise PermissionError(13, "this user may not write it", path)
     except OSError as error:
-        findings.append(found("directory-unusable", f"{path}: {error.strerror}", f"ls -ld {path}; run this as the user of the broker"))
+        findings.append(_unusable(f"{path}: {error.strerror}", path))
         return None
-    identity = None
-    try:
-        identity = read_meta_properties(path, RealFileSystem())
-    except (LogDirectoryError, OSError) as error:
-        findings.append(found("directory-identity", str(error), f"restore {path}/meta.properties from a backup"))
     partitions: dict[str, DirectoryKind] = {}
     for entry in entries:
         if not entry.is_dir():
@@ -65,11 +66,43 @@ def examine(path: str, host: Host, findings: list[Finding], dice: random.Random)
             partitions[entry.name] = parsed[1]
         elif entry.name not in PERMITTED_DIRECTORIES:
             findings.append(found("directory-foreign-content", f"{entry.path} is no partition", f"mv {entry.path} elsewhere"))
-    segments = [each for name in partitions for each in _segments(Path(path, name))]
+    closed = [each for each in (f"{path}/{META_PROPERTIES}", *(f"{path}/{name}" for name in partitions)) if _is_closed(each)]
+    segments: list[tuple[str, int, int]] = []
+    for name in partitions:
+        closed_files = [file for file, _ in _files(f"{path}/{name}") if _is_closed(file)]
+        closed += closed_files
+        if not closed_files:
+            segments += _segments(Path(path, name))
+    if closed:
+        findings.append(_unusable(f"{some(closed)}: this user may not read and write", closed[0]))
+    identity = _identity(path, findings) if f"{path}/{META_PROPERTIES}" not in closed else None
     facts = DirectoryFacts(path, lock_owner(Path(path, LOCK_FILE)), identity, partitions, segments)
     findings += _leftovers(facts, host)
     findings += _damaged(facts, dice)
     return facts
+
+
+def _unusable(what: str, path: str) -> Finding:
+    return found("directory-unusable", what, f"ls -ld {path}; run this as the user of the broker, or give that user the files")
+
+
+def _is_closed(path: str) -> bool:
+    """Whether a file or a directory is there, and not for this user."""
+    try:
+        needed = os.R_OK | os.W_OK | (os.X_OK if stat.S_ISDIR(os.stat(path).st_mode) else 0)
+    except FileNotFoundError:
+        return False  # deleted meanwhile
+    except OSError:
+        return True
+    return not os.access(path, needed, effective_ids=True)
+
+
+def _identity(path: str, findings: list[Finding]) -> MetaProperties | None:
+    try:
+        return read_meta_properties(path, RealFileSystem())
+    except (LogDirectoryError, OSError) as error:
+        findings.append(found("directory-identity", str(error), f"restore {path}/meta.properties from a backup"))
+        return None
 
 
 def compare(directories: Sequence[DirectoryFacts], broker_id: int | None) -> Iterator[Finding]:

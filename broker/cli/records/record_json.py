@@ -10,6 +10,7 @@ is null.
 import base64
 import binascii
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from broker.client.cluster import TopicPartition
@@ -18,7 +19,8 @@ from protocol.records.batch import TimestampType
 from protocol.records.reader import Header, Record
 
 _SUFFIX = "_base64"
-_NAMES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
+TIMESTAMP_TYPES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
+"""The names of the types in lines."""
 _WITH_BYTES = 3
 
 
@@ -33,7 +35,7 @@ def json_line(partition: TopicPartition, record: Record, timestamp_type: Timesta
         "partition": partition.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "timestamp_type": _NAMES[timestamp_type],
+        "timestamp_type": TIMESTAMP_TYPES[timestamp_type],
     }
     for name, data in (("key", record.key), ("value", record.value)):
         text = _text(data, as_base64)
@@ -41,8 +43,13 @@ def json_line(partition: TopicPartition, record: Record, timestamp_type: Timesta
             found[name] = text
         else:
             found[name + _SUFFIX] = base64.b64encode(data).decode()
-    found["headers"] = [_json_header(header, as_base64) for header in record.headers]
+    found["headers"] = json_headers(record.headers, as_base64=as_base64)
     return json.dumps(found, ensure_ascii=False)
+
+
+def json_headers(headers: Iterable[Header], *, as_base64: bool) -> list[list[str | None]]:
+    """The headers of a record as they are in a line."""
+    return [_json_header(header, as_base64) for header in headers]
 
 
 def _text(data: bytes | None, as_base64: bool) -> str | None:

@@ -272,13 +272,31 @@ def test_every_request_uses_the_cluster_of_the_options(monkeypatch: pytest.Monke
     profiles.write_text(f'[secured]\nbootstrap-server = "broker.example:9093"\ntimeout = 7\ncommand-config = "{properties}"\n')
     monkeypatch.setenv("OTTLA_PROFILES", str(profiles))
     made: list[Cluster] = []
-    monkeypatch.setattr("broker.cli.console.application.application", lambda connect, *_: made.append(connect()))
+    monkeypatch.setattr("broker.cli.console.application.application", lambda clusters, _: made.extend(each.connect() for each in clusters))
     monkeypatch.setattr("broker.cli.console.command._serve", lambda *_: None)
     assert CliRunner().invoke(main, ["console", "--profile", "secured"]).exit_code == 0
     (cluster,) = made
     assert (cluster.timeout_seconds, cluster.security.protocol.name) == (7.0, "SSL")
     with pytest.raises(Unreachable, match=r"broker\.example:9093"), cluster.until(0.0):
         cluster.any_connection()
+
+
+def test_the_documentation_has_every_path_of_the_api_and_every_field_of_a_change() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "console.md").read_text(encoding="utf-8")
+    reads, _, changes = page.partition("| change | fields |")
+    for path in READS:
+        assert re.search(rf"^\| `{documented(path)}` \|", reads, flags=re.MULTILINE), path
+    for change in CHANGES:
+        row = rf"^\| (?:[A-Z]+, )*{change.method}(?:, [A-Z]+)* [^|]*`{documented(change.path)}`"
+        assert re.search(row, changes, flags=re.MULTILINE), change
+        error = ConsoleUnderTest().change(change.method, address_of(change.path), {"surplus": 1}).error
+        for field in error.partition("known are ")[2].split(", "):
+            assert f"`{field}`" in page, (change.action, field)
+
+
+def documented(path: str) -> str:
+    """The pattern of a path in the documentation, where parameters are words in capitals."""
+    return re.sub(r"\{[^}]*\}", "[A-Z]+", path)
 
 
 def test_ten_thousand_topics_are_a_list_in_less_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

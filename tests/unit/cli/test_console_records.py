@@ -3,10 +3,7 @@
 import json
 import random
 import struct
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,7 +13,6 @@ from broker.cli.console.decoding import MAX_DECODED_BYTES, SHOWN_BYTES, Decoder,
 from broker.cli.console.message_pack import NotMessagePack, decode_message_pack
 from broker.cli.console.parameters import BadParameter
 from broker.cli.console.record_filter import record_filter
-from broker.cli.console.schema_registry import MAX_SCHEMAS, NoSchema, SchemaRegistry
 from protocol.records.reader import Record
 
 USER = {
@@ -151,67 +147,6 @@ def test_damaged_records_are_one_line_or_another_value() -> None:
         for decode in (decode_message_pack, lambda data: decode_avro(AvroSchema(USER), data)):
             with suppress(NotAvro, NotMessagePack):
                 json.dumps(decode(bytes(damaged[: chance.randint(0, len(damaged))])))
-
-
-@contextmanager
-def a_registry(answers: dict[str, bytes], asked: list[str]) -> Iterator[str]:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        asked.append(handler.path)
-        body = answers.get(handler.path)
-        handler.send_response(404 if body is None else 200)
-        handler.end_headers()
-        handler.wfile.write(body or b"")
-
-    silent = {"do_GET": answer, "log_message": lambda *_: None}
-    handler_class = type("Handler", (BaseHTTPRequestHandler,), silent)
-
-    with HTTPServer(("127.0.0.1", 0), handler_class) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def test_schemas_come_from_the_registry_once() -> None:
-    asked: list[str] = []
-    answers = {
-        "/schemas/ids/1": json.dumps({"schema": json.dumps(USER)}).encode(),
-        "/schemas/ids/2": json.dumps({"schema": "syntax = 'proto3'", "schemaType": "PROTOBUF"}).encode(),
-        "/schemas/ids/3": b"[" * 100_000,
-    }
-    now = 0.0
-    with a_registry(answers, asked) as url:
-        decoder = Decoder(SchemaRegistry(url, lambda: now))
-        for form in ("auto", "avro", "auto"):
-            shown = decoder.show(b"\0\0\0\0\1" + ENCODED, form)
-            assert (shown["form"], json.loads(shown["text"])) == ("avro", DECODED)
-        assert asked == ["/schemas/ids/1"]
-        reasons = [decoder.show(b"\0\0\0\0" + bytes([number]) + b"x", "auto").get("error") for number in (2, 3, 4, 4)]
-        assert reasons == [
-            "schema 2 is not one of Avro without references, which alone are decoded",
-            "the schema registry has no usable schema 3",
-            "the schema registry answers 404 to schema 4",
-            "the schema registry answers 404 to schema 4",
-        ]
-        assert len(asked) == 4
-        now = 31.0
-        decoder.show(b"\0\0\0\0\4x", "auto")
-        assert len(asked) == 5
-        assert decoder.show(b"plain", "auto")["form"] == "text"
-
-
-def test_a_registry_that_is_down_is_asked_once_in_a_while_and_schemas_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    registry = SchemaRegistry("http://127.0.0.1:1", lambda: now)
-    with pytest.raises(NoSchema, match="does not answer: "):
-        registry.schema(0)
-    for number in range(1, 3 * MAX_SCHEMAS):
-        with pytest.raises(NoSchema, match="did not answer lately"):
-            registry.schema(number)
-    assert len(registry._known) == MAX_SCHEMAS
 
 
 RECORD = Record(7, 1000, b"Key", b'{"a": {"b": [1, true, "x"]}, "n": null}', ((b"h", b"v"), (b"empty", None)))

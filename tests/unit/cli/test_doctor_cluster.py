@@ -137,6 +137,16 @@ def test_configurations_that_the_cluster_does_not_describe_are_noted(monkeypatch
     assert facts.not_examined == ["configurations of __consumer_offsets: the cluster refuses to describe them"]
 
 
+@pytest.mark.parametrize(("days", "kinds"), [(31, []), (29, ["certificate-expires"]), (-1, ["certificate-expired"])])
+def test_the_certificate_that_a_broker_shows_is_judged(days: float, kinds: list[str]) -> None:
+    facts = healthy()
+    facts.examined_at = 1_700_000_000.0
+    _change_broker(facts, certificate_ends_at=facts.examined_at + days * 86_400)
+    found = list(check_cluster(facts))
+    assert [each.kind.id for each in found] == kinds
+    assert all(each.what.startswith("the certificate of broker 2 at 127.0.0.1:9094 ends at 2023-") for each in found)
+
+
 def test_a_throttle_of_a_reassignment_that_runs_is_in_order() -> None:
     facts = healthy()
     facts.throttled[1] = "leader.replication.throttled.rate=1000"

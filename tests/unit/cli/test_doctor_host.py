@@ -3,7 +3,9 @@
 import os
 import random
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from tests.support.examined_host import GIB, ImaginedHost
 from tests.support.golden_logs import LOGS
 
 DAY = 86_400.0
+NOBODY = 65534
 
 
 class Broker:
@@ -157,6 +160,53 @@ def test_a_log_directory_is_examined_alone(broker: Broker) -> None:
     (broker.data / "lost+found").mkdir()
     found = examine_directories([str(broker.data)], broker.host, random.Random(1))
     assert [each.kind.id for each in found] == ["directory-foreign-content"]
+
+
+@contextmanager
+def closed_to_this_user(*paths: Path) -> Iterator[None]:
+    """Takes the rights on paths away; root, who needs none, becomes another user meanwhile."""
+    modes = {path: path.stat().st_mode for path in paths}
+    is_root = os.geteuid() == 0
+    for path in paths:
+        path.chmod(0)
+    if is_root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+def test_a_directory_without_rights_is_one_problem(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    def examined() -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(["doctor", str(broker.data)], standalone_mode=False)
+        return f"{ended.value.code} {capsys.readouterr().out}"
+
+    assert "directory-unusable" not in examined()
+    with closed_to_this_user(broker.data):
+        found = examine_directories([str(broker.data)], broker.host, random.Random(1))
+        output = examined()
+    assert [(each.kind.id, each.what) for each in found] == [("directory-unusable", f"{broker.data}: Permission denied")]
+    assert output.startswith("2 PROBLEM directory-unusable: ")
+    assert "run this as the user of the broker" in output
+
+
+def test_files_without_rights_are_named_and_not_called_damaged(broker: Broker) -> None:
+    with tempfile.TemporaryDirectory() as place:  # the folders above tmp_path are closed to other users
+        data = Path(place, "data")
+        shutil.copytree(broker.data, data)
+        for path in (Path(place), data, *data.rglob("*")):
+            path.chmod(0o777)
+        first, second, *_ = (path for path in sorted(data.iterdir()) if path.is_dir() and list(path.glob("*.log")))
+        closed = [data / "meta.properties", first, next(second.glob("*.index"))]
+        with closed_to_this_user(*closed):
+            found = examine_directories([str(data)], broker.host, random.Random(1))
+    assert [each.kind.id for each in found] == ["directory-unusable"]
+    assert all(str(path) in found[0].what for path in closed)
 
 
 def test_a_crashed_directory_is_not_called_damaged(broker: Broker) -> None:

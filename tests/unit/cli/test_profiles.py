@@ -82,3 +82,9 @@ def test_by_default_profiles_are_in_the_folder_for_configurations(tmp_path: Path
     monkeypatch.delenv("OTTLA_PROFILES", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert profiles_file() == tmp_path / "ottla" / "profiles.toml"
+
+
+def test_the_keys_for_the_console_disturb_no_other_command(file: Path) -> None:
+    registry = 'schema-registry = "https://registry.example"\nschema-registry-login = "/no/such/file"\n'
+    file.write_text(f'[here]\nbootstrap-server = "{UNREACHABLE}"\ntimeout = 0.1\n{registry}')
+    assert UNREACHABLE in brokers("--profile", "here").output

@@ -1,6 +1,10 @@
 // Asks the API at /api/v1, and keeps the session: its user, its token against forged requests, and whether changes are allowed.
 
-export const session = { user: null, token: null, needs_login: false, read_only: false };
+// `cluster` is the name of the cluster if the console has several.
+export const session = { user: null, token: null, needs_login: false, read_only: false, cluster: null };
+
+// The cluster that the address of the page names; without a name it is the first one of the console.
+export const cluster = new URLSearchParams(location.search).get("cluster");
 
 export class NoLogin extends Error {}
 
@@ -11,25 +15,39 @@ async function answered(answer) {
   return found;
 }
 
+async function sent(method, address, body) {
+  const headers = { "content-type": "application/json", "x-csrf-token": session.token ?? "" };
+  return answered(await fetch(address, { method, headers, body: JSON.stringify(body) }));
+}
+
+// The address of a path of the API that is about the cluster of the page.
+export function addressOf(path) {
+  return cluster === null ? `/api/v1/${path}` : `/api/v1/clusters/${encodeURIComponent(cluster)}/${path}`;
+}
+
 export async function ask(path, signal) {
-  return answered(await fetch(`/api/v1/${path}`, { signal }));
+  return answered(await fetch(addressOf(path), { signal }));
 }
 
 export async function change(method, path, body = {}) {
-  const headers = { "content-type": "application/json", "x-csrf-token": session.token ?? "" };
-  return answered(await fetch(`/api/v1/${path}`, { method, headers, body: JSON.stringify(body) }));
+  return sent(method, addressOf(path), body);
 }
 
 export async function loadSession() {
-  Object.assign(session, await ask("session"));
+  Object.assign(session, await answered(await fetch("/api/v1/session")));
+}
+
+// The names of the console's clusters.
+export async function loadClusters() {
+  return (await answered(await fetch("/api/v1/clusters"))).clusters.map((one) => one.name);
 }
 
 export async function logIn(user, password) {
-  Object.assign(session, await change("POST", "session", { user, password }));
+  Object.assign(session, await sent("POST", "/api/v1/session", { user, password }));
 }
 
 export async function logOut() {
-  Object.assign(session, await change("DELETE", "session"));
+  Object.assign(session, await sent("DELETE", "/api/v1/session", {}));
 }
 
 // The parts of a path; names of groups may have slashes.

@@ -1,15 +1,16 @@
 // Opens the page that the address names, asks for a login where one is needed, and handles keys. The first user of the API.
 
-import { NoLogin, loadSession, logIn, logOut, session } from "./api.js";
+import { NoLogin, cluster, loadClusters, loadSession, logIn, logOut, session } from "./api.js";
 import { brokers, findings, overview } from "./cluster.js";
 import { reassignments, transactions } from "./control.js";
-import { element, failed, heading } from "./dom.js";
+import { element, failed, heading, visible } from "./dom.js";
 import { groups, reset } from "./groups.js";
 import { acls, quotas, users } from "./security.js";
 import { topics } from "./topics.js";
 
 const main = document.getElementById("main");
 const message = document.getElementById("message");
+const chooser = document.getElementById("cluster");
 
 const pages = {
   "": overview, brokers, topics, findings, reassignments, transactions, acls, users, quotas,
@@ -58,6 +59,24 @@ async function showSession() {
   document.getElementById("read-only").hidden = !session.read_only;
   document.getElementById("user").textContent = session.needs_login && session.user !== null ? session.user : "";
   document.getElementById("log-out").hidden = !(session.needs_login && session.user !== null);
+  if (session.needs_login && session.user === null) return;
+  try {
+    await showClusters();
+  } catch (error) {
+    session.token = null;
+    throw error;
+  }
+}
+
+// Offers the clusters, and checks the name in the address: no request goes to another cluster than the page shows.
+async function showClusters() {
+  const names = await loadClusters();
+  const chosen = cluster ?? names[0];
+  if (!names.includes(chosen)) throw new Error(`This console has no cluster ${visible(chosen)}; it has ${names.map(visible).join(", ")}.`);
+  chooser.replaceChildren(...names.map((name) => element("option", { value: name, selected: name === chosen }, name)));
+  chooser.hidden = names.length < 2;
+  session.cluster = names.length < 2 ? null : chosen;
+  if (names.length > 1) document.title = `${visible(chosen)} – Ottla console`;
 }
 
 function loginForm() {
@@ -91,6 +110,12 @@ function colours(chosen) {
 }
 colours(localStorage.getItem("theme"));
 theme.addEventListener("change", () => localStorage.setItem("theme", colours(theme.value)));
+
+// The same page of another cluster; what it showed may not be there.
+chooser.addEventListener("change", () => {
+  const [name] = location.hash.replace(/^#\//, "").split("/");
+  location.assign(`/?${new URLSearchParams({ cluster: chooser.value })}#/${name}`);
+});
 
 addEventListener("hashchange", () => open().then(() => main.focus()));
 document.getElementById("reload").addEventListener("click", () => open());

@@ -158,7 +158,7 @@ export function dialog(title, fields, carryOut, { button = "Save", confirm, expl
         send.disabled = false;
       }
     },
-  }, element("h2", null, title), explanation ? note(explanation) : null, ...rows, problem,
+  }, element("h2", null, title), session.cluster === null ? null : note(`Cluster ${session.cluster}`), explanation ? note(explanation) : null, ...rows, problem,
   element("div", { class: "actions" }, send, element("button", { type: "button", onclick: () => box.close() }, "Cancel")));
   box.append(form);
   document.body.append(box);

@@ -1,10 +1,10 @@
 // Draws the page of records: searches with filters, a live view, exports.
 
-import { ask, path, query } from "./api.js";
+import { addressOf, ask, path, query } from "./api.js";
 import { action, actions, element, failed, heading, link, time } from "./dom.js";
 import { produce } from "./topics.js";
 
-const FORMS = ["auto", "text", "json", "hex", "msgpack", "avro"];
+const FORMS = ["auto", "text", "json", "hex", "msgpack", "avro", "protobuf"];
 const MOST_SHOWN = 500;
 const MOST_NESTED = 50;
 
@@ -59,7 +59,7 @@ export async function records(page, name, partition) {
     list.replaceChildren();
     state.textContent = "Waiting for new records…";
     let count = 0;
-    source = new EventSource(`/api/v1/${address}/live?${chosen()}`);
+    source = new EventSource(`${addressOf(address)}/live?${chosen()}`);
     source.addEventListener("records", (event) => {
       const { records: found } = JSON.parse(event.data);
       count += found.length;
@@ -72,6 +72,8 @@ export async function records(page, name, partition) {
     source.addEventListener("error", () => { if (source) { stop(); state.replaceChildren(failed(new Error("The live view was interrupted; start it again."))); } });
   }
 
+  const save = (format) => element("a", { href: `${addressOf(address)}/export?${chosen()}&format=${format}`, download: true }).click();
+
   const cancel = element("button", { type: "button", hidden: true, onclick: () => { stop(); state.textContent = "Cancelled."; } }, "Cancel (Esc)");
   const form = element("form", {
     onsubmit: (event) => { event.preventDefault(); search(); },
@@ -82,7 +84,7 @@ export async function records(page, name, partition) {
   field("contains", "Text in key or value"), field("key", "Key is"), field("header", "Header name=value"), field("path", "JSON path a.b[0]"), field("equals", "has the value"),
   choice("key_form", "Keys as", FORMS), choice("value_form", "Values as", FORMS), choice("isolation", "Isolation", ["read_uncommitted", "read_committed"]),
   element("div", { class: "actions" }, element("button", null, "Search"), element("button", { type: "button", onclick: live }, "Live"),
-    element("button", { type: "button", onclick: () => element("a", { href: `/api/v1/${address}/export?${chosen()}`, download: true }).click() }, "Export"), cancel));
+    ...["json", "csv"].map((format) => element("button", { type: "button", onclick: () => save(format) }, `Export as ${format.toUpperCase()}`)), cancel));
   search();
   return [
     heading(`Records of ${name}${partition === undefined ? "" : `-${partition}`}`), element("p", null, link("The topic", "topics", name)),

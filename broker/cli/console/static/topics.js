@@ -2,7 +2,7 @@
 
 import { ask, change, path, query } from "./api.js";
 import { configTable } from "./cluster.js";
-import { action, actions, dialog, element, fault, filtered, heading, link, note, number, pairs, size, table, text, time, wide } from "./dom.js";
+import { action, actions, dialog, element, failed, fault, filtered, heading, link, note, number, pairs, size, table, text, time, wide } from "./dom.js";
 import { records } from "./records.js";
 
 export async function topics(page, name, section, partition) {
@@ -59,8 +59,23 @@ async function topic(page, name) {
         page.go("topics");
       }, { button: "Delete", confirm: name, explanation: "All of its records are lost." }), true)),
     element("h2", null, "Partitions"), table("Partitions", partitions, found.partitions).box,
+    element("h2", null, "Groups that read it"), readers(page, address),
     element("h2", null, "Configuration"), ...configTable(page, `${address}/configs`, found.configs),
   ];
+}
+
+// The groups come when their coordinators have answered; the page does not wait for them.
+function readers(page, address) {
+  const shown = element("div", { "aria-live": "polite" }, note("Asking the coordinators…"));
+  const columns = [
+    wide("group", (one) => one.group, (one) => link(one.group, "groups", one.group)), text("state", (one) => one.state), number("members", (one) => one.members),
+    number("offsets", (one) => one.partitions), number("lag", (one) => one.lag),
+  ];
+  ask(`${address}/groups`, page.signal).then((found) => {
+    const omitted = found.not_examined ? note(`${found.not_examined} more groups were not examined.`) : "";
+    shown.replaceChildren(found.groups.length ? table("Groups", columns, found.groups).box : note("No group reads this topic."), omitted);
+  }).catch((error) => { if (error.name !== "AbortError") shown.replaceChildren(failed(error)); });
+  return shown;
 }
 
 export function produce(page, name) {

@@ -1,0 +1,179 @@
+"""The groups that read a topic are found by few waits, also while groups move, vanish, or may not be described."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from broker.client import topic_readers
+from broker.client.assignor import PROTOCOL_TYPE, encode_assignment
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.committed import Committed
+from broker.client.connection import Connection
+from broker.client.errors import ConnectionLost, Refused
+from broker.client.group_admin import DescribedGroup as Described
+from broker.client.group_admin import ListedGroup, Member
+from broker.client.topic_readers import Reader, readers_of
+from protocol.errors import ErrorCode
+from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from protocol.schema.message import Message
+
+OFFSETS = {"lagging": {0: 5, 2: 7}, "elsewhere": {}, "assigned": {}}
+ASSIGNED = {"assigned": [[TopicPartition("t", 0)], [TopicPartition("t", 1), TopicPartition("u", 0)], [TopicPartition("u", 1)]]}
+
+
+class Coordinator:
+    """A connection to a coordinator. `errors` are those of its groups, `most` the largest number of requests without an answer."""
+
+    address = "127.0.0.1:1"
+
+    def __init__(self, errors: dict[str, ErrorCode] | None = None, *, lost_after: int | None = None) -> None:
+        self.errors = errors or {}
+        self.lost_after = lost_after
+        self.sent: list[Message] = []
+        self.most = 0
+        self._answers: deque[Message] = deque()
+
+    def send(self, request: Message) -> None:
+        self.sent.append(request)
+        if isinstance(request, DescribeGroupsRequest):
+            self._answers.append(DescribeGroupsResponse(groups=[self._described(each) for each in request.groups]))
+        else:
+            assert isinstance(request, OffsetFetchRequest)
+            partitions = [
+                OffsetFetchResponsePartition(
+                    partition_index=number, committed_offset=OFFSETS.get(request.group_id, {}).get(number, -1), metadata="", error_code=0
+                )
+                for number in request.topics[0].partition_indexes
+            ]
+            self._answers.append(OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name="t", partitions=partitions)], error_code=0))
+        self.most = max(self.most, len(self._answers))
+
+    def _described(self, group: str) -> DescribedGroup:
+        members = [DescribedGroupMember(member_assignment=encode_assignment(each)) for each in ASSIGNED.get(group, [])]
+        error = self.errors.get(group, ErrorCode.NONE)
+        state = "Stable" if members else "Empty"
+        return DescribedGroup(error_code=error, group_id=group, group_state=state, protocol_type=PROTOCOL_TYPE, members=members)
+
+    def receive(self, timeout_seconds: float) -> Message | None:
+        if self.lost_after is not None and len(self.sent) > self.lost_after:
+            self.lost_after = None
+            self._answers.clear()
+            raise ConnectionLost("the broker closed the connection")
+        return self._answers.popleft() if self._answers else None
+
+
+class ClusterOfTest(Cluster):
+    """A cluster whose brokers are all one coordinator."""
+
+    def __init__(self, coordinator: Coordinator, partitions: int = 3) -> None:
+        super().__init__("127.0.0.1:1", timeout_seconds=5.0)
+        self._coordinator = coordinator
+        self._count = partitions
+        self.dropped = 0
+
+    def partitions(self, topic: str) -> list[int]:
+        """See Cluster."""
+        return list(range(self._count))
+
+    def broker(self, broker_id: int) -> Connection:
+        """See Cluster."""
+        return cast("Connection", self._coordinator)
+
+    def drop(self, connection: Connection) -> None:
+        """See Cluster."""
+        self.dropped += 1
+
+
+def listed(names: Sequence[str], kind: str = "Classic") -> list[ListedGroup]:
+    return [ListedGroup(name, PROTOCOL_TYPE, "Stable", kind, 1) for name in names]
+
+
+LAGGING = Reader("lagging", "Empty", 0, {0: 5, 2: 7})
+ASSIGNED_READER = Reader("assigned", "Stable", 2, {})
+
+
+def test_groups_with_offsets_or_with_members_of_the_topic_read_it() -> None:
+    for kind in ("Classic", ""):
+        found = readers_of(ClusterOfTest(Coordinator()), "t", listed(["lagging", "elsewhere", "assigned"], kind))
+        assert found == ([ASSIGNED_READER, LAGGING], [])
+
+
+def test_many_groups_are_asked_before_the_first_answer_is_awaited_and_not_too_many() -> None:
+    coordinator = Coordinator()
+    readers_of(ClusterOfTest(coordinator), "t", listed([f"group-{number}" for number in range(500)]))
+    assert (len(coordinator.sent), coordinator.most) == (510, 51)
+    large = Coordinator()
+    readers_of(ClusterOfTest(large, 15_000), "t", listed(["lagging", "assigned"]))
+    assert (len(large.sent), large.most) == (4, 2)
+
+
+def test_a_connection_that_breaks_is_not_used_again() -> None:
+    cluster = ClusterOfTest(Coordinator(lost_after=2))
+    assert readers_of(cluster, "t", listed(["lagging", "assigned"]))[0] == [ASSIGNED_READER, LAGGING]
+    assert cluster.dropped == 1
+
+
+def test_an_answer_that_does_not_come_is_a_lost_connection() -> None:
+    coordinator = Coordinator()
+    coordinator.receive = lambda _: None  # type: ignore[method-assign]  # an answer that never comes
+    cluster = ClusterOfTest(coordinator)
+    with pytest.raises(ConnectionLost, match="did not answer in time"), cluster.until(0.0):
+        readers_of(cluster, "t", listed(["lagging"]))
+
+
+@pytest.fixture
+def asked_alone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The groups that are asked alone; "secret" may not be described."""
+    asked: list[str] = []
+
+    def described(_: Cluster, group: str) -> Described:
+        asked.append(group)
+        if group == "secret":
+            raise Refused(f"group {group}", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        member = Member("m", None, "c", "h", ["t"], [TopicPartition("t", 0)])
+        return Described(group, "Stable", "Consumer", PROTOCOL_TYPE, "range", "127.0.0.1:2", [member])
+
+    monkeypatch.setattr(topic_readers, "describe_group", described)
+    monkeypatch.setattr(topic_readers, "committed_offsets", lambda *_: {TopicPartition("t", 1): Committed(9, "")})
+    return asked
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ],
+)
+def test_a_group_that_moved_is_asked_at_its_present_coordinator(asked_alone: list[str], error: ErrorCode) -> None:
+    cluster = ClusterOfTest(Coordinator({"moved": error}))
+    assert readers_of(cluster, "t", listed(["moved", "lagging"])) == ([LAGGING, Reader("moved", "Stable", 1, {1: 9})], [])
+    assert asked_alone == ["moved"]
+
+
+def test_a_group_of_the_newer_protocol_is_asked_alone(asked_alone: list[str]) -> None:
+    coordinator = Coordinator()
+    found, _ = readers_of(ClusterOfTest(coordinator), "t", listed(["newer"], "Consumer"))
+    assert (found, coordinator.sent) == ([Reader("newer", "Stable", 1, {1: 9})], [])
+
+
+def test_groups_that_may_not_be_described_are_named_apart(asked_alone: list[str]) -> None:
+    cluster = ClusterOfTest(Coordinator({"hidden": ErrorCode.GROUP_AUTHORIZATION_FAILED}))
+    found = readers_of(cluster, "t", [*listed(["hidden", "lagging"]), *listed(["secret"], "Consumer")])
+    assert found == ([LAGGING], ["hidden", "secret"])
+
+
+def test_another_error_of_a_group_is_raised() -> None:
+    cluster = ClusterOfTest(Coordinator({"odd": ErrorCode.INVALID_GROUP_ID}))
+    with pytest.raises(Refused, match="group odd"):
+        readers_of(cluster, "t", listed(["odd"]))
