@@ -17,7 +17,8 @@ from storage.disk.checkpoint import (
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from storage.disk.deferred_writes import Checkpoint, DeferredWrites, Write
+from storage.disk.deferred_writes import DeferredWrites
+from storage.disk.directory_writes import Checkpoint, Write
 from storage.disk.filesystem import FileSystem
 from storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from storage.disk.partition_metadata import PARTITION_METADATA, encode_topic_id, write_topic_id

@@ -1,11 +1,16 @@
-"""Small files that a thread writes: who asks often keeps nobody waiting."""
+"""Small files that a thread writes: who asks often keeps nobody waiting, and neither does a disk that hangs."""
 
+import asyncio
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from storage.disk import deferred_writes
-from storage.disk.deferred_writes import Checkpoint, DeferredWrites
+from broker.loop.background import LoopBackground
+from storage.disk import directory_writes
+from storage.disk.deferred_writes import DeferredWrites
+from storage.disk.directory_writes import Checkpoint
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 
@@ -90,7 +95,7 @@ def test_a_file_that_changes_again_before_its_batch_is_complete_is_written_once_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Two threads that replace one file at the same time take its temporary file from each other.
-    monkeypatch.setattr(deferred_writes, "WRITES_PER_TURN", 1)
+    monkeypatch.setattr(directory_writes, "WRITES_PER_TURN", 1)
     busy = Busy()
 
     def write(name: str, content: str) -> None:
@@ -104,3 +109,48 @@ def test_a_file_that_changes_again_before_its_batch_is_complete_is_written_once_
     while busy.background.turn():
         busy.background.run_work()
     assert sorted(busy.written) == ["a 2", "b 1", "c 1"]
+
+
+def test_a_disk_that_hangs_delays_the_files_of_no_other_directory() -> None:
+    hangs = threading.Event()
+    written: list[str] = []
+
+    def hang() -> None:
+        hangs.wait(60)
+
+    async def ask() -> None:
+        is_written, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def write_recovery_points() -> None:
+            written.append("recovery points")
+            loop.call_soon_threadsafe(is_written.set)
+
+        with ThreadPoolExecutor(8) as threads:
+            background = LoopBackground(threads)
+            writes = DeferredWrites(background, lambda _: None)
+            try:
+                writes.write("hung epochs", "/hung", lambda: hang)
+                writes.write("epochs", LOG_DIR, lambda: lambda: written.append("epochs"))
+                writes.checkpoint("recovery points", LOG_DIR, lambda: Checkpoint(_parts(), write_recovery_points))
+                await asyncio.wait_for(is_written.wait(), 20)
+            finally:
+                hangs.set()
+                background.close()
+
+    asyncio.run(ask())
+    assert written == ["epochs", "recovery points"]
+
+
+def test_who_waits_for_all_directories_is_told_when_the_last_one_is_written() -> None:
+    background = ManualBackground(ManualClock())
+    writes = DeferredWrites(background, lambda _: None)
+    written: list[str] = []
+    told: list[list[str]] = []
+    for log_dir in ("/a", "/b"):
+        writes.write(f"epochs of {log_dir}", log_dir, lambda log_dir=log_dir: lambda: written.append(log_dir))
+    writes.when_written(lambda: told.append(list(written)))
+    while background.turn():
+        pass
+    assert not told
+    background.advance()
+    assert told == [["/a", "/b"]]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from storage.disk import deferred_writes
+from storage.disk import directory_writes
 from storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.disk.deferred_writes import WRITES_PER_BATCH
+from storage.disk.directory_writes import WRITES_PER_BATCH
 from storage.disk.leader_epochs import read_leader_epochs
 from storage.disk.movable_directory import MovableDirectory
 from storage.disk.partition_metadata import read_topic_id
@@ -288,7 +288,7 @@ def test_an_epoch_that_is_assigned_while_a_recovery_point_is_gathered_is_on_the_
 
 
 def test_a_checkpoint_that_is_asked_for_again_while_it_waits_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_writes, "WRITES_PER_BATCH", 2)
+    monkeypatch.setattr(directory_writes, "WRITES_PER_BATCH", 2)
     disks, manager = a_manager()
     first, *others = many_logs(disks, manager, 5)
     for log in others:
@@ -306,7 +306,7 @@ def test_a_checkpoint_that_is_asked_for_again_while_it_waits_is_written_once(mon
 
 
 def test_small_files_are_prepared_some_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_writes, "WRITES_PER_TURN", 3)
+    monkeypatch.setattr(directory_writes, "WRITES_PER_TURN", 3)
     disks, manager = a_manager()
     logs = many_logs(disks, manager, 10)
     for log in logs:
