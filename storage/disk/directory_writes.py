@@ -9,7 +9,8 @@ The content of a checkpoint is collected from all logs, some per turn of the loo
 requests, so that a recovery point can rely on the leader epochs below it. Requests made while checkpoints are collected
 belong to the next batch, so that frequent requests do not delay others.
 
-Invariant: after a disk error nothing more is written, because the log directory is offline until the next start.
+Invariants: after a disk error nothing more is written, because the log directory is offline until the next start. No
+request is lost for another error, such as a lack of memory: it is tried again, and later requests wait for it.
 """
 
 import logging
@@ -45,6 +46,8 @@ WRITES_PER_TURN = 50
 _THREADS = 4
 _WRITES_PER_THREAD = 8
 """Writes per thread at which another thread is worthwhile."""
+_BACKOFF_MS = 1000
+"""Delay after an attempt that failed for another reason than the disk, milliseconds."""
 
 
 class DirectoryWrites:
@@ -63,8 +66,10 @@ class DirectoryWrites:
         "_log_dir",
         "_on_failure",
         "_prepared",
+        "_reason",
         "_round",
         "_threads",
+        "_unwritten",
         "_waiting",
         "_waiting_for_next",
         "_writes",
@@ -89,7 +94,7 @@ class DirectoryWrites:
         self._checkpoints: dict[object, Callable[[], Checkpoint]] = {}
         self._round: dict[object, Callable[[], Checkpoint]] = {}
         """Checkpoints at the end of this batch that are not collected yet."""
-        self._gathering: tuple[object, Checkpoint] | None = None
+        self._gathering: tuple[object, Callable[[], Checkpoint], Checkpoint] | None = None
         self._gathered: dict[object, Write] = {}
         """Checkpoints that wait for earlier writes."""
         self._prepared: dict[object, Write] = {}
@@ -97,6 +102,10 @@ class DirectoryWrites:
         share the batch."""
         self._batch: deque[Write] = deque()
         """Writes of the present batch that no thread has taken yet."""
+        self._unwritten: list[Write] = []
+        """Writes of the present batch that failed for another reason than the disk, and will be tried again."""
+        self._reason: Exception | None = None
+        """The reason for the last of them."""
         self._failure: LogDirFailure | None = None
         self._is_reported = False
         self._threads = 0
@@ -124,20 +133,32 @@ class DirectoryWrites:
             then(self._failure)
 
     def run_now(self) -> None:
-        """Writes all requests in this thread, after those in progress."""
+        """Writes all requests in this thread, after those in progress. One that cannot be written counts as a disk failure."""
         self._work()
         with self._busy:
             self._busy.wait_for(lambda: not self._threads)
-        self._round |= self._checkpoints
-        self._checkpoints.clear()
-        while self._gather_some():
-            pass
-        self._prepare(len(self._writes))
-        for found in (self._prepared, self._gathered):
-            self._batch.extend(found.values())
-            found.clear()
-            self._work()
+        try:
+            self._work_through(self._take_unwritten())
+            self._round |= self._checkpoints
+            self._checkpoints.clear()
+            while self._gather_some():
+                pass
+            self._prepare(len(self._writes))
+            for found in (self._prepared, self._gathered):
+                self._work_through(list(found.values()))
+                found.clear()
+        except Exception as error:
+            log.error("%s: small files or checkpoints cannot be written", self._log_dir, exc_info=error)
+            if self._failure is None:
+                self._failure = LogDirFailure(self._log_dir, self._log_dir, f"its small files cannot be written: {error!r}")
         self._report()
+
+    def _work_through(self, writes: list[Write]) -> None:
+        """Writes in this thread. Raises the error of one that failed for another reason than the disk."""
+        self._batch.extend(writes)
+        self._work()
+        if self._unwritten and self._reason is not None:
+            raise self._reason
 
     def _arm(self) -> None:
         if not self.is_busy:
@@ -151,35 +172,50 @@ class DirectoryWrites:
         self._start()
 
     def _start(self) -> None:
-        if self._gather_some():
-            self._later(self._start)
+        try:
+            is_complete = self._prepare_some()
+        except Exception as error:
+            self._try_again(self._start, error)
             return
-        # A checkpoint depends on the writes before it: those that remain when it is collected.
-        self._prepare(min(WRITES_PER_TURN, WRITES_PER_BATCH - len(self._prepared)))
-        if self._writes and len(self._prepared) < WRITES_PER_BATCH:
+        if not is_complete:
             self._later(self._start)
             return
         with_checkpoints = not self._writes
         writes, self._prepared = list(self._prepared.values()), {}
         self._run(writes, self._write_checkpoints if with_checkpoints else self._end)
 
+    def _prepare_some(self) -> bool:
+        """Prepares a part of the batch; returns whether the batch is complete."""
+        if self._gather_some():
+            return False
+        # A checkpoint depends on the writes before it: those that remain when it is collected.
+        self._prepare(min(WRITES_PER_TURN, WRITES_PER_BATCH - len(self._prepared)))
+        return not self._writes or len(self._prepared) >= WRITES_PER_BATCH
+
     def _gather_some(self) -> bool:
         """Advances the requested checkpoints by one step; False when none is left to collect."""
         if self._gathering is None:
             if not self._round:
                 return False
-            key = next(iter(self._round))
-            self._gathering = key, self._round.pop(key)()
-        key, checkpoint = self._gathering
-        for _ in checkpoint.gather:
-            return True
+            key, prepare = next(iter(self._round.items()))
+            self._gathering = key, prepare, prepare()
+            del self._round[key]
+        key, prepare, checkpoint = self._gathering
+        try:
+            for _ in checkpoint.gather:
+                return True
+        except Exception:
+            self._gathering = None
+            self._round[key] = prepare  # it will be collected from the beginning
+            raise
         self._gathering = None
         self._gathered[key] = checkpoint.write
         return bool(self._round)
 
     def _prepare(self, at_most: int) -> None:
         for key in list(islice(self._writes, at_most)):
-            self._prepared[key] = self._writes.pop(key)()
+            self._prepared[key] = self._writes[key]()
+            del self._writes[key]
 
     def _write_checkpoints(self) -> None:
         checkpoints, self._gathered = list(self._gathered.values()), {}
@@ -212,8 +248,14 @@ class DirectoryWrites:
             if error is not None:
                 log.error("%s: writing checkpoints failed", self._log_dir, exc_info=error)
             left -= 1
-            if not left:
-                self._report()
+            if left:
+                return
+            self._report()
+            self._unwritten += self._batch
+            self._batch.clear()
+            if self._unwritten and self._failure is None:
+                self._try_again(lambda: self._run(self._take_unwritten(), after), self._reason)
+            else:
                 after()
 
         for number in range(left):
@@ -235,10 +277,21 @@ class DirectoryWrites:
                         write()
                     except OSError as error:
                         self._failure = LogDirFailure(self._log_dir, str(error.filename or self._log_dir), error.strerror or str(error))
+                    except Exception as error:
+                        self._unwritten.append(write)
+                        self._reason = error
         finally:
             with self._busy:
                 self._threads -= 1
                 self._busy.notify_all()
+
+    def _take_unwritten(self) -> list[Write]:
+        unwritten, self._unwritten = self._unwritten, []
+        return unwritten
+
+    def _try_again(self, action: Callable[[], None], error: Exception | None) -> None:
+        self._background.schedule("deferred-writes", _BACKOFF_MS, 0, action)
+        log.error("%s: writing small files or checkpoints failed; it will be retried", self._log_dir, exc_info=error)
 
     def _report(self) -> None:
         if self._failure is not None and not self._is_reported:

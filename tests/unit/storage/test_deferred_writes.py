@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from broker.loop.background import LoopBackground
 from storage.disk import directory_writes
 from storage.disk.deferred_writes import DeferredWrites
 from storage.disk.directory_writes import Checkpoint
+from storage.errors import LogDirFailure
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 
@@ -154,3 +156,80 @@ def test_who_waits_for_all_directories_is_told_when_the_last_one_is_written() ->
     assert not told
     background.advance()
     assert told == [["/a", "/b"]]
+
+
+class Forgetful:
+    """Two requests, for a small file and for a checkpoint, whose first attempt fails at one step for lack of memory."""
+
+    def __init__(self, fails_as: str) -> None:
+        self.background = ManualBackground(ManualClock())
+        self.failures: list[LogDirFailure] = []
+        self.writes = DeferredWrites(self.background, self.failures.append)
+        self.written: list[str] = []
+        self._fails_as = fails_as
+        self.writes.write("epochs", LOG_DIR, self._prepare_file)
+        self.writes.checkpoint("recovery points", LOG_DIR, self._prepare_checkpoint)
+
+    def _step(self, name: str) -> None:
+        if self._fails_as == name:
+            self._fails_as = ""
+            raise MemoryError
+
+    def _prepare_file(self) -> Callable[[], None]:
+        self._step("the file is prepared")
+        return partial(self._write, "epochs", "the file is written")
+
+    def _prepare_checkpoint(self) -> Checkpoint:
+        self._step("the checkpoint is prepared")
+        return Checkpoint(self._gather(), partial(self._write, "recovery points", "the checkpoint is written"))
+
+    def _gather(self) -> Iterator[None]:
+        yield
+        self._step("the checkpoint is gathered")
+        yield
+
+    def _write(self, what: str, step: str) -> None:
+        self._step(step)
+        self.written.append(what)
+
+
+STEPS = (
+    "the file is prepared",
+    "the checkpoint is prepared",
+    "the checkpoint is gathered",
+    "the file is written",
+    "the checkpoint is written",
+)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_fails_for_lack_of_memory_is_tried_again_and_what_relies_on_it_waits(step: str) -> None:
+    forgetful = Forgetful(fails_as=step)
+    told: list[list[str]] = []
+    forgetful.writes.when_written(lambda: told.append(list(forgetful.written)))
+    forgetful.background.advance()
+    assert "recovery points" not in forgetful.written
+    assert not told
+    forgetful.background.advance(1000)
+    assert forgetful.written == ["epochs", "recovery points"]
+    assert told == [["epochs", "recovery points"]]
+    assert not forgetful.failures
+    forgetful.writes.write("more epochs", LOG_DIR, lambda: lambda: forgetful.written.append("more epochs"))
+    forgetful.background.advance()
+    assert forgetful.written[-1] == "more epochs"
+
+
+def test_a_stop_before_the_next_attempt_writes_what_has_failed() -> None:
+    forgetful = Forgetful(fails_as="the file is written")
+    forgetful.background.advance()
+    forgetful.writes.run_now()
+    assert forgetful.written == ["epochs", "recovery points"]
+    assert not forgetful.failures
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_cannot_be_written_at_the_end_either_is_a_failure_of_its_directory(step: str) -> None:
+    forgetful = Forgetful(fails_as=step)
+    forgetful.writes.run_now()
+    assert "recovery points" not in forgetful.written
+    assert [each.log_dir for each in forgetful.failures] == [LOG_DIR]
