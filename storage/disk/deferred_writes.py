@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from storage.disk.background import Background
-from storage.disk.directory_writes import Checkpoint, DirectoryWrites, Write
+from storage.disk.directory_writes import Checkpoint, DirectoryWrites, OnWritten, Write
 from storage.errors import LogDirFailure
 
 
@@ -53,6 +53,11 @@ class DeferredWrites:
 
         for each in busy:
             each.when_written(on_written)
+
+    def when_written_in(self, log_dir: str, then: OnWritten) -> None:
+        """Calls `then` on the loop when all earlier requests for the log directory have been tried, with its failure or
+        None; at once if none is left."""
+        self._of(log_dir).when_written(then)
 
     def run_now(self) -> None:
         """Writes all requests in this thread, after those in progress. For shutdown. Failures are reported as usual."""

@@ -151,7 +151,7 @@ class PartitionLog:
         self.read_hints: dict[int, tuple[Segment, int]] = {}
         self.is_closed = False
         self.truncation: Truncation | None = None
-        """The truncation that a thread runs. Meanwhile nothing is appended, and nothing is read of the segment being cut."""
+        """The truncation in progress. Meanwhile nothing is appended, and nothing is read of the segment being cut."""
         self.flushes: list[FlushPlan] = []  # in progress: a truncation lowers their recovery points
         self.discards: list[Discard] = []
         """Segments whose files a thread is renaming."""
@@ -947,16 +947,23 @@ class PartitionLog:
             then(None)
             return
 
-        def finish(error: BaseException | None) -> None:
+        left = 2  # the thread, and the checkpoints with the new recovery point and log start offset
+
+        def on_end(error: BaseException | None) -> None:
+            nonlocal left
             if error is not None and not isinstance(error, Exception):
                 raise error
-            self._finish_truncation(truncation, error)
+            left -= 1
+            if left == 0 or (left > 0 and error is not None):
+                left = 0
+                self._finish_truncation(truncation, error)
 
+        self.context.when_checkpointed(self.log_dir, on_end)
         # One queue per log directory, because each may be a disk of its own.
-        self.context.submit(f"{TRUNCATE_LOG} {self.log_dir}", truncation.run, finish)
+        self.context.submit(f"{TRUNCATE_LOG} {self.log_dir}", truncation.run, on_end)
 
     def _finish_truncation(self, truncation: Truncation, error: Exception | None) -> Exception | None:
-        """Finish a truncation after its thread. Returns the error. After a failure the log stays unusable and can only be closed."""
+        """End a truncation. Returns the error. After a failure the log stays unusable and can only be closed."""
         if self.truncation is not truncation:
             return None  # it was finished before
         failure = None
@@ -966,6 +973,7 @@ class PartitionLog:
             failure = LogClosed(self.topic_partition)
         else:
             self._take_back_segments(truncation)
+        truncation.error = failure
         if isinstance(failure, LogDirFailure):
             self.context.on_failure(failure)
         if failure is None or self.is_closed:

@@ -3,10 +3,15 @@
 A follower does so when its leader's history differs from its own. Truncating a large file, renaming many files and reading the rest for
 producers take long, so a thread does that (`Truncation.run`). From the beginning the log reports its new end, with a recovery point and
 leader epochs that match. A `SegmentBeingTruncated` replaces the segment that is cut, and refuses appends and reads: the callers try again
-later. When the thread is done, the real segment returns.
+later. When the thread is done and the checkpoints of the log directory are durable, the real segment returns.
 
-`PartitionLog.truncate_to` and `truncate_fully_and_start_at` wait for all of that. After a crash in between, the log ends at the new end or,
-if whole segments are left, later. Then it still differs from the leader's log and is truncated again.
+`PartitionLog.truncate_to` and `truncate_fully_and_start_at` wait for the thread's work only; their callers write the checkpoints. After a
+crash in between, the log ends at the new end or, if whole segments are left, later. Then it still differs from the leader's log and is
+truncated again.
+
+Appends wait for the checkpoints because a power cut may damage the appended records. The next start checks what is above the recovery point
+in the checkpoint, and finds leader epochs only there. With a former recovery point it would take the damage for flushed records, and with a
+former log start offset it would delete the log.
 """
 
 import logging
