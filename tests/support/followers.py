@@ -36,6 +36,7 @@ from tests.support.replicas import TOPIC, TOPIC_ID, at_once, brokers, state
 BROKER = 1
 LEADER = 0
 BROKER_EPOCH = 25
+CHECKPOINT_SECONDS = 0.003
 Answer = Message | Exception
 Script = Callable[[ApiKey, int, Any], Answer]
 
@@ -284,8 +285,8 @@ def _in_a_thread(name: str, work: Callable[[], None], then: Callable[[BaseExcept
 
 
 def _checkpointed_soon(log_dir: str, then: OnWritten) -> None:
-    """As if the disk took three milliseconds."""
-    asyncio.get_running_loop().call_later(0.003, then, None)
+    """As if the checkpoints took some milliseconds."""
+    asyncio.get_running_loop().call_later(CHECKPOINT_SECONDS, then, None)
 
 
 async def until(condition: Callable[[], bool]) -> None:
