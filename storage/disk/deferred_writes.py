@@ -38,23 +38,7 @@ class DeferredWrites:
         requests for the log directory."""
         self._of(log_dir).checkpoint(key, prepare)
 
-    def when_written(self, then: Callable[[], None]) -> None:
-        """Calls `then` on the loop when all earlier requests have been tried; at once if none is left."""
-        busy = [each for each in self._directories.values() if each.is_busy]
-        left = len(busy)
-        if not left:
-            then()
-
-        def on_written(_: LogDirFailure | None) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                then()
-
-        for each in busy:
-            each.when_written(on_written)
-
-    def when_written_in(self, log_dir: str, then: OnWritten) -> None:
+    def when_written(self, log_dir: str, then: OnWritten) -> None:
         """Calls `then` on the loop when all earlier requests for the log directory have been tried, with its failure or
         None; at once if none is left."""
         self._of(log_dir).when_written(then)

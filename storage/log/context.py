@@ -108,7 +108,7 @@ class LogContext:
         self.submit: Submit = _at_once
         """`Background.submit` of the broker, for long work. The default does the work at once."""
         self.when_checkpointed: Callable[[str, OnWritten], None] = _checkpointed_at_once
-        """`LogCheckpoints.when_written_in` of the broker."""
+        """`LogCheckpoints.when_written` of the broker."""
         self.take_spare_file: Callable[[str, str], File | None] = _none_to_spare
         """`SpareFiles.take` of the broker."""
         self.reserve: Callable[[PartitionLog], None] = _reserve_nothing

@@ -112,14 +112,10 @@ class LogCheckpoints:
 
         self._writes.checkpoint((name, log_dir), log_dir, prepare)
 
-    def when_written(self, then: Callable[[], None]) -> None:
-        """Calls `then` on the loop when all requests so far are written, as far as the disks allow."""
-        self._writes.when_written(then)
-
-    def when_written_in(self, log_dir: str, then: OnWritten) -> None:
+    def when_written(self, log_dir: str, then: OnWritten) -> None:
         """Calls `then` on the loop when all requests so far for the log directory are durable, with None. After a disk
         error nothing is, and `then` gets the failure."""
-        self._writes.when_written_in(log_dir, then)
+        self._writes.when_written(log_dir, then)
 
     def run_now(self) -> None:
         """Writes all requests in this thread."""

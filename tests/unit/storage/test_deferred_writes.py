@@ -55,7 +55,7 @@ def test_who_waits_for_what_was_asked_for_is_told_while_others_go_on_asking() ->
     busy = Busy()
     told: list[int] = []
     busy.ask()
-    busy.writes.when_written(lambda: told.append(len(busy.written)))
+    busy.writes.when_written(LOG_DIR, lambda _: told.append(len(busy.written)))
     for _ in range(TURNS):
         busy.turn()
     assert told
@@ -143,21 +143,6 @@ def test_a_disk_that_hangs_delays_the_files_of_no_other_directory() -> None:
     assert written == ["epochs", "recovery points"]
 
 
-def test_who_waits_for_all_directories_is_told_when_the_last_one_is_written() -> None:
-    background = ManualBackground(ManualClock())
-    writes = DeferredWrites(background, lambda _: None)
-    written: list[str] = []
-    told: list[list[str]] = []
-    for log_dir in ("/a", "/b"):
-        writes.write(f"epochs of {log_dir}", log_dir, lambda log_dir=log_dir: lambda: written.append(log_dir))
-    writes.when_written(lambda: told.append(list(written)))
-    while background.turn():
-        pass
-    assert not told
-    background.advance()
-    assert told == [["/a", "/b"]]
-
-
 class Forgetful:
     """Two requests, for a small file and for a checkpoint, whose first attempt fails at one step for lack of memory."""
 
@@ -206,7 +191,7 @@ STEPS = (
 def test_what_fails_for_lack_of_memory_is_tried_again_and_what_relies_on_it_waits(step: str) -> None:
     forgetful = Forgetful(fails_as=step)
     told: list[list[str]] = []
-    forgetful.writes.when_written(lambda: told.append(list(forgetful.written)))
+    forgetful.writes.when_written(LOG_DIR, lambda _: told.append(list(forgetful.written)))
     forgetful.background.advance()
     assert "recovery points" not in forgetful.written
     assert not told
