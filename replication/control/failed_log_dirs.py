@@ -1,7 +1,8 @@
 """Takes the partitions of a failed log directory offline: a method of `ReplicaManager`.
 
 There may be thousands. All of them are hidden at once, so that they are no longer read or written, and the controller gets the report that
-they are offline. Waiting requests and followers are notified over several turns of the event loop.
+they are offline. Moves from and to the directory end at once, too. Waiting requests and followers are notified over several turns of the
+event loop.
 """
 
 from typing import TYPE_CHECKING
@@ -22,10 +23,12 @@ def on_log_dir_failure(self: "ReplicaManager", log_dir: str, reason: str = "a di
         partition.has_failed = True
         self.offline.add(partition.topic_partition)
         self.hide(partition)
+    # A move that ended in one of the following turns would serve its partition from the failed disk, and delete the other log.
+    self.log_manager.moves.on_log_dir_failure(log_dir)
 
     def then() -> None:
         if any(partition.log.log_dir == log_dir for partition in self):
-            on_log_dir_failure(self, log_dir, reason)  # LeaderAndIsr named them, or moves to the directory ended, meanwhile
+            on_log_dir_failure(self, log_dir, reason)  # LeaderAndIsr named them meanwhile
             return
         self.log_manager.handle_log_dir_failure(log_dir, reason)
         if failed:

@@ -7,6 +7,7 @@ that are deleted meanwhile.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode
@@ -29,16 +30,21 @@ async def on_stop_replica(self: ReplicaManager, request: StopReplicaRequest) -> 
     answer = StopReplicaAnswer()
     if self.is_deposed(request):
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    deletes = False
+    deleted_in: set[str] = set()
+    """Log directories with logs that are deleted."""
     for at, (topic_partition, leader_epoch, delete) in enumerate(stopped_partitions(request), 1):
-        deletes = deletes or delete
-        answer.add(topic_partition, *_stop(self, topic_partition, leader_epoch, delete=delete))
+        code, renames = _stop(self, topic_partition, leader_epoch, delete=delete)
+        answer.add(topic_partition, code, renames)
+        deleted_in.update(rename.log.log_dir for rename in renames)
+        if delete and not renames:
+            # An earlier request may have begun to delete it, in any directory.
+            deleted_in.update(directory.path for directory in self.log_manager.directories.live)
         if at % LOGS_PER_TURN == 0:
             await asyncio.sleep(0)
             if self.is_deposed(request):
                 return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    if deletes:
-        await done(self.log_manager.renames.when_done)
+    if deleted_in:
+        await done(partial(self.log_manager.renames.when_done, deleted_in))
     return answer.response()
 
 

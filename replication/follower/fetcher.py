@@ -126,7 +126,7 @@ class Fetcher:
     delay_all = fetcher_failures.delay_all
     resume = fetcher_failures.resume
     truncate_before_fetching = truncation.truncate_before_fetching
-    cut = truncation.cut
+    cut_all = truncation.cut_all
     begin_lower = truncation.begin_lower
     on_out_of_range = truncation.on_out_of_range
 
@@ -305,8 +305,7 @@ class Fetcher:
                     await asyncio.sleep(0)
         while self.beginning_lower:
             await self.begin_lower(*self.beginning_lower.pop())
-        for followed, epoch, end_offset in diverging:
-            await self.cut(followed, epoch, end_offset)
+        await self.cut_all(diverging)
         for followed in out_of_range:
             await self.on_out_of_range(followed)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode
@@ -29,6 +29,8 @@ UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 PARTITIONS_PER_TURN = 200
 """Partitions whose logs are truncated in one turn of the event loop: 1.5 ms."""
+CUT_AT_ONCE = 50
+"""Logs that are truncated at the same time. All of them wait for the same write of the checkpoints, some fsyncs."""
 
 
 class TruncationPoint(NamedTuple):
@@ -79,8 +81,13 @@ async def truncate_fully(log: PartitionLog, offset: int) -> None:
     await done(lambda then: log.truncate_fully_in_thread(offset, then))
 
 
-async def cut(self: Fetcher, followed: FollowedPartition, epoch: int, end_offset: int) -> None:
-    """Truncate the log at the offset where it diverges from the leader's."""
+async def cut_all(self: Fetcher, diverging: Sequence[tuple[FollowedPartition, int, int]]) -> None:
+    """Truncate logs at the offsets where they diverge from the leader's, given the leader's epoch and its end for each of them."""
+    for start in range(0, len(diverging), CUT_AT_ONCE):
+        await asyncio.gather(*(_cut(self, *each) for each in diverging[start : start + CUT_AT_ONCE]))
+
+
+async def _cut(self: Fetcher, followed: FollowedPartition, epoch: int, end_offset: int) -> None:
     if not self.is_current(followed):
         return
     log = followed.partition.log
@@ -158,6 +165,7 @@ async def truncate_before_fetching(self: Fetcher) -> None:
         logger.warning("%s: broker %d did not report the ends of epochs: %s", self.client_id, self.leader_id, error)
         self.delay_all(asking)
         return
+    diverging: list[tuple[FollowedPartition, int, int]] = []
     for followed in asking:
         answered = found.get(followed.topic_partition)
         if not self.is_current(followed):
@@ -165,7 +173,8 @@ async def truncate_before_fetching(self: Fetcher) -> None:
         if answered is None or answered.error_code:
             self.on_error_code(followed, ErrorCode.of(answered.error_code if answered else ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
-            await cut(self, followed, answered.leader_epoch, answered.end_offset)
+            diverging.append((followed, answered.leader_epoch, answered.end_offset))
+    await cut_all(self, diverging)
 
 
 async def on_out_of_range(self: Fetcher, followed: FollowedPartition) -> None:

@@ -151,8 +151,9 @@ class LeaderEpochCache:
 
     def take_file(self) -> bytes:
         """The present content of the file; the caller writes it."""
+        content = encode_leader_epochs(self.entries)
         self.is_dirty = False
-        return encode_leader_epochs(self.entries)
+        return content
 
     def write(self) -> None:
         """Replaces the file, durably. Blocks."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from storage.disk.clock import Clock
+from storage.disk.directory_writes import OnWritten
 from storage.disk.filesystem import File, FileSystem
 from storage.disk.scheduler import Scheduler
 from storage.errors import LogDirFailure
@@ -45,6 +46,10 @@ def _never() -> bool:
     return False
 
 
+def _checkpointed_at_once(log_dir: str, then: OnWritten) -> None:
+    then(None)
+
+
 def _at_once(name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
     try:
         work()
@@ -73,6 +78,7 @@ class LogContext:
         "submit",
         "take_spare_file",
         "verifies_transactions",
+        "when_checkpointed",
     )
 
     def __init__(
@@ -101,6 +107,8 @@ class LogContext:
         """Called when the log start offset was incremented."""
         self.submit: Submit = _at_once
         """`Background.submit` of the broker, for long work. The default does the work at once."""
+        self.when_checkpointed: Callable[[str, OnWritten], None] = _checkpointed_at_once
+        """`LogCheckpoints.when_written` of the broker."""
         self.take_spare_file: Callable[[str, str], File | None] = _none_to_spare
         """`SpareFiles.take` of the broker."""
         self.reserve: Callable[[PartitionLog], None] = _reserve_nothing

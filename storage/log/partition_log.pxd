@@ -40,7 +40,7 @@ cdef class PartitionLog:
     cpdef FetchSlice read(self, int64_t offset, int64_t max_bytes, int64_t end_offset, bint min_one_batch, bint may_wait=*)
     @cython.locals(finder=BatchFinder, segment=Segment, higher=Segment, position=int64_t, next_offset=int64_t, limit=int64_t, length=int64_t)
     cdef FetchSlice _find_batches(self, int64_t offset, int64_t max_bytes, int64_t end_offset, bint min_one_batch, bint may_wait)
-    cdef object _file_of(self, Segment segment, bint may_wait)
+    cpdef object file_of(self, Segment segment, bint may_wait)
     @cython.locals(segment=Segment, finder=BatchFinder)
     cdef BatchFinder _locate(self, int64_t offset, int64_t ahead, bint may_wait)
     @cython.locals(finder=BatchFinder)

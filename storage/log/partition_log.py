@@ -1,8 +1,9 @@
 """Implements the log of one replica, which `replication` appends to, reads, truncates and queries.
 
 Owns the segments of a partition's directory, its producer state and leader epochs, and the offsets that limit it. `recovery.open_log`
-creates it. It is called only on the event loop. Long work is done by separate objects in a thread: `FlushPlan`, `Truncation`, and `Discard`
-or `Swap` of segments.
+creates it. It is called only on the event loop. This module appends, rolls and reads. The rarer operations are in `flush`, `truncation`,
+`deletion` and `time_lookups`. Their long work is done in a thread by separate objects: `FlushPlan`, `Truncation`, and `Discard` or `Swap`
+of segments.
 
 A read returns a region of a segment's file. For a sequential reader it is found without disk access: the log remembers the ends of recent
 reads and the byte at which the next batch begins (`read_hints`). The same hints give the position of the high watermark, because it moves
@@ -14,14 +15,13 @@ begins at or below the log end offset. An OSError becomes a `LogDirFailure`, aft
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from config.topic import TopicConfig
 from protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_MASK
 from protocol.records.errors import RecordFormatError
 from storage.disk.file_names import (
-    DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -36,7 +36,6 @@ from storage.disk.small_files import SmallFiles
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import (
     CorruptRecord,
-    LogBeingTruncated,
     LogClosed,
     LogDirFailure,
     OffsetOutOfRange,
@@ -44,14 +43,15 @@ from storage.errors import (
     RecordBatchTooLarge,
     UnexpectedAppendOffset,
 )
+from storage.log import deletion, flush, time_lookups, truncation
 from storage.log.context import LogContext
-from storage.log.deletion import NO_LIMIT, OnReplaced, discard_files, ignore_result, names_of
-from storage.log.flush import SEGMENTS_AT_ONCE, FlushPlan
+from storage.log.deletion import NO_LIMIT, OnReplaced, ShouldDelete, ignore_result
+from storage.log.flush import FlushPlan
 from storage.log.origins import CLIENT, REPLICATION
 from storage.log.producer_replay import read_marker, replay_producer
-from storage.log.reads import MAX_HINTS, MAX_UNKNOWN, FetchSlice, OffsetAndTimestamp
+from storage.log.reads import MAX_HINTS, FetchSlice, OffsetAndTimestamp
 from storage.log.roll import MOST_UNFINISHED, Roll
-from storage.log.truncation import TRUNCATE_LOG, OnTruncated, Truncation
+from storage.log.truncation import OnTruncated, Truncation
 from storage.producers import log_snapshot
 from storage.producers.limits import SEQUENCES
 from storage.producers.state import ProducerStateEntry
@@ -59,13 +59,13 @@ from storage.producers.state_manager import ProducerStateManager
 from storage.producers.verification import VerificationStateEntry, begin_verification
 from storage.segment.batch_finder import BatchFinder
 from storage.segment.closed_segment import ClosedSegment
-from storage.segment.cold_lookups import ColdRead, NotCached, UnwaitingFile, check_time_cached, unwaiting_file
-from storage.segment.discards import DISCARD_SEGMENTS, Discard
+from storage.segment.cold_lookups import ColdRead, NotCached, UnwaitingFile, unwaiting_file
+from storage.segment.discards import Discard
 from storage.segment.file_region import FileRegion
 from storage.segment.limits import CHUNK_BYTES, INLINE_BYTES, MAX_RELATIVE_OFFSET, NEVER
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings, rules_for
-from storage.segment.segment import RecordPosition, Segment
+from storage.segment.segment import Segment
 from storage.segment.swaps import Swap
 from storage.segment.transaction_index import AbortedTransaction
 from storage.segment.truncated_segment import SegmentBeingTruncated
@@ -151,7 +151,7 @@ class PartitionLog:
         self.read_hints: dict[int, tuple[Segment, int]] = {}
         self.is_closed = False
         self.truncation: Truncation | None = None
-        """The truncation that a thread runs. Meanwhile nothing is appended, and nothing is read of the segment being cut."""
+        """The truncation in progress. Meanwhile nothing is appended, and nothing is read of the segment being cut."""
         self.flushes: list[FlushPlan] = []  # in progress: a truncation lowers their recovery points
         self.discards: list[Discard] = []
         """Segments whose files a thread is renaming."""
@@ -227,6 +227,11 @@ class PartitionLog:
             log.info("%s: the leader epochs are forgotten, because the log has messages of an old format", self.topic_partition)
             self.leader_epochs.clear()
             self.latest_epoch = None
+
+    def forget_unwritten_epoch(self) -> None:
+        """Forget the last epoch if it begins at the log end offset, because its leader never wrote."""
+        self.leader_epochs.truncate_from_end(self.log_end_offset)
+        self.latest_epoch = self.leader_epochs.latest_epoch
 
     def increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Hide the records below `offset`. Returns whether the log start offset moved. Raises OffsetOutOfRange above the high watermark."""
@@ -489,7 +494,7 @@ class PartitionLog:
                 raise LogDirFailure(self.log_dir, self.active_segment.path, f"a segment from offset {base_offset} on exists already")
             log.warning("%s: the empty active segment at offset %d is replaced", self.topic_partition, base_offset)
             self.finish_rolls()
-            self.discard_segments([self.active_segment])
+            deletion.discard_segments(self, [self.active_segment])
             ended = None
         else:
             self._remove_leftovers(base_offset)
@@ -607,7 +612,7 @@ class PartitionLog:
         end_is_cached = False
         if length > max_bytes:
             if finder is None:
-                finder = segment.finder(self._file_of(segment, may_wait))
+                finder = segment.finder(self.file_of(segment, may_wait))
                 if not finder.stand_at(position, ahead):
                     return FetchSlice(None, offset)
             length = finder.fit(max_bytes)
@@ -624,7 +629,7 @@ class PartitionLog:
         begun = None if finder is None else finder.read_of(position, length)
         return FetchSlice(FileRegion(segment.file, position, length, end_is_cached, begun), next_offset)
 
-    def _file_of(self, segment: Segment, may_wait: bool) -> File | UnwaitingFile:
+    def file_of(self, segment: Segment, may_wait: bool) -> File | UnwaitingFile:
         """The file through which lookups read the segment. Raises NotCached."""
         return segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
 
@@ -634,7 +639,7 @@ class PartitionLog:
         if offset < self.active_segment.base_offset:
             segment = self.segments.floor(offset)
         while segment is not None:
-            finder = segment.finder(self._file_of(segment, may_wait))
+            finder = segment.finder(self.file_of(segment, may_wait))
             if finder.locate(offset, ahead):
                 return finder
             segment = self.segments.higher(segment.base_offset)
@@ -645,7 +650,7 @@ class PartitionLog:
         hint = self.read_hints.get(end_offset)
         if hint is not None and hint[0] is segment:
             return hint[1]
-        finder = segment.finder(self._file_of(segment, may_wait))
+        finder = segment.finder(self.file_of(segment, may_wait))
         position = finder.position if finder.locate(end_offset, HEADER_SIZE) else segment.size
         self._remember(end_offset, segment, position)
         return position
@@ -661,26 +666,7 @@ class PartitionLog:
 
         Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait`.
         """
-        try:
-            unknown = 0
-            for segment in self.segments:
-                if not may_wait and segment is not self.active_segment and segment.size and not segment.knows_max_timestamp:
-                    unknown += 1
-                    _check_unknown(segment, unknown)
-                # The cleaner leaves empty segments, and batches without their newest record. Apache Kafka ends its search there.
-                if segment.size and segment.largest_timestamp >= timestamp_ms:
-                    if not may_wait and segment is not self.active_segment:
-                        check_time_cached(segment)
-                    found = segment.find_by_timestamp(timestamp_ms, self.log_start_offset, self._file_of(segment, may_wait))
-                    if found is not None:
-                        return _answer(found)
-        except NotCached as cold:
-            raise ColdRead(self.topic_partition, cold) from None
-        except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
-        except RecordFormatError as error:
-            raise CorruptRecord(self.topic_partition, str(error)) from None
-        return None
+        return time_lookups.offset_for_timestamp(self, timestamp_ms, may_wait)
 
     def offset_of_max_timestamp(self, may_wait: bool = True) -> OffsetAndTimestamp | None:
         """The first record with the largest timestamp of the log; None if no record has a timestamp. Reads the disk, decompresses one
@@ -688,21 +674,7 @@ class PartitionLog:
 
         Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait`.
         """
-        try:
-            unknown = 0
-            for each in self.segments:
-                if not may_wait and each is not self.active_segment and not each.knows_max_timestamp:
-                    unknown += 1
-                    _check_unknown(each, unknown)
-                    _ = each.max_timestamp
-            segment = max(self.segments, key=lambda each: each.max_timestamp.timestamp)
-            return _answer(segment.record_of_max_timestamp(self._file_of(segment, may_wait)))
-        except NotCached as cold:
-            raise ColdRead(self.topic_partition, cold) from None
-        except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
-        except RecordFormatError as error:
-            raise CorruptRecord(self.topic_partition, str(error)) from None
+        return time_lookups.offset_of_max_timestamp(self, may_wait)
 
     def aborted_transactions(self, start: int, end: int, may_wait: bool = True) -> list[AbortedTransaction]:
         """The aborted transactions with records in `[start, end)`, for a read-committed fetch of that range.
@@ -729,47 +701,15 @@ class PartitionLog:
     # ---- making durable
 
     def complete_up_to(self) -> int:
-        """The end of the segments whose rolls are complete, or of the first `SEGMENTS_AT_ONCE` that are not flushed.
-
-        A flush up to there is short work for the loop, however many segments there are.
-        """
-        end = self._first_incomplete()
-        segments = self.segments.between(self.recovery_point, end)
-        return segments[SEGMENTS_AT_ONCE].base_offset if len(segments) > SEGMENTS_AT_ONCE else end
-
-    def _first_incomplete(self) -> int:
-        if not self.unfinished_rolls:
-            return self.active_segment.base_offset
-        ended, begun, _ = self.unfinished_rolls[0]
-        return (begun if ended is None else ended).base_offset
+        """The end of the segments whose rolls are complete, or of the first `SEGMENTS_AT_ONCE` that are not flushed."""
+        return flush.complete_up_to(self)
 
     def prepare_flush(self, up_to: int | None = None) -> FlushPlan | None:
-        """A plan for the flush after which everything below `up_to` (default: the log end offset) survives a crash.
+        """A plan for the flush after which everything below `up_to` (default: the log end offset) survives a crash; None if there is none.
 
-        None if nothing has to be flushed. None, too, while a thread writes a snapshot of producers, which a recovery from `up_to` would
-        need. Its completion calls `on_flush_due`. Raises LogDirFailure.
+        Raises LogDirFailure.
         """
-        recovery_point = self.log_end_offset if up_to is None else up_to
-        if recovery_point <= self.recovery_point or self.is_closed or self.truncation is not None:
-            return None
-        if self.producer_state.writing is not None:
-            return None
-        segments = self.segments.between(self.recovery_point, recovery_point)
-        try:
-            if recovery_point > self._first_incomplete():
-                self.finish_rolls()
-            for segment in segments:
-                segment.write_out_indexes()
-                _ = segment.file  # opened here, because the thread must not change the segment
-        except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
-        has_new_names = any(segment.base_offset >= self.recovery_point for segment in segments)
-        holder = self.segments.floor(recovery_point)
-        # Recovery would begin with this segment.
-        snapshot = None if holder is None else self.producer_state.newest_snapshot_up_to(holder.base_offset)
-        plan = FlushPlan(self, segments, snapshot, recovery_point, has_new_names=has_new_names)
-        self.flushes.append(plan)
-        return plan
+        return flush.prepare(self, up_to)
 
     def finish_flush(self, plan: FlushPlan) -> None:
         """Move the recovery point after a plan has run, but not beyond a truncation that happened meanwhile."""
@@ -785,30 +725,8 @@ class PartitionLog:
             self.flushes.remove(plan)
 
     def flush(self) -> None:
-        """Do all three steps of a flush, for shutdown and for callers that may block. Raises LogDirFailure.
-
-        Flushes some segments at a time, because a log may have more of them than the process may open files.
-        """
-        try:
-            self.producer_state.finish_snapshot()
-            self.finish_rolls()
-        except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
-        while True:
-            up_to = self.complete_up_to()
-            is_last = up_to >= self.active_segment.base_offset
-            plan = self.prepare_flush(None if is_last else up_to)
-            if plan is None:
-                return
-            try:
-                plan.run()
-            except OSError as error:
-                raise self.disk_failure(self.directory, error) from error
-            self.finish_flush(plan)
-            if is_last:
-                return
-            for segment in plan.segments:
-                segment.release()
+        """Do all three steps of a flush, for shutdown and for callers that may block. Raises LogDirFailure."""
+        flush.run(self)
 
     # ---- truncating
 
@@ -817,22 +735,26 @@ class PartitionLog:
 
         Raises LogDirFailure, LogClosed, LogBeingTruncated.
         """
-        return self._run_truncation(self._begin_cut(offset, ignore_result))
+        return truncation.truncate_to(self, offset)
 
-    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+    def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything, so that the log is empty and begins at `offset`. Blocks. Raises as `truncate_to` does."""
-        self._run_truncation(self._begin_anew(offset, log_start_offset, ignore_result))
+        truncation.truncate_fully_and_start_at(self, offset)
 
     def truncate_in_thread(self, offset: int, then: OnTruncated) -> None:
         """As `truncate_to`, but without blocking. `then` is called on the loop, with the error or None, when the log is usable again.
 
         A truncation that is requested during another one follows it.
         """
-        self._truncate_in_thread(lambda: self._begin_cut(offset, then), lambda: self.truncate_in_thread(offset, then), then)
+        truncation.truncate_in_thread(self, offset, then)
 
     def truncate_fully_in_thread(self, offset: int, then: OnTruncated) -> None:
         """As `truncate_fully_and_start_at`, without blocking, as `truncate_in_thread`."""
-        self._truncate_in_thread(lambda: self._begin_anew(offset, None, then), lambda: self.truncate_fully_in_thread(offset, then), then)
+        truncation.truncate_fully_in_thread(self, offset, then)
+
+    def finish_truncations(self) -> None:
+        """Wait until no truncation is in progress. Blocks; for the time after the loop has stopped. Raises LogDirFailure."""
+        truncation.finish_truncations(self)
 
     def begins_inside_batch(self, unexpected: UnexpectedAppendOffset) -> bool:
         """Whether the log is empty and begins inside the rejected batch, as a leader's log may after DeleteRecords.
@@ -842,67 +764,17 @@ class PartitionLog:
         end_offset = self.log_end_offset
         return self.log_start_offset == end_offset and unexpected.first_offset < end_offset <= unexpected.last_offset
 
-    def finish_truncations(self) -> None:
-        """Wait until no truncation is in progress. Blocks; for the time after the loop has stopped. Raises LogDirFailure."""
-        while (under_way := self.truncation) is not None:
-            if under_way.error is not None:
-                raise self._failure_of(under_way.error)
-            self._run_truncation(under_way)
+    def end_at(self, begun: Truncation, base_offset: int, size: int) -> None:
+        """End where the truncation `begun` ends the log, although a thread has not done it yet.
 
-    def _begin_cut(self, offset: int, then: OnTruncated) -> Truncation | None:
-        """Start a truncation to `offset`; None if nothing lies behind it."""
-        if offset < 0:
-            raise ValueError(f"truncation of {self.topic_partition} to offset {offset}")
-        self._check_whole()
-        if offset >= self.log_end_offset:
-            # The last epoch may begin at the end, if its leader never wrote.
-            self.leader_epochs.truncate_from_end(self.log_end_offset)
-            self.latest_epoch = self.leader_epochs.latest_epoch
-            return None
-        if offset < self.segments.first.base_offset:
-            return self._begin_anew(offset, None, then)
-        log.info("%s: truncated to offset %d, was %d", self.topic_partition, offset, self.log_end_offset)
-        gone = [segment for segment in self.segments if segment.base_offset > offset]
-        segment = self.segments.floor(offset)
-        assert segment is not None
-        self.log_start_offset = min(self.log_start_offset, offset)
-        truncation = Truncation(self, offset, segment, gone, then)
-        truncation.producers.map_end_offset = self.log_end_offset  # appends do not update it
-        self.leader_epochs.truncate_from_end(offset)
-        for each in gone:
-            self.segments.remove(each)
-        self._begin_truncation(truncation, offset, segment.base_offset, segment.size)
-        return truncation
-
-    def _begin_anew(self, offset: int, log_start_offset: int | None, then: OnTruncated) -> Truncation:
-        self._check_whole()
-        log.info("%s: truncated fully, begins at offset %d, ended at %d", self.topic_partition, offset, self.log_end_offset)
-        self.log_start_offset = offset if log_start_offset is None else log_start_offset
-        truncation = Truncation(self, offset, None, list(self.segments), then)
-        try:
-            self.leader_epochs.clear()
-            self.leader_epochs.flush()
-        except OSError as error:
-            raise self.disk_failure(self.leader_epochs.path, error) from error
-        self.high_watermark = offset
-        self.segments.clear()
-        self._begin_truncation(truncation, offset, offset, 0)
-        return truncation
-
-    def _check_whole(self) -> None:
-        if self.is_closed:
-            raise LogClosed(self.topic_partition)
-        if self.truncation is not None:
-            raise LogBeingTruncated(self.topic_partition)
-        try:
-            self.finish_rolls()
-        except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
-
-    def _begin_truncation(self, truncation: Truncation, offset: int, base_offset: int, size: int) -> None:
+        Until `reopen` a segment from `base_offset` on, of `size` bytes, stands for the last one. It refuses reads and appends.
+        """
         context = self.context
-        self.truncation = truncation
+        end_offset = begun.end_offset
+        self.truncation = begun
         self.read_hints.clear()
+        for each in begun.gone:
+            self.segments.remove(each)
         self.active_segment = SegmentBeingTruncated(
             self.topic_partition, context.filesystem, self.directory, base_offset, size, self.settings
         )
@@ -911,206 +783,35 @@ class PartitionLog:
         self.producer_state = ProducerStateManager(
             self.topic_partition, self.directory, context.producer_id_expiration_ms, context.filesystem, ()
         )
-        self.log_end_offset = offset
+        self.log_start_offset = begun.log_start_offset
+        self.log_end_offset = end_offset
         self.latest_epoch = self.leader_epochs.latest_epoch
-        self.recovery_point = min(self.recovery_point, offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
         for plan in self.flushes:
-            plan.recovery_point = min(plan.recovery_point, offset)
+            plan.recovery_point = min(plan.recovery_point, end_offset)
         self.next_flush_offset = _next_flush(self.recovery_point, self.settings)
-        self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
+        high_watermark = end_offset if begun.is_full else min(self.high_watermark, end_offset)
+        self.high_watermark = max(high_watermark, self.log_start_offset)
         context.on_truncated(self)
 
-    def _run_truncation(self, truncation: Truncation | None) -> bool:
-        if truncation is None:
-            return False
-        error: Exception | None = None
-        try:
-            truncation.run()
-        except Exception as found:
-            error = found
-        failure = self._finish_truncation(truncation, error)
-        if failure is not None:
-            raise failure
-        return True
-
-    def _truncate_in_thread(self, begin: Callable[[], Truncation | None], again: Callable[[], None], then: OnTruncated) -> None:
-        under_way = self.truncation
-        if under_way is not None and under_way.error is None and not self.is_closed:
-            under_way.asked_meanwhile.append(again)
-            return
-        try:
-            truncation = begin()
-        except Exception as error:
-            then(error)
-            return
-        if truncation is None:
-            then(None)
-            return
-
-        def finish(error: BaseException | None) -> None:
-            if error is not None and not isinstance(error, Exception):
-                raise error
-            self._finish_truncation(truncation, error)
-
-        # One queue per log directory, because each may be a disk of its own.
-        self.context.submit(f"{TRUNCATE_LOG} {self.log_dir}", truncation.run, finish)
-
-    def _finish_truncation(self, truncation: Truncation, error: Exception | None) -> Exception | None:
-        """Finish a truncation after its thread. Returns the error. After a failure the log stays unusable and can only be closed."""
-        if self.truncation is not truncation:
-            return None  # it was finished before
-        failure = None
-        if error is not None:
-            failure = self._failure_of(error)
-        elif self.is_closed:
-            failure = LogClosed(self.topic_partition)
-        else:
-            self._take_back_segments(truncation)
-        if isinstance(failure, LogDirFailure):
-            self.context.on_failure(failure)
-        if failure is None or self.is_closed:
-            self.truncation = None
-        asked, truncation.asked_meanwhile = truncation.asked_meanwhile, []
-        truncation.then(failure)
-        for again in asked:
-            again()
-        return failure
-
-    def _take_back_segments(self, truncation: Truncation) -> None:
-        segment, producers = truncation.segment, truncation.producers
-        assert segment is not None
-        filesystem = self.context.filesystem
-        left_over = truncation.give_back(filesystem, self.directory)
+    def reopen(self, segment: Segment, producers: ProducerStateManager) -> None:
+        """Append to and read `segment` again, the last one, after a truncation. `producers` are those that it has left."""
         segment.update_settings(self.settings)
         self.segments.add(segment)
         self.active_segment = segment
         producers.producer_id_expiration_ms = self.producer_state.producer_id_expiration_ms
         self.producer_state = producers
         producers.state.on_high_watermark(self.high_watermark)
-        if self.log_start_offset > truncation.log_start_offset:
-            producers.on_log_start_offset_incremented(self.log_start_offset)
-        self.delete_later(left_over)
-
-    def _failure_of(self, error: Exception) -> Exception:
-        if isinstance(error, OSError):
-            try:
-                return self.disk_failure(self.directory, error)
-            except LogClosed as closed:
-                return closed
-        return error
 
     # ---- removing segments
 
-    def delete_old_segments(self, should_delete: Callable[[Segment, Segment | None], bool], reason: str, at_most: int = NO_LIMIT) -> int:
+    def delete_old_segments(self, should_delete: ShouldDelete, reason: str, at_most: int = NO_LIMIT) -> int:
         """Delete segments from the oldest on, while `should_delete(segment, next)` and the high watermark is beyond the segment.
 
         Deletes at most `at_most`. If the active segment is deleted, too, an empty one follows. Moves the log start offset. Returns the
         number of deleted segments; raises LogDirFailure.
-
-        Deletes none while a thread writes a snapshot of producers, which may soon be the only trace of them. The next call does.
         """
-        if self._waits_for_snapshot():
-            return 0
-        segments = list(self.segments)
-        deletable = []
-        for at, segment in enumerate(segments[:at_most]):
-            following = segments[at + 1] if at + 1 < len(segments) else None
-            if following is None and segment.size == 0:
-                break
-            upper_bound = self.log_end_offset if following is None else following.base_offset
-            if self.high_watermark < upper_bound or not should_delete(segment, following):
-                break
-            deletable.append(segment)
-        if not deletable:
-            return 0
-        try:
-            self.finish_rolls()
-            if len(deletable) == len(segments):
-                self.roll()
-                self.finish_rolls()
-                if self._waits_for_snapshot():
-                    return 0
-            log.info("%s: segments %s are deleted: %s", self.topic_partition, _bases(deletable), reason)
-            self._remove_segments(deletable)
-        except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
-        return len(deletable)
-
-    def _waits_for_snapshot(self) -> bool:
-        producers = self.producer_state
-        return producers.writing is not None or self.recovery_point < producers.unsafe_below
-
-    def _remove_segments(self, deletable: Sequence[Segment]) -> None:
-        """Delete the oldest segments, `deletable`, but not all of the log, and move the log start offset behind them."""
-        following = self.segments.higher(deletable[len(deletable) - 1].base_offset)
-        if following is not None:
-            self.increment_log_start_offset(following.base_offset, "segment deletion")
-        self.read_hints.clear()
-        for segment in deletable:
-            self.segments.remove(segment)
-        self._discard_in_thread(deletable, deletable)
-
-    def _discard_in_thread(self, segments: Sequence[Segment], beside: Sequence[Segment]) -> None:
-        """Rename the files of `segments`, and the producer snapshots that belong to `beside`, to `.deleted`. They are removed later."""
-        names = self._forget_snapshots(beside)
-        self._run_discard(Discard(self, segments, names), ignore_result)
-
-    def _run_discard(self, discard: Discard, then: OnReplaced) -> None:
-        self.discards.append(discard)
-        self.context.submit(f"{DISCARD_SEGMENTS} {self.log_dir}", discard.run, lambda error: self._on_discarded(discard, error, then))
-
-    def _on_discarded(self, discard: Discard, error: BaseException | None, then: OnReplaced) -> None:
-        self.discards.remove(discard)
-        discard.give_back(self.context.filesystem, self.directory)
-        if error is None:
-            self.delete_later([*names_of(discard.segments), *(name + DELETED_SUFFIX for name in discard.snapshots)])
-            then(None)
-            return
-        if not isinstance(error, OSError):
-            raise error
-        if self.is_closed:
-            then(LogClosed(self.topic_partition))
-            return
-        failure = LogDirFailure(self.log_dir, str(error.filename or self.directory), error.strerror or str(error))
-        self.context.on_failure(failure)
-        then(failure)
-
-    def _forget_snapshots(self, beside: Sequence[Segment]) -> list[str]:
-        paths = [self.producer_state.forget_snapshot(segment.base_offset) for segment in beside]
-        return [path.rpartition("/")[2] for path in paths if path is not None]
-
-    def finish_discards(self) -> None:
-        """Complete all discards. Blocks; may raise OSError."""
-        for discard in tuple(self.discards):
-            discard.run()
-
-    def discard_segments(self, segments: Sequence[Segment]) -> None:
-        """Take `segments` out of the log and rename their files to `.deleted`. The files are removed later. May raise OSError."""
-        if not segments:
-            return
-        self.read_hints.clear()
-        for segment in segments:
-            self.segments.remove(segment)
-        discard_files(segments)
-        self.delete_later(names_of(segments))
-
-    def delete_later(self, names: Sequence[str]) -> None:
-        """Remove files of the log's directory after `file.delete.delay.ms`, in a thread, even if the directory is renamed meanwhile."""
-        if not names:
-            return
-        small_files = self.small_files
-
-        def delete_all() -> None:
-            for name in names:
-                try:
-                    small_files.remove(name)
-                except OSError as error:
-                    # The name ends with .deleted, so the next start tries again.
-                    log.warning(
-                        "%s/%s cannot be deleted: %s; the next start tries again", small_files.directory, name, error.strerror or error
-                    )
-
-        self.context.scheduler.schedule_once("delete-file", delete_all, self.settings.file_delete_delay_ms)
+        return deletion.delete_old_segments(self, should_delete, reason, at_most)
 
     def replace_segments(self, base_offset: int, old: Sequence[Segment], then: OnReplaced = ignore_result) -> Swap:
         """Replace the segments `old` by the cleaned segment in the files `<base_offset>.*.cleaned`, which are durable.
@@ -1118,20 +819,7 @@ class PartitionLog:
         From the return on, readers find the cleaned segment. A thread renames the files and makes the names durable. Then `then` is
         called on the loop, with the error or None. Raises LogDirFailure, with everything unchanged.
         """
-        current = set(self.segments)
-        replaced = [segment for segment in old if segment in current]
-        try:
-            self.finish_rolls()
-            swap = Swap(self, base_offset, replaced, [])
-        except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
-        swap.snapshots = self._forget_snapshots([segment for segment in replaced if segment.base_offset != base_offset])
-        for segment in replaced:
-            self.segments.remove(segment)
-        self.segments.add(swap.cleaned)
-        self.read_hints.clear()
-        self._run_discard(swap, then)
-        return swap
+        return deletion.replace_segments(self, base_offset, old, then)
 
     # ---- moving, closing, deleting
 
@@ -1161,7 +849,7 @@ class PartitionLog:
             return
         try:
             self.finish_rolls()
-            self.finish_discards()
+            deletion.finish_discards(self)
             self.leader_epochs.flush()
             self.producer_state.map_end_offset = self.log_end_offset
             self.producer_state.take_snapshot(sync=sync)
@@ -1206,21 +894,6 @@ class PartitionLog:
         log.debug("%s: deleted %s", self.topic_partition, self.directory)
 
 
-def _check_unknown(segment: Segment, count: int) -> None:
-    """Raises NotCached if finding the segment's age would wait, or if `count` is too large, because each segment costs some 60 µs."""
-    if count > MAX_UNKNOWN:
-        raise NotCached(segment.filesystem, segment.path, 0, 1)
-    check_time_cached(segment)
-
-
-def _answer(found: RecordPosition | None) -> OffsetAndTimestamp | None:
-    return None if found is None else OffsetAndTimestamp(found.offset, found.timestamp, found.leader_epoch)
-
-
 def _next_flush(flushed_offset: int, settings: LogSettings) -> int:
     """The offset whose append makes a flush due. `flush.messages` may be as large as 64 bits allow."""
     return min(flushed_offset, NEVER - settings.flush_messages) + settings.flush_messages - 1
-
-
-def _bases(segments: Sequence[Segment]) -> str:
-    return ", ".join(str(segment.base_offset) for segment in segments)

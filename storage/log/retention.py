@@ -5,15 +5,11 @@ of Apache Kafka's UnifiedLog.deleteOldSegments. Whole segments are deleted, from
 of a segment is that of its newest timestamp. The active segment may be deleted, too; then an empty one replaces it.
 """
 
-from collections.abc import Callable
-
 from config.topic import CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS
-from storage.log.deletion import NO_LIMIT
+from storage.log.deletion import NO_LIMIT, ShouldDelete
 from storage.log.partition_log import PartitionLog
 from storage.segment.cold_lookups import ColdRead, NotCached, check_time_cached
 from storage.segment.segment import Segment
-
-_ShouldDelete = Callable[[Segment, Segment | None], bool]
 
 _ROLL_COSTS = 9
 """Cost of a roll, in units of the deletion of one segment."""
@@ -53,11 +49,11 @@ def work_of(log: PartitionLog, deleted: int) -> int:
     return deleted + _ROLL_COSTS if deleted and not log.active_segment.size else deleted
 
 
-def _below(log_start_offset: int) -> _ShouldDelete:
+def _below(log_start_offset: int) -> ShouldDelete:
     return lambda segment, following: following is not None and following.base_offset <= log_start_offset
 
 
-def _beyond(excess_bytes: int) -> _ShouldDelete:
+def _beyond(excess_bytes: int) -> ShouldDelete:
     left = excess_bytes
 
     def should_delete(segment: Segment, following: Segment | None) -> bool:
@@ -70,7 +66,7 @@ def _beyond(excess_bytes: int) -> _ShouldDelete:
     return should_delete
 
 
-def _older_than(oldest_ms: int, *, may_wait: bool) -> _ShouldDelete:
+def _older_than(oldest_ms: int, *, may_wait: bool) -> ShouldDelete:
     def should_delete(segment: Segment, following: Segment | None) -> bool:
         if not may_wait and following is not None and not segment.knows_max_timestamp:
             check_time_cached(segment)

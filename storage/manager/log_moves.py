@@ -8,7 +8,8 @@ together at most `replica.alter.log.dirs.io.max.bytes.per.second`.
 
 Invariants: a future log is always a prefix of its current log, because it is cut whenever that is cut. It replaces the
 current log only with the same log end offset, and when at least as much of it is durable, so that no flushed record is
-lost.
+lost. It never does once the directory of either has failed: the other log is deleted then, and may be the only one that
+is served.
 """
 
 import logging
@@ -71,6 +72,8 @@ class LogMoves:
         self._background = background
         self._moves: dict[TopicPartition, Move] = {}
         self._waiting: deque[Move] = deque()
+        self._failed: set[str] = set()
+        """Log directories that failed, also those whose partitions are still being taken offline."""
         self._at_work = 0
         self._limit = LONG_MAX
         self._free_at_ms = 0.0
@@ -88,7 +91,7 @@ class LogMoves:
         Raises LogDirFailure.
         """
         current, future = self._manager.get(topic_partition), self._manager.get(topic_partition, future=True)
-        if current is None or future is None:
+        if current is None or future is None or not self._failed.isdisjoint((current.log_dir, future.log_dir)):
             return
         if current.log_dir == future.log_dir:
             # This broker never creates one there. A rename to a non-empty directory would fail, and would be taken for
@@ -136,7 +139,8 @@ class LogMoves:
             self.stop(move.current.topic_partition)
 
     def on_log_dir_failure(self, log_dir: str) -> None:
-        """Ends the moves from and to the directory."""
+        """Ends the moves from and to the directory, and begins none any more."""
+        self._failed.add(log_dir)
         for topic_partition, move in list(self._moves.items()):
             source, target = move.current.log_dir, move.future.log_dir
             if log_dir in (source, target):

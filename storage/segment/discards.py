@@ -1,6 +1,6 @@
 """Renames the files of removed segments to `.deleted`, in a thread.
 
-A rename may wait for the journal of the file system, and a segment has four files and a producer snapshot. `log_deletion` creates a
+A rename may wait for the journal of the file system, and a segment has four files and a producer snapshot. `storage.log.deletion` creates a
 `Discard`. By then the segments are no longer in the log, and readers have their files open. If the broker crashes before the renames, the
 next start finds the segments in the log again, and the next check of its retention removes them.
 

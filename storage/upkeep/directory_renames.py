@@ -11,17 +11,18 @@ Invariant: no directory with the name of a removed log is created or looked up b
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from storage.disk.background import Background
+from storage.disk.directory_writes import OnWritten
 from storage.errors import LogDirFailure
 from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 
 RENAME_LOG = "rename-log"
-"""The name of this background work."""
+"""Name of this background work, followed by the log directory: each directory may be a disk of its own."""
 
 
 class DirectoryRename:
@@ -56,7 +57,7 @@ class DirectoryRenames:
     __slots__ = ("_background", "_on_failure", "_pending", "_when_written")
 
     def __init__(
-        self, background: Background, on_failure: Callable[[LogDirFailure], None], when_written: Callable[[Callable[[], None]], None]
+        self, background: Background, on_failure: Callable[[LogDirFailure], None], when_written: Callable[[str, OnWritten], None]
     ) -> None:
         """`on_failure` is called on the loop when the disk fails; `when_written` is that of the checkpoints."""
         self._background = background
@@ -69,7 +70,7 @@ class DirectoryRenames:
         """Renames the directory in a thread, then updates the log's path and calls `then`. After a failure the log is
         only closed."""
         self._pending[rename.former] = rename
-        self._background.submit(RENAME_LOG, rename.run, lambda _: self._finish(rename, then, self._on_failure))
+        self._background.submit(f"{RENAME_LOG} {rename.log.log_dir}", rename.run, lambda _: self._finish(rename, then, self._on_failure))
 
     def do_now(self, rename: DirectoryRename, then: Callable[[], None]) -> None:
         """Renames the directory in this turn of the loop. Blocks. A failure is reported in the next turn, when another
@@ -90,16 +91,29 @@ class DirectoryRenames:
             if rename.failure is not None:
                 log.error("%s cannot be renamed and remains as a stray log: %s", rename.former, rename.failure)
 
-    def when_done(self, then: Callable[[BaseException | None], None]) -> None:
-        """Calls `then` when all renames begun so far are done, and no checkpoint contains those logs any more."""
+    def when_done(self, log_dirs: Collection[str], then: Callable[[BaseException | None], None]) -> None:
+        """Calls `then` when all renames begun so far in these log directories are done, and no checkpoint there contains
+        those logs any more."""
+        left = len(log_dirs)
+        if not left:
+            then(None)
 
-        def renamed(error: BaseException | None) -> None:
-            self._when_written(partial(then, error))
+        def on_written(_: LogDirFailure | None) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                then(None)
 
-        if self._pending:
-            self._background.submit(RENAME_LOG, _nothing, renamed)  # work of one name runs in this order
-        else:
-            renamed(None)
+        pending = {rename.log.log_dir for rename in self._pending.values()}
+        for log_dir in log_dirs:
+            if log_dir in pending:
+                # Work of one name runs in this order.
+                self._background.submit(f"{RENAME_LOG} {log_dir}", _nothing, partial(self._on_renamed, log_dir, on_written))
+            else:
+                self._when_written(log_dir, on_written)
+
+    def _on_renamed(self, log_dir: str, then: OnWritten, _: BaseException | None) -> None:
+        self._when_written(log_dir, then)
 
     def _finish(self, rename: DirectoryRename, then: Callable[[], None], on_failure: Callable[[LogDirFailure], None]) -> None:
         gone = rename.log

@@ -17,7 +17,8 @@ from storage.disk.checkpoint import (
     RECOVERY_POINT_CHECKPOINT,
     OffsetCheckpoint,
 )
-from storage.disk.deferred_writes import Checkpoint, DeferredWrites, Write
+from storage.disk.deferred_writes import DeferredWrites
+from storage.disk.directory_writes import Checkpoint, OnWritten, Write
 from storage.disk.filesystem import FileSystem
 from storage.disk.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from storage.disk.partition_metadata import PARTITION_METADATA, encode_topic_id, write_topic_id
@@ -85,7 +86,7 @@ class LogCheckpoints:
         """The log was cut, or begins anew.
 
         The next start would take offsets beyond the cut for flushed, and offsets below the earlier log start offset for
-        deleted.
+        deleted. So the log waits for both before it accepts appends (`LogContext.when_checkpointed`).
         """
         self.recovery_points([log.log_dir])
         self.log_start_offsets([log.log_dir])
@@ -111,9 +112,10 @@ class LogCheckpoints:
 
         self._writes.checkpoint((name, log_dir), log_dir, prepare)
 
-    def when_written(self, then: Callable[[], None]) -> None:
-        """Calls `then` on the loop when all requests so far are written, as far as the disks allow."""
-        self._writes.when_written(then)
+    def when_written(self, log_dir: str, then: OnWritten) -> None:
+        """Calls `then` on the loop when all requests so far for the log directory are durable, with None. After a disk
+        error nothing is, and `then` gets the failure."""
+        self._writes.when_written(log_dir, then)
 
     def run_now(self) -> None:
         """Writes all requests in this thread."""

@@ -162,7 +162,7 @@ class LogsRound:
             if not ended:
                 with pytest.raises(LogBeingTruncated):
                     append(log)
-            self.disks.background.run_work()
+            self.disks.settle()
             assert ended == [None]
             self.counts["truncate in a thread"] += 1
         model.batches = [batch for batch in model.batches if batch[0] < offset]

@@ -24,7 +24,7 @@ class ManualBackground:
         self.timers: list[tuple[int, int, str, int, Callable[[], None]]] = []
         self.work: list[tuple[str, Callable[[], None], Callable[[BaseException | None], None]]] = []
         self.done_at_once: set[str] = set()
-        """Names of work that runs when it is submitted."""
+        """First words of the names of work that runs when it is submitted."""
         self._count = 0
         self._is_hurried = False
 
@@ -40,7 +40,7 @@ class ManualBackground:
 
     def submit(self, name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
         self.work.append((name, work, then))
-        if self._is_hurried or name in self.done_at_once:
+        if self._is_hurried or name.partition(" ")[0] in self.done_at_once:
             self._run(len(self.work) - 1)
 
     @contextmanager

@@ -23,6 +23,7 @@ from replication.leader.partition import Partition
 from replication.ports.cluster import MetadataCache
 from replication.ports.peer import Peer, PeerUnavailable, Resolve
 from replication.ports.throttle import ReplicationQuotas
+from storage.disk.directory_writes import OnWritten
 from storage.disk.filesystem import FileSystem
 from storage.disk.topic_partition import TopicPartition
 from storage.log.partition_log import PartitionLog
@@ -35,6 +36,7 @@ from tests.support.replicas import TOPIC, TOPIC_ID, at_once, brokers, state
 BROKER = 1
 LEADER = 0
 BROKER_EPOCH = 25
+CHECKPOINT_SECONDS = 0.003
 Answer = Message | Exception
 Script = Callable[[ApiKey, int, Any], Answer]
 
@@ -106,6 +108,7 @@ class Follower:
         self.disks.topics[TOPIC] = topic_config or {}
         self.logs = self.disks.start(broker_id, **config)
         self.logs.context.submit = _in_a_thread
+        self.logs.context.when_checkpointed = _checkpointed_soon
         self.config = self.disks.broker
         self.cluster = MetadataCache()
         self.manager = ReplicaManager(broker_id, self.logs, self.cluster, loop)
@@ -173,6 +176,7 @@ class LeadingBroker:
     def __init__(self, **topic_config: str) -> None:
         self.bench = HandlerBench(**topic_config)
         self.bench.replicas.logs.context.submit = _in_a_thread
+        self.bench.replicas.logs.context.when_checkpointed = _checkpointed_soon
         loop = asyncio.get_running_loop()
         self.bench.services.data.fetch_purgatory = Purgatory("Fetch", TimingWheel(loop.time, loop.call_later))
         self.requests = 0
@@ -278,6 +282,11 @@ def failed(code: int, index: int = 0) -> PartitionData:
 def _in_a_thread(name: str, work: Callable[[], None], then: Callable[[BaseException | None], None]) -> None:
     """As if one took two milliseconds."""
     asyncio.get_running_loop().call_later(0.002, carry_out, work, then)
+
+
+def _checkpointed_soon(log_dir: str, then: OnWritten) -> None:
+    """As if the checkpoints took some milliseconds."""
+    asyncio.get_running_loop().call_later(CHECKPOINT_SECONDS, then, None)
 
 
 async def until(condition: Callable[[], bool]) -> None:

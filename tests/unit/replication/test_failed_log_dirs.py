@@ -6,7 +6,11 @@ from protocol.errors import ErrorCode
 from replication.control import failed_log_dirs
 from replication.errors import ReplicaStorageFailure
 from storage.disk.topic_partition import TopicPartition
+from storage.log.partition_log import PartitionLog
 from storage.manager import log_manager
+from tests.support.batches import a_batch
+from tests.support.log_manager import a_future_log
+from tests.support.logs import append
 from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, state
 
 PARTITIONS = 7
@@ -87,3 +91,45 @@ def test_a_partition_that_is_named_meanwhile_goes_offline_too() -> None:
     assert log.is_closed
     assert told == ["controller"]
     assert replicas.code_of(state(leader=0, epoch=1, partition_epoch=1, index=late)) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def a_move(replicas: Replicas, source: str, target: str) -> PartitionLog:
+    """The log of a leader in `source`. All of it is in `target`, and the move only waits for the thread that flushes it there."""
+    log = next(partition.log for partition in replicas.manager if partition.log.log_dir == source)
+    append(log, a_batch(3))
+    log.flush()
+    a_future_log(replicas.logs, log, target)
+    replicas.logs.moves.start(log.topic_partition)
+    assert "alter-log-dirs" in [name for name, _, _ in replicas.disks.background.work]
+    return log
+
+
+@pytest.mark.parametrize("is_named_again", [False, True])
+def test_a_move_to_it_does_not_end_while_its_partitions_are_taken_offline(is_named_again: bool) -> None:
+    replicas, told = a_broker()
+    log = a_move(replicas, "/other", "/failing")
+    replicas.manager.on_log_dir_failure("/failing")
+    if is_named_again:
+        replicas.say(state(leader=0, epoch=1, partition_epoch=1, index=log.topic_partition.partition))
+    replicas.disks.settle()
+    assert told == ["controller"]
+    partition = replicas.manager.partition(*log.topic_partition)
+    assert partition is not None
+    assert partition.log is log
+    assert log.directory == f"/other/{log.topic_partition}"
+    assert not log.is_closed
+    assert replicas.logs.get(log.topic_partition, future=True) is None
+    assert log.topic_partition not in replicas.logs.moves
+
+
+def test_a_move_from_it_does_not_end_while_its_partitions_are_taken_offline() -> None:
+    """The controller has elected other leaders by then. The next start finds both logs as they were."""
+    replicas, told = a_broker()
+    log = a_move(replicas, "/failing", "/other")
+    replicas.manager.on_log_dir_failure("/failing")
+    replicas.disks.settle()
+    assert told == ["controller"]
+    assert log.topic_partition in replicas.manager.offline
+    assert replicas.logs.get(log.topic_partition) is None
+    assert log.topic_partition not in replicas.logs.moves
+    assert replicas.disks.filesystem.is_directory(f"/failing/{log.topic_partition}")

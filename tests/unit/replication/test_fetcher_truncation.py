@@ -14,7 +14,7 @@ from replication.follower import truncation
 from replication.ports.peer import PeerUnavailable
 from storage.disk.topic_partition import TopicPartition
 from storage.log.partition_log import PartitionLog
-from tests.support.followers import Follower, ScriptedPeer, answer, asked_at, batch, data, failed, until
+from tests.support.followers import CHECKPOINT_SECONDS, Follower, ScriptedPeer, answer, asked_at, batch, data, failed, until
 from tests.support.logs import append
 from tests.support.replicas import TOPIC
 from tests.support.virtual_time import in_virtual_time
@@ -46,6 +46,26 @@ async def test_a_diverging_epoch_cuts_the_log_and_asks_again_with_the_epoch_befo
     assert (second.fetch_offset, second.last_fetched_epoch) == (2, 1)
     assert (third.fetch_offset, third.last_fetched_epoch) == (3, 3)
     assert follower.log().leader_epochs.entries == [(1, 0), (3, 2)]
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_logs_that_diverge_are_cut_together() -> None:
+    """Each cut waits for the checkpoints, which are written once for all of them."""
+    count = 10
+    peer = ScriptedPeer(answer(*(data(index, diverging_epoch=EpochEndOffset(epoch=1, end_offset=2)) for index in range(count))))
+    follower = Follower(peer)
+    for index in range(count):
+        follower.lead(index, epoch=1)
+        for _ in range(3):
+            append(follower.log(index), epoch=1)
+    follower.follow(*range(count), epoch=2)
+    logs = [follower.log(index) for index in range(count)]
+    time = asyncio.get_running_loop().time
+    await until(lambda: any(log.truncation is not None for log in logs))
+    began = time()
+    await until(lambda: all((log.log_end_offset, log.truncation) == (2, None) for log in logs))
+    assert time() - began < 2 * CHECKPOINT_SECONDS
     await follower.pool.close()
 
 

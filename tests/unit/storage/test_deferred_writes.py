@@ -1,11 +1,18 @@
-"""Small files that a thread writes: who asks often keeps nobody waiting."""
+"""Small files that a thread writes: who asks often keeps nobody waiting, and neither does a disk that hangs."""
 
-from collections.abc import Iterator
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
-from storage.disk import deferred_writes
-from storage.disk.deferred_writes import Checkpoint, DeferredWrites
+from broker.loop.background import LoopBackground
+from storage.disk import directory_writes
+from storage.disk.deferred_writes import DeferredWrites
+from storage.disk.directory_writes import Checkpoint
+from storage.errors import LogDirFailure
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 
@@ -48,7 +55,7 @@ def test_who_waits_for_what_was_asked_for_is_told_while_others_go_on_asking() ->
     busy = Busy()
     told: list[int] = []
     busy.ask()
-    busy.writes.when_written(lambda: told.append(len(busy.written)))
+    busy.writes.when_written(LOG_DIR, lambda _: told.append(len(busy.written)))
     for _ in range(TURNS):
         busy.turn()
     assert told
@@ -90,7 +97,7 @@ def test_a_file_that_changes_again_before_its_batch_is_complete_is_written_once_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Two threads that replace one file at the same time take its temporary file from each other.
-    monkeypatch.setattr(deferred_writes, "WRITES_PER_TURN", 1)
+    monkeypatch.setattr(directory_writes, "WRITES_PER_TURN", 1)
     busy = Busy()
 
     def write(name: str, content: str) -> None:
@@ -104,3 +111,110 @@ def test_a_file_that_changes_again_before_its_batch_is_complete_is_written_once_
     while busy.background.turn():
         busy.background.run_work()
     assert sorted(busy.written) == ["a 2", "b 1", "c 1"]
+
+
+def test_a_disk_that_hangs_delays_the_files_of_no_other_directory() -> None:
+    hangs = threading.Event()
+    written: list[str] = []
+
+    def hang() -> None:
+        hangs.wait(60)
+
+    async def ask() -> None:
+        is_written, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def write_recovery_points() -> None:
+            written.append("recovery points")
+            loop.call_soon_threadsafe(is_written.set)
+
+        with ThreadPoolExecutor(8) as threads:
+            background = LoopBackground(threads)
+            writes = DeferredWrites(background, lambda _: None)
+            try:
+                writes.write("hung epochs", "/hung", lambda: hang)
+                writes.write("epochs", LOG_DIR, lambda: lambda: written.append("epochs"))
+                writes.checkpoint("recovery points", LOG_DIR, lambda: Checkpoint(_parts(), write_recovery_points))
+                await asyncio.wait_for(is_written.wait(), 20)
+            finally:
+                hangs.set()
+                background.close()
+
+    asyncio.run(ask())
+    assert written == ["epochs", "recovery points"]
+
+
+class Forgetful:
+    """Two requests, for a small file and for a checkpoint, whose first attempt fails at one step for lack of memory."""
+
+    def __init__(self, fails_as: str) -> None:
+        self.background = ManualBackground(ManualClock())
+        self.failures: list[LogDirFailure] = []
+        self.writes = DeferredWrites(self.background, self.failures.append)
+        self.written: list[str] = []
+        self._fails_as = fails_as
+        self.writes.write("epochs", LOG_DIR, self._prepare_file)
+        self.writes.checkpoint("recovery points", LOG_DIR, self._prepare_checkpoint)
+
+    def _step(self, name: str) -> None:
+        if self._fails_as == name:
+            self._fails_as = ""
+            raise MemoryError
+
+    def _prepare_file(self) -> Callable[[], None]:
+        self._step("the file is prepared")
+        return partial(self._write, "epochs", "the file is written")
+
+    def _prepare_checkpoint(self) -> Checkpoint:
+        self._step("the checkpoint is prepared")
+        return Checkpoint(self._gather(), partial(self._write, "recovery points", "the checkpoint is written"))
+
+    def _gather(self) -> Iterator[None]:
+        yield
+        self._step("the checkpoint is gathered")
+        yield
+
+    def _write(self, what: str, step: str) -> None:
+        self._step(step)
+        self.written.append(what)
+
+
+STEPS = (
+    "the file is prepared",
+    "the checkpoint is prepared",
+    "the checkpoint is gathered",
+    "the file is written",
+    "the checkpoint is written",
+)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_fails_for_lack_of_memory_is_tried_again_and_what_relies_on_it_waits(step: str) -> None:
+    forgetful = Forgetful(fails_as=step)
+    told: list[list[str]] = []
+    forgetful.writes.when_written(LOG_DIR, lambda _: told.append(list(forgetful.written)))
+    forgetful.background.advance()
+    assert "recovery points" not in forgetful.written
+    assert not told
+    forgetful.background.advance(1000)
+    assert forgetful.written == ["epochs", "recovery points"]
+    assert told == [["epochs", "recovery points"]]
+    assert not forgetful.failures
+    forgetful.writes.write("more epochs", LOG_DIR, lambda: lambda: forgetful.written.append("more epochs"))
+    forgetful.background.advance()
+    assert forgetful.written[-1] == "more epochs"
+
+
+def test_a_stop_before_the_next_attempt_writes_what_has_failed() -> None:
+    forgetful = Forgetful(fails_as="the file is written")
+    forgetful.background.advance()
+    forgetful.writes.run_now()
+    assert forgetful.written == ["epochs", "recovery points"]
+    assert not forgetful.failures
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_cannot_be_written_at_the_end_either_is_a_failure_of_its_directory(step: str) -> None:
+    forgetful = Forgetful(fails_as=step)
+    forgetful.writes.run_now()
+    assert "recovery points" not in forgetful.written
+    assert [each.log_dir for each in forgetful.failures] == [LOG_DIR]

@@ -1,12 +1,14 @@
 """Logs that are deleted, whose directories a thread renames while the event loop goes on."""
 
 import re
+from functools import partial
 
 from storage.disk.topic_partition import TopicPartition
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from storage.manager.new_logs import NEW_LOGS, NewLog
 from storage.upkeep.directory_renames import RENAME_LOG
+from tests.support.background import carry_out
 from tests.support.batches import a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log
@@ -44,7 +46,7 @@ def test_the_loop_renames_nothing_and_hears_when_it_is_done() -> None:
     calls = started.disks.watch("rename", "open", "unlink", "sync_directory")
     told: list[BaseException | None] = []
     (rename,) = started.manager.delete(T0)
-    started.manager.renames.when_done(told.append)
+    started.manager.renames.when_done(["/data"], told.append)
     assert not calls
     assert not told
     started.disks.settle()
@@ -62,7 +64,7 @@ def test_who_waits_for_a_deletion_hears_of_it_when_no_checkpoint_names_the_log()
     _delete_records_up_to(started, 2)
     told: list[BaseException | None] = []
     started.manager.delete(T0)
-    started.manager.renames.when_done(told.append)
+    started.manager.renames.when_done(["/data"], told.append)
     while not told:
         started.disks.background.turn()
         started.disks.background.run_work()
@@ -101,7 +103,7 @@ def test_nothing_is_waited_for_when_nothing_is_under_way() -> None:
     told: list[BaseException | None] = []
     started = Started()
     started.disks.settle()
-    started.manager.renames.when_done(told.append)
+    started.manager.renames.when_done(["/data"], told.append)
     assert told == [None]
 
 
@@ -191,3 +193,30 @@ def test_a_log_that_moves_to_where_one_of_its_name_was_a_moment_ago_takes_the_na
     found = started.start().get(T0)
     assert found is not None
     assert found.log_end_offset == 2
+
+
+def test_who_waits_for_a_deletion_waits_for_no_other_disk() -> None:
+    """One that hangs: a rename and a checkpoint wait for it."""
+    started = Started("/a,/b")
+    other = started.manager.get_or_create(TopicPartition("orders", 1), OTHER_ID, is_new=True, log_dir="/b")
+    started.disks.settle()
+    told: list[str] = []
+    started.manager.checkpoint_recovery_points()
+    started.manager.delete(other.topic_partition)
+    started.manager.delete(T0)
+    for log_dirs in (["/a"], ["/b"], ["/a", "/b"]):
+        started.manager.renames.when_done(log_dirs, partial(_note, told, " ".join(log_dirs)))
+    background = started.disks.background
+    for _ in range(100):
+        background.turn()
+        for each in [each for each in background.work if "/b" not in each[0]]:
+            background.work.remove(each)
+            carry_out(*each[1:])
+    assert told == ["/a"]
+    started.disks.settle()
+    assert told == ["/a", "/b", "/a /b"]
+
+
+def _note(told: list[str], what: str, error: BaseException | None) -> None:
+    assert error is None
+    told.append(what)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from storage.disk import deferred_writes
+from storage.disk import directory_writes, leader_epochs
 from storage.disk.checkpoint import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from storage.disk.deferred_writes import WRITES_PER_BATCH
+from storage.disk.directory_writes import WRITES_PER_BATCH
 from storage.disk.leader_epochs import read_leader_epochs
 from storage.disk.movable_directory import MovableDirectory
 from storage.disk.partition_metadata import read_topic_id
@@ -288,7 +288,7 @@ def test_an_epoch_that_is_assigned_while_a_recovery_point_is_gathered_is_on_the_
 
 
 def test_a_checkpoint_that_is_asked_for_again_while_it_waits_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_writes, "WRITES_PER_BATCH", 2)
+    monkeypatch.setattr(directory_writes, "WRITES_PER_BATCH", 2)
     disks, manager = a_manager()
     first, *others = many_logs(disks, manager, 5)
     for log in others:
@@ -306,7 +306,7 @@ def test_a_checkpoint_that_is_asked_for_again_while_it_waits_is_written_once(mon
 
 
 def test_small_files_are_prepared_some_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_writes, "WRITES_PER_TURN", 3)
+    monkeypatch.setattr(directory_writes, "WRITES_PER_TURN", 3)
     disks, manager = a_manager()
     logs = many_logs(disks, manager, 10)
     for log in logs:
@@ -339,3 +339,52 @@ def test_a_start_does_not_wait_for_the_epochs_that_began_before_it() -> None:
     assert calls == []
     disks.settle()
     assert any("leader-epoch-checkpoint" in each for each in calls)
+
+
+@pytest.mark.parametrize("moment", ["encoded", "written"])
+def test_leader_epochs_that_memory_does_not_suffice_for_are_written_a_moment_later_and_the_recovery_point_after_them(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks, manager = a_manager()
+    log = manager.get_or_create(T0, TOPIC_ID, is_new=True)
+    disks.settle()
+    renames = disks.watch("rename")
+    run_out = run_out_of_memory(disks, moment, monkeypatch)
+    append(log, epoch=3)
+    log.flush()
+    manager.checkpoint_recovery_points()
+    disks.settle()
+    assert run_out == [moment]
+    assert renames == []
+    disks.background.advance(1000)
+    assert renames == [f"{log.directory}/leader-epoch-checkpoint.tmp", "/data/recovery-point-offset-checkpoint.tmp"]
+    assert read_leader_epochs(log.leader_epochs.path, disks.filesystem) == [(3, 0)]
+    assert not log.leader_epochs.is_dirty
+    assert manager.offline_log_dirs == []
+
+
+def run_out_of_memory(disks: Disks, moment: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Memory does not suffice once, when the next leader epochs are encoded or written. The list has that moment afterwards."""
+    assert isinstance(disks.filesystem, FaultyFileSystem)
+    watch = disks.filesystem.fails_if
+    assert watch is not None
+    encode = leader_epochs.encode_leader_epochs
+    run_out: list[str] = []
+
+    def step(name: str) -> None:
+        if name == moment and not run_out:
+            run_out.append(name)
+            raise MemoryError
+
+    def encoded(entries: list[tuple[int, int]]) -> bytes:
+        step("encoded")
+        return encode(entries)
+
+    def written(name: str, path: str) -> bool:
+        if name == "write" and path.endswith("leader-epoch-checkpoint.tmp"):
+            step("written")
+        return watch(name, path)
+
+    monkeypatch.setattr(leader_epochs, "encode_leader_epochs", encoded)
+    disks.filesystem.fails_if = written
+    return run_out

@@ -1,11 +1,14 @@
 """Cutting a log in a thread: what the event loop does of it, what others see meanwhile, and what a crash leaves at any step."""
 
 import contextlib
+import random
 from collections.abc import Callable
 
 import pytest
 
+from protocol.records.batch import crc_is_valid
 from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
 from storage.log import producer_replay
@@ -13,6 +16,8 @@ from storage.log import truncation as log_truncation
 from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
+from storage.segment.batch_scan import whole_batches
+from tests.support.background import carry_out
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic
@@ -68,7 +73,7 @@ def test_nothing_that_takes_long_happens_on_the_event_loop(begin: Callable[[Part
     work()
     assert [path for path in calls if path.endswith(".log")]
     calls.clear()
-    disks.background.run_work()
+    disks.settle()
     assert ended == [None]
     # What else was written is checkpoints and the file of leader epochs, by threads as well.
     assert not [path for path in calls if ".log" in path or "index" in path]
@@ -239,7 +244,7 @@ def test_a_crash_at_any_step_leaves_a_whole_log(how: str, power: bool) -> None:
         target = {"cut": 18, "cut whole segments": 8, "empty": 100, "empty where a segment begins": 12, "back to below the first": 4}[how]
         ended = (empty if how.startswith("empty") else cut)(log, target)
         with contextlib.suppress(LogDirFailure):
-            disks.background.run_work()
+            disks.settle()
         is_over = ended == [None] and filesystem.calls < fail_at
         inner.release_locks()
         found = inner.after_power_cut(fail_at) if power else inner
@@ -311,7 +316,7 @@ def test_a_kill_while_it_is_emptied_leaves_no_transaction_of_which_nothing_is_le
         filesystem.fail_at = fail_at
         ended = empty(log, offset)
         with contextlib.suppress(LogDirFailure):
-            disks.background.run_work()
+            disks.settle()
         memory.release_locks()
         found = Disks(memory).start().get(T0)
         assert found is not None
@@ -342,3 +347,106 @@ def test_segments_that_are_cut_off_are_durably_gone_before_the_next_append(begin
     work()
     last = max(at for at, (name, path) in enumerate(calls) if name == "rename" and path.endswith(".log"))
     assert ("sync_directory", log.directory) in calls[last:]
+
+
+def a_flushed_broker(filesystem: MemoryFileSystem) -> tuple[Disks, LogManager, PartitionLog]:
+    """As `a_broker`. All batches are flushed, and the checkpoint says so."""
+    disks, manager, log = a_broker(filesystem)
+    log.flush()
+    manager.checkpoint_recovery_points()
+    disks.settle()
+    assert recovery_point_on_disk(disks) == log.log_end_offset
+    return disks, manager, log
+
+
+def recovery_point_on_disk(disks: Disks) -> int:
+    return OffsetCheckpoint("/data", RECOVERY_POINT_CHECKPOINT, disks.filesystem).read()[T0]
+
+
+@pytest.mark.parametrize("begin", [cut, empty])
+def test_nothing_is_appended_before_the_lower_recovery_point_is_durable(
+    begin: Callable[[PartitionLog, int], list[Exception | None]],
+) -> None:
+    disks, _, log = a_flushed_broker(MemoryFileSystem())
+    ended = begin(log, 10)
+    (at,) = [at for at, (name, _, _) in enumerate(disks.background.work) if name.startswith("truncate-log")]
+    _, work, then = disks.background.work.pop(at)
+    carry_out(work, then)
+    assert not ended
+    with pytest.raises(LogBeingTruncated):
+        append(log, a_batch(2), epoch=9)
+    disks.settle()
+    assert ended == [None]
+    assert recovery_point_on_disk(disks) == 10
+    assert append(log, a_batch(2), epoch=9).first_offset == 10
+
+
+def test_a_disk_that_refuses_the_lower_recovery_point_takes_its_directory_offline() -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    disks, manager, log = a_broker(filesystem)
+    ended = cut(log, 9)
+    filesystem.fails_if = lambda name, path: name == "rename" and path.endswith("recovery-point-offset-checkpoint.tmp")
+    disks.settle()
+    assert [type(error) for error in ended] == [LogDirFailure]
+    assert manager.offline_log_dirs == ["/data"]
+    assert log.is_closed
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("how", ["cut", "empty"])
+def test_a_crash_leaves_no_damage_in_what_is_appended_after_a_cut(how: str, power: bool, seed: int) -> None:
+    """The threads have done some of their work at the time of the append, in any order. A kill also leaves all that was appended."""
+    rng = random.Random(seed)
+    memory = MemoryFileSystem()
+    disks, manager, log = a_flushed_broker(memory)
+    if how == "empty":
+        log.increment_log_start_offset(21, "DeleteRecords")
+        manager.checkpoint_log_start_offsets()
+        disks.settle()
+    (cut if how == "cut" else empty)(log, 10)
+    for _ in range(rng.randrange(16)):
+        go_on(disks, rng)
+    with contextlib.suppress(LogBeingTruncated):
+        for _ in range(12):
+            append(log, a_batch(2), epoch=9)
+    appended_to = log.log_end_offset
+    is_cut = log.truncation is None
+    memory.release_locks()
+    again = Disks(memory.after_power_cut(seed) if power else memory)
+    again.topics = disks.topics
+    found = again.start().get(T0)
+    assert found is not None
+    check_batches(found)
+    if is_cut and not power:
+        assert (found.log_start_offset, found.log_end_offset) == (log.log_start_offset, appended_to)
+
+
+def go_on(disks: Disks, rng: random.Random) -> None:
+    """One thing that is due is done, if there is any."""
+    background = disks.background
+    due = [timer for timer in background.timers if timer[0] <= disks.clock.now_ms()]
+    if background.work and (not due or rng.random() < 0.5):
+        _, work, then = background.work.pop(rng.randrange(len(background.work)))
+        carry_out(work, then)
+    elif due:
+        timer = min(due)
+        background.timers.remove(timer)
+        timer[4]()
+
+
+def check_batches(log: PartitionLog) -> None:
+    """Each batch follows the one before, has a valid CRC, and is in its leader epoch."""
+    next_offset = log.segments.first.base_offset
+    for segment in log.segments:
+        assert segment.base_offset == next_offset
+        end = 0
+        for position, header, chunk, at in whole_batches(segment.file, segment.size):
+            assert header.base_offset == next_offset
+            assert crc_is_valid(chunk, at)
+            if header.base_offset >= log.log_start_offset:
+                assert log.leader_epochs.epoch_of(header.base_offset) == header.partition_leader_epoch
+            next_offset = header.next_offset
+            end = position + header.size
+        assert end == segment.size
+    assert next_offset == log.log_end_offset

@@ -1,0 +1,70 @@
+"""Searches a log for records by timestamp, for ListOffsets.
+
+The functions are called on the event loop by the methods of `PartitionLog` with the same names. The largest timestamp of a segment may have
+to be read from the disk first. Unless a search may wait for that, it raises ColdRead, and a thread reads ahead.
+"""
+
+from typing import TYPE_CHECKING
+
+from protocol.records.errors import RecordFormatError
+from storage.errors import CorruptRecord
+from storage.log.reads import MAX_UNKNOWN, OffsetAndTimestamp
+from storage.segment.cold_lookups import ColdRead, NotCached, check_time_cached
+from storage.segment.segment import RecordPosition, Segment
+
+if TYPE_CHECKING:
+    from storage.log.partition_log import PartitionLog
+
+
+def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int, may_wait: bool) -> OffsetAndTimestamp | None:
+    """See `PartitionLog.offset_for_timestamp`."""
+    try:
+        unknown = 0
+        for segment in log.segments:
+            if not may_wait and segment is not log.active_segment and segment.size and not segment.knows_max_timestamp:
+                unknown += 1
+                _check_unknown(segment, unknown)
+            # The cleaner leaves empty segments, and batches without their newest record. Apache Kafka ends its search there.
+            if segment.size and segment.largest_timestamp >= timestamp_ms:
+                if not may_wait and segment is not log.active_segment:
+                    check_time_cached(segment)
+                found = segment.find_by_timestamp(timestamp_ms, log.log_start_offset, log.file_of(segment, may_wait))
+                if found is not None:
+                    return _answer(found)
+    except NotCached as cold:
+        raise ColdRead(log.topic_partition, cold) from None
+    except OSError as error:
+        raise log.disk_failure(log.directory, error) from error
+    except RecordFormatError as error:
+        raise CorruptRecord(log.topic_partition, str(error)) from None
+    return None
+
+
+def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool) -> OffsetAndTimestamp | None:
+    """See `PartitionLog.offset_of_max_timestamp`."""
+    try:
+        unknown = 0
+        for each in log.segments:
+            if not may_wait and each is not log.active_segment and not each.knows_max_timestamp:
+                unknown += 1
+                _check_unknown(each, unknown)
+                _ = each.max_timestamp
+        segment = max(log.segments, key=lambda each: each.max_timestamp.timestamp)
+        return _answer(segment.record_of_max_timestamp(log.file_of(segment, may_wait)))
+    except NotCached as cold:
+        raise ColdRead(log.topic_partition, cold) from None
+    except OSError as error:
+        raise log.disk_failure(log.directory, error) from error
+    except RecordFormatError as error:
+        raise CorruptRecord(log.topic_partition, str(error)) from None
+
+
+def _check_unknown(segment: Segment, count: int) -> None:
+    """Raises NotCached if finding the segment's age would wait, or if `count` is too large, because each segment costs some 60 µs."""
+    if count > MAX_UNKNOWN:
+        raise NotCached(segment.filesystem, segment.path, 0, 1)
+    check_time_cached(segment)
+
+
+def _answer(found: RecordPosition | None) -> OffsetAndTimestamp | None:
+    return None if found is None else OffsetAndTimestamp(found.offset, found.timestamp, found.leader_epoch)
