@@ -104,7 +104,7 @@ from config.keys.security import (
 )
 from config.listeners import EndPoint
 from config.passwords import encoder_of, old_encoder_of
-from config.sasl import accepts_unsecured_tokens, sasl_listener
+from config.sasl import accepts_unsecured_tokens, ignored_jaas_key, sasl_listener
 from config.topic import TopicConfig
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.metadata_waits import MetadataWaits
@@ -501,6 +501,11 @@ class Broker:
                 "listener %s accepts unsecured tokens by OAUTHBEARER, which anyone can make; set sasl.server.callback.handler.class for it",
                 endpoint.listener_name,
             )
+        if ignored := ignored_jaas_key(self.config.current, endpoint.listener_name, listener.mechanisms):
+            logger.warning(
+                "listener %s ignores %s: the key of a broker needs the mechanism, too, listener.name.%s.MECHANISM.sasl.jaas.config",
+                endpoint.listener_name, ignored, endpoint.listener_name.lower(),
+            )  # fmt: skip
         tokens = self.services.administration.delegation_tokens
         credentials = Credentials(
             scram_credential_of=scram.credential_of,

@@ -2,9 +2,14 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
+import java.net.URI;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
@@ -15,8 +20,8 @@ import javax.security.auth.x500.X500Principal;
 import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 
 /**
- * Answers questions about texts of security, one a line: "jaas TEXT", "name DER", "rules RULES NAME", all arguments in base64. An answer is
- * "=" and the result, "!" and the message of the refusal, or "-" when no rule matches; result and message are in base64.
+ * Answers questions about texts of security, one a line: "jaas TEXT", "file TEXT", "name DER", "rules RULES NAME", all arguments in base64.
+ * An answer is "=" and the result, "!" and the message of the refusal, or "-" when no rule matches; result and message are in base64.
  */
 public class SecurityJudge {
     public static void main(String[] arguments) throws Exception {
@@ -33,6 +38,8 @@ public class SecurityJudge {
             switch (words[0]) {
                 case "jaas":
                     return "=" + encoded(jaas(text(words[1])));
+                case "file":
+                    return "=" + encoded(file(Base64.getDecoder().decode(words[1])));
                 case "name":
                     return "=" + encoded(new X500Principal(Base64.getDecoder().decode(words[1])).getName());
                 case "rules":
@@ -54,8 +61,36 @@ public class SecurityJudge {
         Constructor<?> made = Class.forName("org.apache.kafka.common.security.JaasConfig").getDeclaredConstructor(String.class, String.class);
         made.setAccessible(true);
         Configuration configuration = (Configuration) made.newInstance("Context", text);
+        return String.join("\n", lines(Arrays.asList(configuration.getAppConfigurationEntry("Context"))));
+    }
+
+    /** A line "{NAME" for each section, followed by its entries; without the sections that have no name. */
+    @SuppressWarnings("unchecked")
+    private static String file(byte[] content) throws Exception {
+        Path path = Files.createTempFile("judged", ".jaas");
+        try {
+            Files.write(path, content);
+            Class<?> kind = Class.forName("sun.security.provider.ConfigFile$Spi");
+            Object read = kind.getConstructor(URI.class).newInstance(path.toUri());
+            Field field = kind.getDeclaredField("configuration");
+            field.setAccessible(true);
+            Map<String, String> sections = new TreeMap<>();
+            ((Map<String, List<AppConfigurationEntry>>) field.get(read)).forEach((name, entries) -> {
+                if (name != null) {
+                    List<String> lines = lines(entries);
+                    lines.add(0, "{" + encoded(name));
+                    sections.put(encoded(name), String.join("\n", lines));
+                }
+            });
+            return String.join("\n", sections.values());
+        } finally {
+            Files.delete(path);
+        }
+    }
+
+    private static List<String> lines(List<AppConfigurationEntry> entries) {
         List<String> found = new ArrayList<>();
-        for (AppConfigurationEntry entry : configuration.getAppConfigurationEntry("Context")) {
+        for (AppConfigurationEntry entry : entries) {
             String flag = entry.getControlFlag().toString();
             found.add(encoded(entry.getLoginModuleName()) + " " + flag.substring(flag.lastIndexOf(' ') + 1).toUpperCase());
             Map<String, String> options = new TreeMap<>();
@@ -66,7 +101,7 @@ public class SecurityJudge {
             });
             options.forEach((key, value) -> found.add(key + "=" + value));
         }
-        return String.join("\n", found);
+        return found;
     }
 
     private static String text(String word) {
