@@ -39,7 +39,7 @@ from broker.loop.background import LoopBackground, in_thread
 from broker.loop.collector import collector_paused, collector_resting
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
-from broker.metadata_store import open_acl_store, open_metadata_store
+from broker.metadata_store import check_zookeeper_login, open_acl_store, open_metadata_store
 from broker.metrics.request_log import RequestLog
 from broker.network.acceptor import BindFailed
 from broker.network.authentication_counts import AuthenticationCounts
@@ -63,11 +63,12 @@ from broker.security.sasl.key_sets import KeySets
 from broker.security.sasl.offers import Credentials, offer_of
 from broker.serving.authentication import ListenerAuthentication
 from broker.serving.dispatch import Dispatcher
-from broker.start_checks import check_belongings, check_broker_id
+from broker.start_checks import check_acl_znodes, check_belongings, check_broker_id, check_znodes
 from broker.surroundings import Surroundings
 from broker.transactions.coordinator import TransactionCoordinator
 from config.broker import BrokerConfig
 from config.errors import ConfigError
+from config.keys.authorizer_zookeeper import AuthorizerReading
 from config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
 from config.keys.metrics import (
     CLIENT_QUOTA_CALLBACK_CLASS,
@@ -289,6 +290,8 @@ class Broker:
         services = self.services
         directories = self.log_manager.directories.live
         await check_belongings(self.config, self.store, directories)
+        if not self.config.standalone:
+            await check_znodes(self.config, self.store)
         services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
         services.broker_id = await self._broker_id()
         await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.is_listening)
@@ -325,6 +328,8 @@ class Broker:
                 self._acl_session = AclSession(own_store, acls.on_new_session)
                 self._held.push_async_callback(self._acl_session.close)
             self._held.push_async_callback(acls.close)
+            if own_store is not None or not self.config.standalone:
+                await in_session(store, partial(check_acl_znodes, AuthorizerReading(self.config), store))
             await in_session(store, acls.load)
             self.services.authorizer = authorizer
             self.services.administration.acls = acls
@@ -660,6 +665,11 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
     for endpoint in config.listeners.listeners:
         if endpoint.security_protocol.uses_sasl:
             sasl_listener(config.current, endpoint.listener_name)
+    if not config.standalone:
+        check_zookeeper_login(config)
+    of_authorizer = AuthorizerReading(config)
+    if config[AUTHORIZER_CLASS_NAME] and of_authorizer.differs:
+        check_zookeeper_login(of_authorizer)
 
 
 def _super_users(config: BrokerConfig) -> frozenset[Principal]:
