@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.keys.authorizer_zookeeper import AuthorizerReading
+from config.keys.log import LOG_DIRS
 from config.keys.own import OTTLA_JAAS_FILE, OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
 from config.keys.zookeeper import (
     ZOOKEEPER_CONNECT,
@@ -25,6 +26,7 @@ from config.keys.zookeeper import (
 )
 from config.sasl import ZOOKEEPER_CLIENT, zookeeper_login
 from config.schema.key import Reading
+from config.validation import log_dirs
 from controller.errors import StoreUnavailable
 from controller.store.metadata_store import MetadataStore
 from storage.disk.clock import Clock
@@ -77,6 +79,15 @@ def metadata_file(config: BrokerConfig, directories: Sequence[LogDirectory]) -> 
     if not os.path.isdir(parent := os.path.dirname(candidates[0])):
         raise StoreUnavailable(f"{OTTLA_METADATA_FILE.name}={shared}", f"there is no directory {parent}; make it")
     return candidates[0]
+
+
+def may_have_metadata(config: BrokerConfig) -> bool:
+    """Whether the broker may find metadata: always with ZooKeeper, otherwise if the metadata file exists. For the start of a broker."""
+    if not config.standalone:
+        return True
+    shared = config[OTTLA_METADATA_FILE]
+    candidates = [f"{path}/{METADATA_FILE}" for path in log_dirs(config[LOG_DIRS])] if shared is None else [shared]
+    return any(map(os.path.exists, candidates))
 
 
 def check_zookeeper_login(config: Reading) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from broker.metadata_store import zookeeper_login_settings
 from config.broker import BrokerConfig
+from config.errors import ConfigError
 from config.keys.general import BROKER_ID
 from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from config.listeners import EndPoint
@@ -19,7 +20,7 @@ from controller.controller import SESSION_PATIENCE
 from controller.errors import SAME_IDENTITY, NoAuth, NoNode
 from controller.registration import IsListening, check_id_is_free, startup_paths, stored_cluster_id
 from controller.store.metadata_store import Children, MetadataStore, names
-from controller.znodes.layout import BROKER_IDS, CLUSTER_ID, CONSUMERS, SECURE_ROOTS
+from controller.znodes.layout import BROKER_IDS, CLUSTER_ID, CONSUMERS, SECURE_ROOTS, config_path
 from controller.znodes.security import ACL, ACL_CHANGES, EXTENDED_ACL_CHANGES, PREFIXED_ACL, TOKENS
 from storage.disk.meta_properties import META_PROPERTIES, check_meta_properties
 from storage.disk.start_errors import InconsistentClusterId
@@ -73,6 +74,12 @@ async def _check_rights(config: Reading, store: MetadataStore, paths: Iterable[s
             f"ZooKeeper does not let this broker change {', '.join(forbidden[:_NAMED])}{more}, which belong to another identity: "
             f"{SAME_IDENTITY}",
         )
+
+
+async def check_configuration_may_differ(store: MetadataStore, broker_id: int | None, problem: ConfigError) -> None:
+    """Raise the problem of the static configuration, unless this broker has a dynamic one, which may solve it."""
+    if broker_id is None or await store.exists(config_path("brokers", str(broker_id))) is None:
+        raise problem
 
 
 async def check_broker_id(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import random
-import subprocess
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
@@ -15,41 +12,15 @@ from broker.security.tls.distinguished_names import name_of
 from broker.security.tls.mapping_rules import MappingRules, NoMatchingRule
 from config.errors import ConfigError, JaasError
 from config.jaas import MODULES, LoginModule, parse_jaas, parse_jaas_file
-from tests.support.apache_kafka import ensure_jars
 from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.security_judge import NO_RULE, Verdict, encoded, verdicts
 
 pytestmark = needs_apache_kafka
 
-JUDGE = Path(__file__).parent.parent / "support" / "java" / "SecurityJudge.java"
 CASES = 2000
 SEED = 26
-NO_RULE = "-"
 NO_TEXT = "null"
 """The reason of a refusal by a class of Java itself."""
-
-
-class Verdict(NamedTuple):
-    """A result, or with `is_refused` the reason of a refusal."""
-
-    is_refused: bool
-    text: str
-
-
-def encoded(text: str | bytes) -> str:
-    return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
-
-
-def verdicts(questions: Iterable[Sequence[str]]) -> list[Verdict]:
-    lines = "".join(" ".join(question) + "\n" for question in questions)
-    opened = "--add-opens=java.base/sun.security.provider=ALL-UNNAMED"  # the reader of JAAS files
-    command = ["java", "-XX:TieredStopAtLevel=1", opened, "-cp", f"{ensure_jars()}/*", str(JUDGE)]
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=100, check=True)
-    found = []
-    for line in done.stdout.splitlines():
-        text = NO_RULE if line == NO_RULE else base64.b64decode(line[1:]).decode()
-        found.append(Verdict(line[0] == "!", text))
-    return found
-
 
 JAAS_PIECES = (
     *sorted(MODULES), "required", "Requisite", "SUFFICIENT", "optional", "sometimes", " ", " ", " ", "\n",

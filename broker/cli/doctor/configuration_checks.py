@@ -42,19 +42,23 @@ def check_certificates(config: BrokerConfig, now: float) -> Iterator[Finding]:
     if not secured:
         return
     from broker.security.tls.der import MalformedDer
-    from broker.security.tls.listener import tls_of
+    from broker.security.tls.listener import check_peers, tls_of
 
     for endpoint in secured:
+        name = endpoint.listener_name
         try:
-            ends_at = end_of(tls_of(config.current, endpoint).certificate)
+            tls = tls_of(config.current, endpoint, between_brokers=name == config.listeners.inter_broker_listener_name)
+            ends_at = end_of(tls.certificate)
+            if ends_at >= now:  # an expired one has a finding of its own
+                check_peers(name, tls)
         except (ConfigError, MalformedDer, ValueError) as error:
-            yield found("certificate-unusable", str(error), f"correct ssl.keystore.location of listener {endpoint.listener_name}")
+            yield found("certificate-unusable", str(error), f"correct ssl.keystore.location of listener {name}")
             continue
         days = (ends_at - now) / _DAY_SECONDS
         if days < SOON_DAYS:
             yield found(
                 "certificate-expired" if days < 0 else "certificate-expires",
-                f"the certificate of listener {endpoint.listener_name} ends at {datetime.fromtimestamp(ends_at, UTC):%Y-%m-%d %H:%M} UTC",
+                f"the certificate of listener {name} ends at {datetime.fromtimestamp(ends_at, UTC):%Y-%m-%d %H:%M} UTC",
                 "renew it in ssl.keystore.location, then set the key again with ottla configs alter broker",
             )
 

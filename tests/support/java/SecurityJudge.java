@@ -11,17 +11,23 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import javax.security.auth.login.AppConfigurationEntry;
 import javax.security.auth.login.Configuration;
 import javax.security.auth.x500.X500Principal;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.SslConfigs;
+import org.apache.kafka.common.security.ssl.SslFactory;
 import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 
 /**
- * Answers questions about texts of security, one a line: "jaas TEXT", "file TEXT", "name DER", "rules RULES NAME", all arguments in base64.
- * An answer is "=" and the result, "!" and the message of the refusal, or "-" when no rule matches; result and message are in base64.
+ * Answers questions about security, one a line: "jaas TEXT", "file TEXT", "name DER", "rules RULES NAME", "stores AUTH STORES", and "exchange
+ * AUTH STORES STORES" with the old and the new ones. STORES are three arguments: key, certificates, and trusted certificates or nothing, in
+ * PEM. AUTH is a value of ssl.client.auth. All arguments are in base64. An answer is "=" and the result, "!" and the message of the refusal,
+ * or "-" when no rule matches; result and message are in base64.
  */
 public class SecurityJudge {
     public static void main(String[] arguments) throws Exception {
@@ -44,6 +50,14 @@ public class SecurityJudge {
                     return "=" + encoded(new X500Principal(Base64.getDecoder().decode(words[1])).getName());
                 case "rules":
                     return "=" + encoded(SslPrincipalMapper.fromRules(text(words[1])).getName(text(words[2])));
+                case "stores":
+                    factory().configure(stores(text(words[1]), words, 2));
+                    return "=";
+                case "exchange":
+                    SslFactory running = factory();
+                    running.configure(stores(text(words[1]), words, 2));
+                    running.validateReconfiguration(stores(text(words[1]), words, 5));
+                    return "=";
                 default:
                     throw new IllegalStateException(words[0]);
             }
@@ -101,6 +115,36 @@ public class SecurityJudge {
             });
             options.forEach((key, value) -> found.add(key + "=" + value));
         }
+        return found;
+    }
+
+    /** Of the listener between brokers. The type of the first argument has another name in later releases. */
+    private static SslFactory factory() throws Exception {
+        for (Constructor<?> each : SslFactory.class.getConstructors()) {
+            if (each.getParameterCount() == 3) {
+                for (Object mode : each.getParameterTypes()[0].getEnumConstants()) {
+                    if (((Enum<?>) mode).name().equals("SERVER")) {
+                        return (SslFactory) each.newInstance(mode, null, true);
+                    }
+                }
+            }
+        }
+        throw new IllegalStateException("SslFactory has no such constructor");
+    }
+
+    private static Map<String, Object> stores(String clientAuth, String[] words, int first) {
+        Map<String, String> given = new HashMap<>();
+        given.put("ssl.keystore.type", "PEM");
+        given.put("ssl.keystore.key", text(words[first]));
+        given.put("ssl.keystore.certificate.chain", text(words[first + 1]));
+        if (!words[first + 2].isEmpty()) {
+            given.put("ssl.truststore.type", "PEM");
+            given.put("ssl.truststore.certificates", text(words[first + 2]));
+        }
+        ConfigDef definition = new ConfigDef();
+        SslConfigs.addClientSslSupport(definition);
+        Map<String, Object> found = new HashMap<>(definition.parse(given));
+        found.put("ssl.client.auth", clientAuth);
         return found;
     }
 

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from broker.start_checks import check_acl_znodes, check_belongings, check_broker_id, check_znodes
+from broker.start_checks import check_acl_znodes, check_belongings, check_broker_id, check_configuration_may_differ, check_znodes
 from config.broker import BrokerConfig
+from config.errors import ConfigError
 from controller.errors import BrokerIdInUse, NoAuth
 from controller.registration import never_listening, prepare_store
 from controller.store.memory_store import MemoryEnsemble, MemoryStore
@@ -207,5 +208,20 @@ def test_nodes_of_acls_of_another_identity_are_refused() -> None:
         with pytest.raises(NoAuth, match="change /kafka-acl-changes, which belong to another identity: all brokers of a cluster need"):
             await check_acl_znodes(a_config(), other)
         await other.close()
+
+    play(scenario)
+
+
+def test_a_broker_without_a_configuration_of_its_own_has_the_problems_of_its_file() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        problem = ConfigError("no key")
+        for broker_id in (None, 1):
+            with pytest.raises(ConfigError, match="no key"):
+                await check_configuration_may_differ(store, broker_id, problem)
+        await store.create("/config/brokers/2", b"{}")
+        with pytest.raises(ConfigError, match="no key"):
+            await check_configuration_may_differ(store, 1, problem)
+        await check_configuration_may_differ(store, 2, problem)
+        await store.delete("/config/brokers/2")
 
     play(scenario)
