@@ -345,7 +345,7 @@ class Broker:
         if secret is not None and secret.value:
             lifetimes = Lifetimes(config[DELEGATION_TOKEN_MAX_LIFETIME_MS], config[DELEGATION_TOKEN_EXPIRY_TIME_MS])
             random_bytes, random = self._surroundings.random_bytes, self._random.random
-            tokens = DelegationTokens(self.store, self._clock, secret.value, lifetimes, random_bytes, random)
+            tokens = DelegationTokens(self.store, self._clock, secret.value, lifetimes, random_bytes, random, self._executor)
             self._held.push_async_callback(tokens.close)
             await in_session(self.store, tokens.load)
             self.services.administration.delegation_tokens = tokens
@@ -520,6 +520,7 @@ class Broker:
             scram_credential_of=scram.credential_of,
             token_credential_of=(lambda mechanism, token_id: None) if tokens is None else tokens.credential_of,
             signed_token_validator=key_sets.validator,
+            prepare_token=(lambda mechanism, token_id: None) if tokens is None else tokens.preparation,
             random_bytes=self._surroundings.random_bytes,
             now_ms=self._clock.now_ms,
             unknown_key=self.services.cluster_id.encode(),
