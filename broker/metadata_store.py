@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.keys.authorizer_zookeeper import AuthorizerReading
+from config.keys.log import LOG_DIRS
 from config.keys.own import OTTLA_JAAS_FILE, OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
 from config.keys.zookeeper import (
     ZOOKEEPER_CONNECT,
@@ -25,6 +26,7 @@ from config.keys.zookeeper import (
 )
 from config.sasl import ZOOKEEPER_CLIENT, zookeeper_login
 from config.schema.key import Reading
+from config.validation import log_dirs
 from controller.errors import StoreUnavailable
 from controller.store.metadata_store import MetadataStore
 from storage.disk.clock import Clock
@@ -79,20 +81,57 @@ def metadata_file(config: BrokerConfig, directories: Sequence[LogDirectory]) -> 
     return candidates[0]
 
 
-def _zookeeper(config: Reading) -> MetadataStore:
-    from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+def may_have_metadata(config: BrokerConfig) -> bool:
+    """Whether the broker may find metadata: always with ZooKeeper, otherwise if the metadata file exists. For the start of a broker."""
+    if not config.standalone:
+        return True
+    shared = config[OTTLA_METADATA_FILE]
+    candidates = [f"{path}/{METADATA_FILE}" for path in log_dirs(config[LOG_DIRS])] if shared is None else [shared]
+    return any(map(os.path.exists, candidates))
 
-    credentials = config[OTTLA_ZOOKEEPER_AUTH]
-    uses_tls = config[ZOOKEEPER_SSL_CLIENT_ENABLE]
-    has_certificate = uses_tls and config[ZOOKEEPER_SSL_KEYSTORE_LOCATION] is not None
-    begin_login = _begin_login(config)
-    if config[ZOOKEEPER_SET_ACL] and credentials is None and begin_login is None and not has_certificate:
+
+def check_zookeeper_login(config: Reading) -> None:
+    """Check that the broker can log in at ZooKeeper as it is configured, without connecting. Raises StoreUnavailable, ConfigError."""
+    if config[ZOOKEEPER_SSL_CLIENT_ENABLE]:
+        _tls_context(config)
+    zookeeper_login(config[OTTLA_JAAS_FILE])
+    _check_protection(config)
+
+
+def zookeeper_login_settings(config: Reading) -> str:
+    """The settings by which ZooKeeper knows the broker, as NAME=VALUE and without secrets; in words without any. Raises ConfigError."""
+    address = f"{ZOOKEEPER_CONNECT.name}={config[ZOOKEEPER_CONNECT]}"
+    return ", ".join(_logins(config)) or f"{address} without a login"
+
+
+def _logins(config: Reading) -> list[str]:
+    found = []
+    if config[OTTLA_ZOOKEEPER_AUTH] is not None:
+        found.append(f"{OTTLA_ZOOKEEPER_AUTH.name}=[hidden]")
+    if zookeeper_login(config[OTTLA_JAAS_FILE]) is not None:
+        found.append(f"{OTTLA_JAAS_FILE.name}={config[OTTLA_JAAS_FILE]}")
+    certificate = config[ZOOKEEPER_SSL_KEYSTORE_LOCATION]
+    if config[ZOOKEEPER_SSL_CLIENT_ENABLE] and certificate is not None:
+        found.append(f"{ZOOKEEPER_SSL_KEYSTORE_LOCATION.name}={certificate}")
+    return found
+
+
+def _check_protection(config: Reading) -> None:
+    """Raises StoreUnavailable if znodes are to be protected by a broker that nothing identifies."""
+    if config[ZOOKEEPER_SET_ACL] and not _logins(config):
         raise StoreUnavailable(
             "zookeeper.set.acl=true",
             "znodes can only be protected by a broker that authenticates itself: set "
             f"{OTTLA_ZOOKEEPER_AUTH.name} to user:password, {OTTLA_JAAS_FILE.name} with a section {ZOOKEEPER_CLIENT}, or "
             f"{ZOOKEEPER_SSL_CLIENT_ENABLE.name} and {ZOOKEEPER_SSL_KEYSTORE_LOCATION.name}",
         )
+
+
+def _zookeeper(config: Reading) -> MetadataStore:
+    from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+
+    _check_protection(config)
+    credentials = config[OTTLA_ZOOKEEPER_AUTH]
     return ZooKeeperStore(
         ZooKeeperSettings(
             connect=config[ZOOKEEPER_CONNECT] or "",
@@ -101,8 +140,8 @@ def _zookeeper(config: Reading) -> MetadataStore:
             max_in_flight_requests=config[ZOOKEEPER_MAX_IN_FLIGHT_REQUESTS],
             set_acl=config[ZOOKEEPER_SET_ACL],
             credentials=None if credentials is None else credentials.value,
-            tls_context=(lambda: _tls_context(config)) if uses_tls else None,
-            begin_login=begin_login,
+            tls_context=(lambda: _tls_context(config)) if config[ZOOKEEPER_SSL_CLIENT_ENABLE] else None,
+            begin_login=_begin_login(config),
         )
     )
 

@@ -39,7 +39,7 @@ from broker.loop.background import LoopBackground, in_thread
 from broker.loop.collector import collector_paused, collector_resting
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
-from broker.metadata_store import open_acl_store, open_metadata_store
+from broker.metadata_store import check_zookeeper_login, may_have_metadata, open_acl_store, open_metadata_store
 from broker.metrics.request_log import RequestLog
 from broker.network.acceptor import BindFailed
 from broker.network.authentication_counts import AuthenticationCounts
@@ -63,11 +63,12 @@ from broker.security.sasl.key_sets import KeySets
 from broker.security.sasl.offers import Credentials, offer_of
 from broker.serving.authentication import ListenerAuthentication
 from broker.serving.dispatch import Dispatcher
-from broker.start_checks import check_belongings, check_broker_id
+from broker.start_checks import check_acl_znodes, check_belongings, check_broker_id, check_configuration_may_differ, check_znodes
 from broker.surroundings import Surroundings
 from broker.transactions.coordinator import TransactionCoordinator
 from config.broker import BrokerConfig
 from config.errors import ConfigError
+from config.keys.authorizer_zookeeper import AuthorizerReading
 from config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
 from config.keys.metrics import (
     CLIENT_QUOTA_CALLBACK_CLASS,
@@ -102,9 +103,9 @@ from config.keys.security import (
     DELEGATION_TOKEN_SECRET_KEY,
     SUPER_USERS,
 )
-from config.listeners import EndPoint
+from config.listeners import EndPoint, SecurityProtocol
 from config.passwords import encoder_of, old_encoder_of
-from config.sasl import accepts_unsecured_tokens, sasl_listener
+from config.sasl import accepts_unsecured_tokens, ignored_jaas_key, sasl_listener
 from config.topic import TopicConfig
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.metadata_waits import MetadataWaits
@@ -175,6 +176,9 @@ class Broker:
         self._progress: Progress | None = None
         """Of the opening of the logs, once that is known."""
         self._acl_session: AclSession | None = None
+        self._tls: dict[tuple[str, SecurityProtocol], ListenerTls] = {}
+        """By the listener's name and protocol, as long as neither its configuration nor its files change."""
+        self._peer_security: dict[str, InterBrokerSecurity] = {}
         self._held = AsyncExitStack()
         """Releases what the start has acquired so far."""
 
@@ -221,6 +225,9 @@ class Broker:
         for security in self._between_brokers():
             if security.protocol.uses_sasl:
                 security.begin()
+        unusable = self._unusable_certificates()
+        if unusable is not None and not may_have_metadata(config):
+            raise unusable
         if self._surroundings.is_process:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(200_000, 20, 100)
@@ -289,6 +296,10 @@ class Broker:
         services = self.services
         directories = self.log_manager.directories.live
         await check_belongings(self.config, self.store, directories)
+        if not self.config.standalone:
+            await check_znodes(self.config, self.store)
+        if (unusable := self._unusable_certificates()) is not None:
+            await check_configuration_may_differ(self.store, self._known_broker_id(), unusable)
         services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
         services.broker_id = await self._broker_id()
         await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.is_listening)
@@ -300,13 +311,9 @@ class Broker:
         self._held.push_async_callback(services.administration.dynamic_config.close)
         await self._load_acls()
         await self._load_delegation_tokens()
-        # Before logs are loaded: wrong keys or certificates should end the start at once. They may be in the dynamic configuration.
-        for endpoint in self.config.listeners.listeners:
-            if endpoint.security_protocol.uses_tls:
-                self._tls_of(endpoint)
-        for security in self._between_brokers():
-            if security.protocol.uses_tls:
-                security.context()
+        # Before logs are loaded: wrong keys or certificates in the dynamic configuration should end the start at once, too.
+        if (unusable := self._unusable_certificates()) is not None:
+            raise unusable
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 
@@ -325,6 +332,8 @@ class Broker:
                 self._acl_session = AclSession(own_store, acls.on_new_session)
                 self._held.push_async_callback(self._acl_session.close)
             self._held.push_async_callback(acls.close)
+            if own_store is not None or not self.config.standalone:
+                await in_session(store, partial(check_acl_znodes, AuthorizerReading(self.config), store))
             await in_session(store, acls.load)
             self.services.authorizer = authorizer
             self.services.administration.acls = acls
@@ -336,7 +345,7 @@ class Broker:
         if secret is not None and secret.value:
             lifetimes = Lifetimes(config[DELEGATION_TOKEN_MAX_LIFETIME_MS], config[DELEGATION_TOKEN_EXPIRY_TIME_MS])
             random_bytes, random = self._surroundings.random_bytes, self._random.random
-            tokens = DelegationTokens(self.store, self._clock, secret.value, lifetimes, random_bytes, random)
+            tokens = DelegationTokens(self.store, self._clock, secret.value, lifetimes, random_bytes, random, self._executor)
             self._held.push_async_callback(tokens.close)
             await in_session(self.store, tokens.load)
             self.services.administration.delegation_tokens = tokens
@@ -501,11 +510,17 @@ class Broker:
                 "listener %s accepts unsecured tokens by OAUTHBEARER, which anyone can make; set sasl.server.callback.handler.class for it",
                 endpoint.listener_name,
             )
+        if ignored := ignored_jaas_key(self.config.current, endpoint.listener_name, listener.mechanisms):
+            logger.warning(
+                "listener %s ignores %s: the key of a broker needs the mechanism, too, listener.name.%s.MECHANISM.sasl.jaas.config",
+                endpoint.listener_name, ignored, endpoint.listener_name.lower(),
+            )  # fmt: skip
         tokens = self.services.administration.delegation_tokens
         credentials = Credentials(
             scram_credential_of=scram.credential_of,
             token_credential_of=(lambda mechanism, token_id: None) if tokens is None else tokens.credential_of,
             signed_token_validator=key_sets.validator,
+            prepare_token=(lambda mechanism, token_id: None) if tokens is None else tokens.preparation,
             random_bytes=self._surroundings.random_bytes,
             now_ms=self._clock.now_ms,
             unknown_key=self.services.cluster_id.encode(),
@@ -522,7 +537,11 @@ class Broker:
 
     def _security_at(self, listener_name: str) -> InterBrokerSecurity:
         """The security of connections to a listener of other brokers."""
-        return InterBrokerSecurity(self.config, listener_name, self._surroundings.random_bytes, self._clock.now_ms)
+        found = self._peer_security.get(listener_name)
+        if found is None:
+            found = InterBrokerSecurity(self.config, listener_name, self._surroundings.random_bytes, self._clock.now_ms)
+            self._peer_security[listener_name] = found
+        return found
 
     def _between_brokers(self) -> list[InterBrokerSecurity]:
         """The security of all connections to other brokers."""
@@ -530,12 +549,30 @@ class Broker:
         names = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
         return [self._security_at(name) for name in names if name is not None]
 
+    def _unusable_certificates(self) -> ConfigError | None:
+        """The first problem with the keys and certificates of listeners, by the configuration as it is known now."""
+        try:
+            for endpoint in self.config.listeners.listeners:
+                if endpoint.security_protocol.uses_tls:
+                    self._tls_of(endpoint)
+            for security in self._between_brokers():
+                if security.protocol.uses_tls:
+                    security.context()
+        except ConfigError as problem:
+            return problem
+        return None
+
     def _tls_of(self, endpoint: EndPoint) -> ListenerTls:
         # Only brokers with such a listener load OpenSSL's part of Python's library.
-        from broker.security.tls.listener import tls_of
+        from broker.security.tls.listener import check_peers, source_of, tls_of
 
-        between_brokers = endpoint.listener_name == self.config.listeners.inter_broker_listener_name
-        return tls_of(self.config.current, endpoint, between_brokers=between_brokers)
+        properties, name = self.config.current, endpoint.listener_name
+        found = self._tls.get((name, endpoint.security_protocol))
+        if found is None or found.source != source_of(properties, name):
+            found = tls_of(properties, endpoint, between_brokers=name == self.config.listeners.inter_broker_listener_name)
+            check_peers(name, found)
+            self._tls[name, endpoint.security_protocol] = found
+        return found
 
     async def _join_cluster(self) -> None:
         """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
@@ -568,14 +605,16 @@ class Broker:
         for connection in self.socket_server.connections():
             connection.close()
 
-    async def _broker_id(self) -> int:
-        """`broker.id`, or the id stored in the directories, or a new one from the store (reserved.broker.max.id + n)."""
-        stored = self.log_manager.stored_broker_id
+    def _known_broker_id(self) -> int | None:
+        """`broker.id`, or the id stored in the directories; None for a new broker without one."""
         configured = self.config[BROKER_ID]
-        if configured >= 0:
-            return configured
-        if stored is not None:
-            return stored
+        return configured if configured >= 0 else self.log_manager.stored_broker_id
+
+    async def _broker_id(self) -> int:
+        """The known id, or a new one from the store (reserved.broker.max.id + n)."""
+        known = self._known_broker_id()
+        if known is not None:
+            return known
         return self.config[RESERVED_BROKER_MAX_ID] + await next_broker_sequence(self.store)
 
     def _topic_config_of(self, topic: str) -> TopicConfig:
@@ -655,6 +694,11 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
     for endpoint in config.listeners.listeners:
         if endpoint.security_protocol.uses_sasl:
             sasl_listener(config.current, endpoint.listener_name)
+    if not config.standalone:
+        check_zookeeper_login(config)
+    of_authorizer = AuthorizerReading(config)
+    if config[AUTHORIZER_CLASS_NAME] and of_authorizer.differs:
+        check_zookeeper_login(of_authorizer)
 
 
 def _super_users(config: BrokerConfig) -> frozenset[Principal]:

@@ -7,21 +7,29 @@ in use, a directory that was moved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from broker.metadata_store import zookeeper_login_settings
 from config.broker import BrokerConfig
+from config.errors import ConfigError
 from config.keys.general import BROKER_ID
 from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from config.listeners import EndPoint
+from config.schema.key import Reading
 from controller.controller import SESSION_PATIENCE
-from controller.registration import IsListening, check_id_is_free, stored_cluster_id
-from controller.store.metadata_store import MetadataStore
+from controller.errors import SAME_IDENTITY, NoAuth, NoNode
+from controller.registration import IsListening, check_id_is_free, startup_paths, stored_cluster_id
+from controller.store.metadata_store import Children, MetadataStore, names
+from controller.znodes.layout import BROKER_IDS, CLUSTER_ID, CONSUMERS, SECURE_ROOTS, config_path
+from controller.znodes.security import ACL, ACL_CHANGES, EXTENDED_ACL_CHANGES, PREFIXED_ACL, TOKENS
 from storage.disk.meta_properties import META_PROPERTIES, check_meta_properties
 from storage.disk.start_errors import InconsistentClusterId
 from storage.manager.log_directories import LogDirectory
 
 _NO_CLUSTER = "missing: no cluster has used this metadata store yet"
 _LOCAL = "127.0.0.1"
+_NAMED = 3
+"""Znodes of another identity that an error names; the others are counted."""
 
 
 async def check_belongings(config: BrokerConfig, store: MetadataStore, directories: Sequence[LogDirectory]) -> None:
@@ -40,6 +48,38 @@ async def check_belongings(config: BrokerConfig, store: MetadataStore, directori
         if found.broker_id is not None:
             mine = broker_id if broker_id >= 0 else found.broker_id
             check_meta_properties(directory.path, found, stored or "", mine)
+
+
+async def check_znodes(config: Reading, store: MetadataStore) -> None:
+    """Check that ZooKeeper lets this broker change what the brokers of the cluster have made, also the registrations of those that run.
+
+    Raises NoAuth. Without the check the broker would start, and the first change that another one has to continue would fail.
+    """
+    (found,) = await store.pipeline([Children(BROKER_IDS)])
+    registered = [] if isinstance(found, NoNode) else [f"{BROKER_IDS}/{name}" for name in names(found)]
+    await _check_rights(config, store, [*SECURE_ROOTS, *startup_paths(), CLUSTER_ID, TOKENS, *registered])
+
+
+async def check_acl_znodes(config: Reading, store: MetadataStore) -> None:
+    """Check that ZooKeeper lets this broker change ACLs. `config` has the keys of the authorizer's connection. Raises NoAuth."""
+    await _check_rights(config, store, (ACL, ACL_CHANGES, PREFIXED_ACL, EXTENDED_ACL_CHANGES))
+
+
+async def _check_rights(config: Reading, store: MetadataStore, paths: Iterable[str]) -> None:
+    forbidden = await store.forbidden([path for path in dict.fromkeys(paths) if path != CONSUMERS])
+    if forbidden:
+        more = f" and {len(forbidden) - _NAMED} more" if len(forbidden) > _NAMED else ""
+        raise NoAuth(
+            zookeeper_login_settings(config),
+            f"ZooKeeper does not let this broker change {', '.join(forbidden[:_NAMED])}{more}, which belong to another identity: "
+            f"{SAME_IDENTITY}",
+        )
+
+
+async def check_configuration_may_differ(store: MetadataStore, broker_id: int | None, problem: ConfigError) -> None:
+    """Raise the problem of the static configuration, unless this broker has a dynamic one, which may solve it."""
+    if broker_id is None or await store.exists(config_path("brokers", str(broker_id))) is None:
+        raise problem
 
 
 async def check_broker_id(

@@ -5,14 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from config.broker_keys import LISTENER_PREFIX
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError, ConfigValueError
-from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, ZOOKEEPER_MODULE, LoginModule, parse_jaas, parse_jaas_file
+from config.jaas import (
+    OAUTHBEARER_MODULE,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    ZOOKEEPER_MODULE,
+    LoginModule,
+    check_modules,
+    parse_jaas,
+    parse_jaas_file,
+)
 from config.keys.own import OTTLA_JAAS_FILE, OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS
 from config.keys.security import (
     CONNECTIONS_MAX_REAUTH_MS,
@@ -169,6 +178,14 @@ def sasl_listener(properties: BrokerProperties, listener_name: str) -> SaslListe
     return SaslListener(mechanisms, of_listener[SASL_SERVER_MAX_RECEIVE_SIZE])
 
 
+def ignored_jaas_key(properties: BrokerProperties, listener_name: str, mechanisms: Iterable[str]) -> str | None:
+    """A key that looks as if it were the JAAS entry of one of these mechanisms; it is ignored, since it has no mechanism in its name."""
+    if all(_prefixed(listener_name, each, SASL_JAAS_CONFIG) in properties.properties for each in mechanisms):
+        return None
+    names = (f"{LISTENER_PREFIX}{listener_name.lower()}.{SASL_JAAS_CONFIG.name}", SASL_JAAS_CONFIG.name)
+    return next((name for name in names if name in properties.properties), None)
+
+
 def inter_broker_login(properties: BrokerProperties, listener_name: str) -> tuple[str, LoginModule]:
     """The mechanism by which this broker logs in at a listener of other brokers, and its JAAS entry. Raises ConfigError."""
     name = properties[SASL_MECHANISM_INTER_BROKER_PROTOCOL]
@@ -295,12 +312,18 @@ def _modules(properties: BrokerProperties, listener_name: str, mechanism: str) -
         if len(modules) != 1:
             raise ConfigValueError(name, "[hidden]", f"JAAS config property contains {len(modules)} login modules, should be 1 module")
         return modules
-    sections = _sections(properties[OTTLA_JAAS_FILE])
+    file = properties[OTTLA_JAAS_FILE]
+    sections = _sections(file)
     of_listener = f"{listener_name.lower()}.{KAFKA_SERVER}"
-    found = sections.get(of_listener) or sections.get(KAFKA_SERVER)
+    section = of_listener if sections.get(of_listener) else KAFKA_SERVER
+    found = sections.get(section)
     if not found:
         instead = f"{OTTLA_JAAS_FILE.name} with a section {of_listener} or {KAFKA_SERVER}"
         raise ConfigValueError(name, None, f"listener {listener_name} enables {mechanism}; set it, or {instead}")
+    try:
+        check_modules(found)
+    except ConfigError as reason:
+        raise ConfigValueError(OTTLA_JAAS_FILE.name, file, f"section {section}: {reason}") from None
     return found
 
 
@@ -308,7 +331,7 @@ def _sections(path: str | None) -> dict[str, list[LoginModule]]:
     if path is None:
         return {}
     try:
-        return parse_jaas_file(Path(path).read_text("utf-8"))
+        return parse_jaas_file(Path(path).read_bytes().decode())  # a carriage return is a character of its own to Java
     except OSError as error:
         raise ConfigValueError(OTTLA_JAAS_FILE.name, path, f"cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:

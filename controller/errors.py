@@ -55,6 +55,17 @@ class StoreUnavailable(StoreError):
         self.args = (f"{path}: {reason}",)
 
 
+class NoAuth(StoreUnavailable):
+    """ZooKeeper does not let this client do it: the node belongs to another identity."""
+
+
+SAME_IDENTITY = (
+    "all brokers of a cluster need the same scheme and name: ottla.zookeeper.auth, the section Client of ottla.jaas.file, "
+    "or the certificate of zookeeper.ssl.keystore.location"
+)
+"""The remedy of NoAuth."""
+
+
 class ControllerError(Exception):
     """The controller refuses an administrative request, or a state stops it."""
 

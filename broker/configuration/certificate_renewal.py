@@ -2,7 +2,8 @@
 
 A change of `listener.name.NAME.ssl.*` takes effect for new connections; the others stay. Setting a path again has an effect, too, when its
 file has changed. A change that cannot be used is refused before it is stored, by the rules of Apache Kafka's SslFactory: the certificate
-keeps its names, and on the listener of other brokers those with the old and those with the new stores can connect to each other.
+keeps its names, and on the listener of other brokers those with the old and those with the new stores can connect to each other. Besides,
+those with the new stores can connect to each other, since otherwise the next start would be refused.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class CertificateRenewal:
             )
         if built.has_trust_store and not present.has_trust_store:
             raise ConfigError(f"listener {name}: it has no trust store, and none can be added while the broker runs")
-        _check_peers(name, present, built)
+        check_exchange(name, present, built)
         return built
 
 
@@ -84,11 +85,12 @@ def _comparable(name: str) -> str:
     return " ".join(name.lower().split())
 
 
-def _check_peers(name: str, old: ListenerTls, new: ListenerTls) -> None:
-    """Raises ConfigError unless brokers with the old stores and brokers with the new ones can connect to each other."""
+def check_exchange(name: str, old: ListenerTls, new: ListenerTls) -> None:
+    """Raises ConfigError unless brokers with the old stores and brokers with the new ones can connect to each other, and new ones, too."""
     import ssl
 
-    from broker.security.tls.trial import shake_hands
+    from broker.security.tls.listener import check_peers
+    from broker.security.tls.trial import reason_of, shake_hands
 
     for server, client, which in (
         (old, new, ("new", "old")),
@@ -99,7 +101,7 @@ def _check_peers(name: str, old: ListenerTls, new: ListenerTls) -> None:
         try:
             shake_hands(server.context, client.peer_context)
         except ssl.SSLError as error:
-            reason = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else error.reason
             raise ConfigError(
-                f"listener {name}: a broker with the {which[0]} stores cannot connect to one with the {which[1]}: {reason or error}"
+                f"listener {name}: a broker with the {which[0]} stores cannot connect to one with the {which[1]}: {reason_of(error)}"
             ) from None
+    check_peers(name, new)

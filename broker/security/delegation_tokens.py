@@ -11,7 +11,8 @@ import base64
 import hashlib
 import hmac
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -92,8 +93,10 @@ class DelegationTokens:
         lifetimes: Lifetimes,
         random_bytes: Callable[[int], bytes],
         random: Callable[[], float],
+        executor: Executor | None = None,
     ) -> None:
-        """`random` returns a number from 0 to 1, as random.random."""
+        """`random` returns a number from 0 to 1, as random.random. `executor` makes credentials; None stands for that of the loop."""
+        self._executor = executor
         self._store = TokenStore(store, lambda: 0.1 + 0.05 * random())
         self._clock = clock
         self._secret = secret.encode()
@@ -106,6 +109,8 @@ class DelegationTokens:
         """By digest of the HMAC, so that the time of a look-up tells nothing about an HMAC that is nearly right."""
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         """By mechanism and token id; made when a client first uses the token, since one takes milliseconds."""
+        self._making: dict[tuple[str, str], asyncio.Task[None]] = {}
+        """The credentials that a thread is making."""
         self._removal: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
@@ -125,9 +130,10 @@ class DelegationTokens:
     async def close(self) -> None:
         """Stop following changes. May be called twice."""
         await self._changes.stop()
-        if self._removal is not None:
-            self._removal.cancel()
-            await asyncio.gather(self._removal, return_exceptions=True)
+        tasks = [*self._making.values(), *([] if self._removal is None else [self._removal])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def tokens(self) -> Sequence[TokenInformation]:
@@ -138,14 +144,34 @@ class DelegationTokens:
         """The secret of a token."""
         return hmac.digest(self._secret, token_id.encode(), "sha512")
 
+    def preparation(self, mechanism: str, token_id: str) -> Awaitable[None] | None:
+        """The making of the credential in a thread, to be awaited before `credential_of`. None if there is one, or no such token."""
+        key = (mechanism, token_id)
+        if token_id not in self._tokens or key in self._credentials:
+            return None
+        making = self._making.get(key)
+        if making is None:
+            making = asyncio.get_running_loop().create_task(self._make(mechanism, token_id), name="delegation-token-credential")
+            self._making[key] = making
+            making.add_done_callback(lambda _: self._making.pop(key))
+        return asyncio.shield(making)
+
+    async def _make(self, mechanism: str, token_id: str) -> None:
+        password, salt = base64.b64encode(self.hmac_of(token_id)), self._random_bytes(SALT_BYTES)
+        loop = asyncio.get_running_loop()
+        made = await loop.run_in_executor(self._executor, _credential, mechanism, token_id, password, salt)
+        if token_id in self._tokens:
+            self._credentials[mechanism, token_id] = made
+
     def credential_of(self, mechanism: str, token_id: str) -> TokenCredential | None:
-        """The credential of a client that authenticates by this token; None for an unknown token."""
+        """The credential of a client that authenticates by this token; None for an unknown token. Makes it if nothing has prepared it."""
         token = self._tokens.get(token_id)
         if token is None:
             return None
         made = self._credentials.get((mechanism, token_id))
         if made is None:
-            made = self._credentials[mechanism, token_id] = self._make_credential(mechanism, token_id)
+            password, salt = base64.b64encode(self.hmac_of(token_id)), self._random_bytes(SALT_BYTES)
+            made = self._credentials[mechanism, token_id] = _credential(mechanism, token_id, password, salt)
         return TokenCredential(token.owner.name, made, token.expiry_timestamp_ms)
 
     async def create(
@@ -275,10 +301,11 @@ class DelegationTokens:
             for mechanism in HASHES:
                 self._credentials.pop((mechanism, token_id), None)
 
-    def _make_credential(self, mechanism: str, token_id: str) -> ScramCredential:
-        password, salt = base64.b64encode(self.hmac_of(token_id)), self._random_bytes(SALT_BYTES)
-        salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, MIN_ITERATIONS)
-        return parse_credential(credential(Upsertion(token_id, _NUMBERS[mechanism], MIN_ITERATIONS, salt, salted)))
+
+def _credential(mechanism: str, token_id: str, password: bytes, salt: bytes) -> ScramCredential:
+    """The credential of a password; takes milliseconds."""
+    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, MIN_ITERATIONS)
+    return parse_credential(credential(Upsertion(token_id, _NUMBERS[mechanism], MIN_ITERATIONS, salt, salted)))
 
 
 def _digest(token_hmac: bytes) -> bytes:

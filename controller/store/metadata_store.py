@@ -173,6 +173,13 @@ class MetadataStore(Protocol):
         """The owners of other live sessions, in words, where the store knows them; ZooKeeper does not name them."""
         return []
 
+    async def forbidden(self, paths: Sequence[str]) -> list[str]:
+        """Those of `paths` whose node exists and belongs to another identity, so that this client may not change it.
+
+        A store without identities forbids nothing. Raises SessionExpired, StoreUnavailable.
+        """
+        return []
+
     async def pipeline(self, requests: Sequence[Request]) -> list[Result | StoreError]:
         """Carry out `requests` in order in one round trip; the list has the result or the error of each.
 

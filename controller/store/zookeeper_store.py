@@ -23,14 +23,28 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from config.zookeeper_connect import parse_zookeeper_connect
-from controller.errors import SessionExpired, StoreError, StoreUnavailable
+from controller.errors import NoAuth, SessionExpired, StoreError, StoreUnavailable
 from controller.store.digest_md5 import DigestMd5
-from controller.store.metadata_store import Children, EventType, Exists, Get, MetadataStore, Request, Result, SessionEvents, WatchedEvent
+from controller.store.metadata_store import (
+    Children,
+    EventType,
+    Exists,
+    Get,
+    MetadataStore,
+    Request,
+    Result,
+    SessionEvents,
+    SetData,
+    WatchedEvent,
+)
 from controller.store.watches import Watches
 from controller.store.zookeeper_client import EXPIRED, ZooKeeperClient, is_cut, is_session_end
 from controller.store.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches
 
 logger = logging.getLogger(__name__)
+
+_VERSION_OF_NO_NODE = 2**31 - 1
+"""The largest version of a node; none is written so often."""
 
 
 class ZooKeeperSettings(NamedTuple):
@@ -112,6 +126,14 @@ class ZooKeeperStore(MetadataStore):
         if self._session is None:
             raise SessionExpired("")
         return await self._session.carry_out(requests)
+
+    async def forbidden(self, paths: Sequence[str]) -> list[str]:
+        """See MetadataStore. Tries writes for a version that no node has: ZooKeeper checks the right before the version."""
+        outcomes = await self.pipeline([SetData(path, b"", _VERSION_OF_NO_NODE) for path in paths])
+        for outcome in outcomes:
+            if isinstance(outcome, StoreUnavailable) and not isinstance(outcome, NoAuth):
+                raise outcome
+        return [path for path, outcome in zip(paths, outcomes, strict=True) if isinstance(outcome, NoAuth)]
 
     def _expired(self, session: "_Session") -> None:
         if session is not self._session:

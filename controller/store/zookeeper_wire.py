@@ -23,7 +23,18 @@ from kazoo.exceptions import (
 from kazoo.protocol import serialization as wire
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from controller.errors import BadArguments, BadVersion, NoChildrenForEphemerals, NodeExists, NoNode, NotEmpty, StoreError, StoreUnavailable
+from controller.errors import (
+    SAME_IDENTITY,
+    BadArguments,
+    BadVersion,
+    NoAuth,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    StoreError,
+    StoreUnavailable,
+)
 from controller.store.metadata_store import Check, Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Stat, Write
 from controller.store.tree import check_path
 
@@ -33,10 +44,6 @@ OPEN_PATH = "/consumers"
 """Parent of the registrations of old consumers, which write there themselves."""
 
 _EPHEMERAL, _SEQUENTIAL = 1, 2
-_OTHER_IDENTITY = (
-    "the node belongs to another identity. With zookeeper.set.acl all brokers of a cluster need the same scheme and name: "
-    "ottla.zookeeper.auth, the section Client of ottla.jaas.file, or the certificate of zookeeper.ssl.keystore.location"
-)
 _ERRORS: dict[type[Exception], type[StoreError]] = {
     NoNodeError: NoNode,
     NodeExistsError: NodeExists,
@@ -197,6 +204,8 @@ def acls(path: str, secure: bool) -> list[ACL]:
 
 
 def _refusal(request: Exists | Get | Children | Write, error: Exception) -> StoreError:
+    if isinstance(error, NoAuthError):
+        return NoAuth(request.path, f"{_reason(error)}; the node belongs to another identity. With zookeeper.set.acl {SAME_IDENTITY}")
     kind = _ERRORS.get(type(error))
     if kind is None:
         return StoreUnavailable(request.path, _reason(error))
@@ -206,8 +215,7 @@ def _refusal(request: Exists | Get | Children | Write, error: Exception) -> Stor
 
 
 def _reason(error: Exception) -> str:
-    reason = f"ZooKeeper refused the request: {type(error).__name__.removesuffix('Error')}"
-    return f"{reason}; {_OTHER_IDENTITY}" if isinstance(error, NoAuthError) else reason
+    return f"ZooKeeper refused the request: {type(error).__name__.removesuffix('Error')}"
 
 
 def _stat(stat: Any) -> Stat:

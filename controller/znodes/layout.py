@@ -51,6 +51,21 @@ PERSISTENT_PATHS = (
 )
 """The paths that every broker creates at startup if they are missing, in this order."""
 
+SECURE_ROOTS = (
+    "/admin",
+    "/brokers",
+    "/cluster",
+    "/config",
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    ISR_CHANGE_NOTIFICATION,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENT_NOTIFICATION,
+    "/delegation_token",
+    FEATURE,
+)
+"""The roots of all that brokers write, without the ACLs; `zookeeper.set.acl` protects them."""
+
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 INITIAL_LEADER_EPOCH = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,17 +28,19 @@ SECONDS = 90.0
 
 
 @contextmanager
-def a_mixed_cluster_to_change(directory: Path) -> Iterator[Cluster]:
-    """Brokers 0 and 1 are Ottla's, and 9 Apache's. The `properties` of each count at its next start."""
-    more: dict[str, str] = {}
+def a_mixed_cluster_to_change(directory: Path, ours: int, theirs: int) -> Iterator[Cluster]:
+    """Ottla's brokers have the ids from 0 on, Apache's the last ones up to 9. The `properties` of each count at its next start."""
+    ids = range(APACHE - theirs + 1, APACHE + 1)
+    more: dict[int, dict[str, str]] = {each: {} for each in ids}
     settings = {"replica.lag.time.max.ms": "2000"}
     with (
-        ApacheKafka(directory / "apache", 1, settings, first_id=APACHE, config_of=lambda _id, _port: more) as apache,
-        a_cluster(directory / "ottla", 2, zookeeper=apache.zookeeper) as cluster,
+        ApacheKafka(directory / "apache", theirs, settings, first_id=ids[0], config_of=lambda each, _port: more[each]) as apache,
+        a_cluster(directory / "ottla", ours, zookeeper=apache.zookeeper) as cluster,
     ):
-        theirs = cluster.brokers[APACHE] = ApacheBroker(apache, APACHE)
-        theirs.properties = more
-        more["listeners"] = f"PLAINTEXT://{theirs.bootstrap}"
+        for each in ids:
+            broker = cluster.brokers[each] = ApacheBroker(apache, each)
+            broker.properties = more[each]
+            more[each]["listeners"] = f"PLAINTEXT://{broker.bootstrap}"
         cluster.wait_until_registered()
         run = run_tool(
             "kafka.admin.ConfigCommand", "--zookeeper", apache.zookeeper.connect, "--alter", "--entity-type", "users",
@@ -47,10 +50,15 @@ def a_mixed_cluster_to_change(directory: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-def test_brokers_of_both_kinds_move_to_sasl_ssl_without_a_lost_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [(2, 1), pytest.param(1, 2, marks=pytest.mark.skipif(not os.environ.get("OTTLA_SOAK"), reason="make soak runs it (OTTLA_SOAK=1)"))],
+)
+def test_brokers_of_both_kinds_move_to_sasl_ssl_without_a_lost_record(tmp_path: Path, ours: int, theirs: int) -> None:
     authority = Identity("CN=authority")
-    with a_mixed_cluster_to_change(tmp_path) as cluster:
-        cluster.create_topic("t", replicas=[[0, 1, APACHE], [1, APACHE, 0], [APACHE, 0, 1]])
+    with a_mixed_cluster_to_change(tmp_path, ours, theirs) as cluster:
+        first, second, third = sorted(cluster.brokers)
+        cluster.create_topic("t", replicas=[[first, second, third], [second, third, first], [third, first, second]])
         history = History()
         with a_writer(cluster, "t", history, partitions=3) as writer:
             for broker in cluster.brokers.values():
@@ -74,4 +82,4 @@ def test_brokers_of_both_kinds_move_to_sasl_ssl_without_a_lost_record(tmp_path: 
         assert history.violations() == []
         for partition in range(3):
             wait_until_replicas_are_equal(cluster, "t", partition)
-        assert "secret" not in cluster.broker(0).log() + cluster.broker(1).log()
+        assert "secret" not in "".join(cluster.broker(each).log() for each in range(ours))

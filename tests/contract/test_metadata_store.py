@@ -433,3 +433,14 @@ def test_concurrent_writers_lose_no_update(opener: Opener) -> None:
         assert (data, stat.version) == (b"30", 30)
 
     run(opener, scenario, clients=3)
+
+
+def test_a_client_may_change_what_belongs_to_no_other_and_asking_changes_nothing(opener: Opener) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        await store.create("/a", b"1")
+        assert await store.forbidden(["/a", "/missing"]) == []
+        data, stat = await store.get("/a")
+        assert (data, stat.version) == (b"1", 0)
+        assert await store.exists("/missing") is None
+
+    run(opener, scenario)

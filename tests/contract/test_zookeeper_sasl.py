@@ -15,7 +15,7 @@ from broker.metadata_store import open_metadata_store
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.sasl import zookeeper_login
-from controller.errors import StoreUnavailable
+from controller.errors import NoAuth, StoreUnavailable
 from controller.store.digest_md5 import DigestFailed, DigestLogin, DigestMd5
 from controller.store.metadata_store import MetadataStore
 from tests.support.apache_kafka.java import QUICK_OPTIONS, java_command
@@ -99,8 +99,10 @@ def test_a_broker_of_another_identity_is_told_that_all_need_the_same(server: Zoo
             StoreUnavailable, match=r"^/config: .* NoAuth; the node belongs to another identity\. .* the same scheme and name"
         ):
             await second.set("/config", b"x")
-        with pytest.raises(StoreUnavailable, match="NoAuth; the node belongs to another identity"):
+        with pytest.raises(NoAuth, match="NoAuth; the node belongs to another identity"):
             await second.get("/config/users")
+        asked = ["/config", "/config/users", "/none"]
+        assert (await first.forbidden(asked), await second.forbidden(asked)) == ([], asked[:2])
         await second.close()
         await first.close()
 

@@ -157,6 +157,23 @@ def test_what_is_protected_can_be_read_but_not_written_by_others() -> None:
     play(scenario, connect, set_acl=True, credentials="kafka:sesame")
 
 
+def test_the_nodes_of_another_identity_are_named_and_stay_as_they_are() -> None:
+    connect = a_chroot()
+    paths = ["/topics", "/config/users", "/consumers", "/missing"]
+
+    async def scenario(store: ZooKeeperStore) -> None:
+        for path in paths[:-1]:
+            await store.ensure_path(path)
+        for credentials, expected in (("kafka:sesame", []), ("kafka:other", paths[:2]), (None, paths[:2])):
+            other = ZooKeeperStore(ZooKeeperSettings(connect, credentials=credentials))
+            await other.open_session()
+            assert await other.forbidden(paths) == expected
+            await other.close()
+        assert [(await store.get(path))[1].version for path in paths[:-1]] == [0, 0, 0]
+
+    play(scenario, connect, set_acl=True, credentials="kafka:sesame")
+
+
 def test_a_server_of_the_list_that_does_not_answer_is_passed_over_and_every_node_of_the_chroot_is_made() -> None:
     (port,) = free_ports(1)
     hosts, path = a_chroot().split("/", 1)

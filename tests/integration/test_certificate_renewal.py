@@ -148,6 +148,24 @@ def test_brokers_with_the_old_and_the_new_stores_have_to_reach_each_other(
         eventually(lambda before=before: tls_of(of_brokers) is not before)
 
 
+def test_brokers_with_the_new_stores_have_to_reach_each_other(
+    of_brokers: InProcessBroker, authority: Identity, first: Identity, tmp_path: Path
+) -> None:
+    """Otherwise the next start with these stores would be refused."""
+    other = Identity("CN=other authority")
+    (tmp_path / "both.pem").write_text(other.certificate_pem + authority.certificate_pem)
+    of_other = write(tmp_path / "of-other.pem", Identity("CN=localhost", other))
+    before = tls_of(of_brokers)
+    alter(of_brokers, str(tmp_path / "first.pem"), truststore_location=str(tmp_path / "both.pem"))
+    eventually(lambda: tls_of(of_brokers) is not before)
+    present = tls_of(of_brokers)
+    only_old = str(tmp_path / "trust.pem")
+    complaint = f"ssl.keystore.location={of_other} is not accepted by ssl.truststore.location={only_old}: unable to get local issuer"
+    is_refused(of_brokers, of_other, complaint, truststore_location=only_old)
+    assert tls_of(of_brokers) is present
+    assert present.certificate == first.der
+
+
 def tls_of(broker: InProcessBroker) -> ListenerTls:
     (found,) = (each.tls for each in broker.broker.socket_server.acceptors if each.tls is not None)
     return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -118,6 +120,25 @@ def test_a_token_logs_in_as_its_owner_until_it_expires(broker: InProcessBroker, 
             (ApiKey.DESCRIBE_DELEGATION_TOKEN, {"owners": None}),
         ):
             assert holder.ask(api, 2, **fields).error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+def test_the_loop_does_not_stand_still_for_the_credential_of_a_token(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    derive = hashlib.pbkdf2_hmac
+
+    def recorded(*arguments: Any) -> bytes:
+        threads.append(threading.current_thread().name)
+        return derive(*arguments)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", recorded)
+    with User(broker, "alice") as alice, Wire(port_of(broker, "SASL")) as first, Wire(port_of(broker, "SASL")) as second:
+        created = alice.create()
+        for holder in (first, second):
+            assert log_in(holder, created, "SCRAM-SHA-512").error_code == ErrorCode.NONE
+    here = threading.current_thread().name
+    assert threads.count(here) == 2  # the clients' own
+    assert len([name for name in threads if name != here]) == 1
+    assert broker.run(lambda: threading.current_thread().name) not in threads
 
 
 def test_an_ended_token_and_a_wrong_one_do_not_log_in(broker: InProcessBroker) -> None:

@@ -1,4 +1,4 @@
-"""franz-go and sarama write and read over SASL_SSL with SCRAM, and over SSL with a certificate. `make soak` runs this."""
+"""franz-go, sarama and kafka-go write and read over SASL_SSL with SCRAM, and over SSL with a certificate. `make soak` runs this."""
 
 from __future__ import annotations
 
@@ -64,6 +64,8 @@ def broker(authority: Identity, tmp_path_factory: pytest.TempPathFactory) -> Ite
             "ssl.truststore.type": "PEM",
             "ssl.truststore.certificates": authority.certificate_pem,
             "auto.create.topics.enable": "true",
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:ANONYMOUS;User:alice;User:CN=alice",
         },
     ) as running:
         with Cluster(f"127.0.0.1:{port_of(running, 'PLAINTEXT')}") as cluster:
@@ -71,7 +73,7 @@ def broker(authority: Identity, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield running
 
 
-@pytest.mark.parametrize("library", ["franz", "sarama"])
+@pytest.mark.parametrize("library", ["franz", "sarama", "kafka-go"])
 @pytest.mark.parametrize("mode", ["scram", "mutual"])
 def test_a_client_writes_and_reads_everything_in_order(
     program: Path, broker: InProcessBroker, authority: Identity, tmp_path: Path, library: str, mode: str
@@ -84,6 +86,14 @@ def test_a_client_writes_and_reads_everything_in_order(
     command = [str(program), library, address, f"{library}-{mode}", str(COUNT), str(tmp_path / "ca.pem"), mode, *credentials]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, f"{COUNT}\n"), done.stderr
+
+
+def test_kafka_go_creates_describes_and_deletes_acls(program: Path, broker: InProcessBroker, authority: Identity, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(authority.certificate_pem)
+    address = f"127.0.0.1:{port_of(broker, 'USERS')}"
+    command = [str(program), "kafka-go-acls", address, "guarded", "3", str(tmp_path / "ca.pem"), "scram", "alice", "alice-secret"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
 
 
 def test_a_client_with_a_wrong_password_is_refused(program: Path, broker: InProcessBroker, authority: Identity, tmp_path: Path) -> None:

@@ -96,3 +96,19 @@ def test_a_listener_for_unsecured_tokens_is_warned_of(tmp_path: Path, caplog: py
     with a_broker_in_process(tmp_path / "log", **{**SASL, **bearer}):
         pass
     assert [each.levelname for each in caplog.records if "listener SASL accepts unsecured tokens" in each.message] == ["WARNING"]
+
+
+def test_a_jaas_configuration_without_a_mechanism_in_its_key_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "jaas.conf"
+    file.write_text(f"KafkaServer {{ {MODULE}.scram.ScramLoginModule required; }};")
+    bare = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "ottla.jaas.file": str(file),
+        "sasl.jaas.config": f'{MODULE}.plain.PlainLoginModule required user_bob="bob-secret";',
+    }
+    with a_broker_in_process(tmp_path / "log", **{**SASL, **bare}) as broker, Wire(port_of(broker, "SASL")) as wire:
+        wire.log_in()
+        assert principals(broker) == ["User:alice"]
+    (warning,) = [each.message for each in caplog.records if "ignores sasl.jaas.config" in each.message]
+    assert warning.endswith("needs the mechanism, too, listener.name.sasl.MECHANISM.sasl.jaas.config")
+    assert "bob-secret" not in caplog.text

@@ -25,6 +25,7 @@ from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 with warnings.catch_warnings():  # kafka-python reads its schemas through a function that Python 3.11 wants replaced
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
+    from kafka.net.sasl.oauth import AbstractTokenProvider
 
 SECONDS = 60
 PASSWORD = "alice-secret"
@@ -103,6 +104,13 @@ def signed_token(audience: str = "kafka") -> tuple[str, float]:
     return jwt.encode(claims, ISSUER, "ES256", headers={"kid": "one"}), now + 600
 
 
+class TokensOfKafkaPython(AbstractTokenProvider):
+    """Signed tokens."""
+
+    def token(self) -> str:
+        return signed_token()[0]
+
+
 def librdkafka(broker: InProcessBroker, files: dict[str, str], mechanism: str) -> dict[str, Any]:
     settings = {
         "bootstrap.servers": address_of(broker, "CLIENTS"),
@@ -153,7 +161,7 @@ def test_a_token_for_another_audience_is_refused(broker: InProcessBroker, files:
     assert "invalid_token" in errors[0].str()
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_kafka_python_writes_and_reads(broker: InProcessBroker, files: dict[str, str], topic: str, mechanism: str) -> None:
     settings = {
         "bootstrap_servers": address_of(broker, "CLIENTS"),
@@ -162,9 +170,11 @@ def test_kafka_python_writes_and_reads(broker: InProcessBroker, files: dict[str,
         "ssl_certfile": files["certificate"],
         "ssl_keyfile": files["key"],
         "sasl_mechanism": mechanism,
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": PASSWORD,
     }
+    if mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = TokensOfKafkaPython()
+    else:
+        settings |= {"sasl_plain_username": "alice", "sasl_plain_password": PASSWORD}
     producer = kafka.KafkaProducer(**settings)
     for value in VALUES:
         producer.send(topic, value, partition=0)
@@ -180,19 +190,26 @@ def test_kafka_python_writes_and_reads(broker: InProcessBroker, files: dict[str,
     assert found == VALUES
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
 def test_aiokafka_writes_and_reads(broker: InProcessBroker, files: dict[str, str], topic: str, mechanism: str) -> None:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka.abc import AbstractTokenProvider
     from aiokafka.helpers import create_ssl_context
+
+    class Tokens(AbstractTokenProvider):
+        async def token(self) -> str:
+            return signed_token()[0]
 
     settings = {
         "bootstrap_servers": address_of(broker, "CLIENTS"),
         "security_protocol": "SASL_SSL",
         "ssl_context": create_ssl_context(cafile=files["ca.pem"], certfile=files["certificate"], keyfile=files["key"]),
         "sasl_mechanism": mechanism,
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": PASSWORD,
     }
+    if mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = Tokens()
+    else:
+        settings |= {"sasl_plain_username": "alice", "sasl_plain_password": PASSWORD}
 
     async def write_and_read() -> list[bytes]:
         producer = AIOKafkaProducer(**settings)
@@ -209,9 +226,10 @@ def test_aiokafka_writes_and_reads(broker: InProcessBroker, files: dict[str, str
     assert asyncio.run(write_and_read()) == VALUES
 
 
-def test_kcat_writes_and_reads(broker: InProcessBroker, files: dict[str, str], topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_kcat_writes_and_reads(broker: InProcessBroker, files: dict[str, str], topic: str, tmp_path: Path, mechanism: str) -> None:
     settings = tmp_path / "kcat.conf"
-    settings.write_text("".join(f"{name}={text}\n" for name, text in librdkafka(broker, files, "SCRAM-SHA-512").items()))
+    settings.write_text("".join(f"{name}={text}\n" for name, text in librdkafka(broker, files, mechanism).items()))
 
     def kcat(*arguments: str, text: str | None = None) -> str:
         command = ["kcat", "-F", str(settings), "-t", topic, *arguments]

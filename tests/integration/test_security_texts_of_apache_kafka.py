@@ -1,12 +1,9 @@
-"""Apache Kafka's own parsers read generated JAAS texts, distinguished names and mapping rules, and find what we find."""
+"""Parsers of Apache Kafka and Java read generated JAAS texts, JAAS files, distinguished names and mapping rules, and find what we find."""
 
 from __future__ import annotations
 
-import base64
 import random
-import subprocess
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
@@ -14,41 +11,16 @@ import pytest
 from broker.security.tls.distinguished_names import name_of
 from broker.security.tls.mapping_rules import MappingRules, NoMatchingRule
 from config.errors import ConfigError, JaasError
-from config.jaas import MODULES, parse_jaas
-from tests.support.apache_kafka import ensure_jars
+from config.jaas import MODULES, LoginModule, parse_jaas, parse_jaas_file
 from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.security_judge import NO_RULE, Verdict, encoded, verdicts
 
 pytestmark = needs_apache_kafka
 
-JUDGE = Path(__file__).parent.parent / "support" / "java" / "SecurityJudge.java"
 CASES = 2000
 SEED = 26
-NO_RULE = "-"
 NO_TEXT = "null"
 """The reason of a refusal by a class of Java itself."""
-
-
-class Verdict(NamedTuple):
-    """A result, or with `is_refused` the reason of a refusal."""
-
-    is_refused: bool
-    text: str
-
-
-def encoded(text: str | bytes) -> str:
-    return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
-
-
-def verdicts(questions: Iterable[Sequence[str]]) -> list[Verdict]:
-    lines = "".join(" ".join(question) + "\n" for question in questions)
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{ensure_jars()}/*", str(JUDGE)]
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=100, check=True)
-    found = []
-    for line in done.stdout.splitlines():
-        text = NO_RULE if line == NO_RULE else base64.b64decode(line[1:]).decode()
-        found.append(Verdict(line[0] == "!", text))
-    return found
-
 
 JAAS_PIECES = (
     *sorted(MODULES), "required", "Requisite", "SUFFICIENT", "optional", "sometimes", " ", " ", " ", "\n",
@@ -71,15 +43,63 @@ def jaas_texts(chance: random.Random) -> list[str]:
     return found
 
 
+def lines_of(entries: Iterable[LoginModule]) -> list[str]:
+    """As the judge writes them."""
+    lines = []
+    for entry in entries:
+        lines.append(f"{encoded(entry.name)} {entry.flag}")
+        lines += sorted(f"{encoded(name)}={encoded(value)}" for name, value in entry.options.items())
+    return lines
+
+
 def ours_of_jaas(text: str) -> Verdict:
     try:
-        lines = []
-        for entry in parse_jaas(text):
-            lines.append(f"{encoded(entry.name)} {entry.flag}")
-            lines += sorted(f"{encoded(name)}={encoded(value)}" for name, value in entry.options.items())
+        return Verdict(False, "\n".join(lines_of(parse_jaas(text))))
     except JaasError as reason:
         return Verdict(True, str(reason))
-    return Verdict(False, "\n".join(lines))
+
+
+FILE_VALUES = (
+    "word", "b-c_d$e.5*", "*", '"a b"', '""', "'single'", "5", "-5", "-b", '"\\101\\n\\z"', '"\u00e9\U0001f511"', "", "b c",
+    '"${/}"', '"x${/}y${/}"', '"${{a}}"', '"${{a}} b"', '"${{a} b"', '"${"', '"$"', '"a${b"', '"${no.such.property}"',
+    '"${user.home}/keys"', '"${}"', '"}}${/"',
+)  # fmt: skip
+FILE_KEYS = ("a", "b", '"c d"', "user_x")
+FILE_NAMES = ("KafkaServer", "Client", "external.KafkaServer", "KafkaClient", '"a b"', "'q'", '""', "7", "*", "$x", "\u00e9")
+FILE_PIECES = (*JAAS_PIECES, "*", "${/}", "{", "}", "};", "KafkaServer", "\r\n", "/\r\n", "\ufeff", "#")
+
+
+def jaas_files(chance: random.Random) -> list[str]:
+    """Sections that are well formed, the same with a piece that is out of place, and random pieces."""
+
+    def entry() -> str:
+        module = chance.choice((*sorted(MODULES), "com.example.OtherModule", '"quoted.Module"'))
+        options = [f"{chance.choice(FILE_KEYS)}={chance.choice(FILE_VALUES)}" for _ in range(chance.choice((0, 1, 1, 2)))]
+        return f"{module} {chance.choice(('required', 'OPTIONAL', 'Sufficient', 'requisite'))} {' '.join(options)};"
+
+    found = []
+    for number in range(CASES):
+        if number % 4 == 0:
+            found.append("".join(chance.choice(FILE_PIECES) for _ in range(chance.randrange(14))))
+            continue
+        sections = [
+            f"{chance.choice(FILE_NAMES)} {{ {' '.join(entry() for _ in range(chance.randrange(3)))} }};"
+            for _ in range(chance.choice((1, 1, 2, 3)))
+        ]
+        text = chance.choice(("\n", " // rest\n", "\r\n")).join(sections)
+        if number % 4 == 1:
+            at = chance.randrange(len(text) + 1)
+            text = text[:at] + chance.choice(FILE_PIECES) + text[at:]
+        found.append(text)
+    return found
+
+
+def ours_of_file(text: str) -> Verdict:
+    try:
+        sections = {encoded(name): lines_of(entries) for name, entries in parse_jaas_file(text).items()}
+    except JaasError as reason:
+        return Verdict(True, str(reason))
+    return Verdict(False, "\n".join("\n".join([f"{{{name}", *lines]) for name, lines in sorted(sections.items())))
 
 
 TYPES = (  # first those with names
@@ -144,11 +164,12 @@ def ours_of_rules(text: str, subject: str) -> Verdict:
 
 
 class Judged(NamedTuple):
-    """All that is asked, and what Java answers: first about the texts, then about the names, then about the rules."""
+    """All that is asked, and what Java answers: first about the texts, then about the names, the rules, and the files."""
 
     texts: list[str]
     names: list[bytes]
     rules: list[tuple[str, str]]
+    files: list[str]
     verdicts: list[Verdict]
 
 
@@ -159,9 +180,12 @@ def judged() -> Judged:
     texts = jaas_texts(chance)
     names = [name(chance) for _ in range(CASES)]
     asked = [(rules(chance), chance.choice(SUBJECTS)) for _ in range(CASES)]
-    questions = [("jaas", encoded(each)) for each in texts]
+    files = jaas_files(chance)
+    questions: list[tuple[str, ...]] = [("jaas", encoded(each)) for each in texts]
     questions += [("name", encoded(each)) for each in names]
-    return Judged(texts, names, asked, verdicts([*questions, *(("rules", encoded(text), encoded(subject)) for text, subject in asked)]))
+    questions += [("rules", encoded(text), encoded(subject)) for text, subject in asked]
+    questions += [("file", encoded(each)) for each in files]
+    return Judged(texts, names, asked, files, verdicts(questions))
 
 
 def test_jaas_texts_are_read_and_refused_as_by_apache_kafka(judged: Judged) -> None:
@@ -177,6 +201,20 @@ def test_jaas_texts_are_read_and_refused_as_by_apache_kafka(judged: Judged) -> N
     assert CASES // 8 < sum(not each.is_refused for each in ours) < CASES
 
 
+def test_jaas_files_are_read_and_refused_as_by_java(judged: Judged) -> None:
+    ours = [ours_of_file(text) for text in judged.files]
+    theirs = judged.verdicts[3 * CASES :]
+    different = [
+        (text, found, expected)
+        for text, found, expected in zip(judged.files, ours, theirs, strict=True)
+        if (found.is_refused, found.is_refused or found.text) != (expected.is_refused, expected.is_refused or expected.text)
+        and not (found.is_refused and "which Java replaces by a system property" in found.text)
+    ]
+    assert different[:5] == []
+    assert CASES // 8 < sum(not each.is_refused for each in ours) < CASES
+    assert sum(found.is_refused and not expected.is_refused for found, expected in zip(ours, theirs, strict=True)) < CASES // 8
+
+
 def test_distinguished_names_are_written_as_by_java(judged: Judged) -> None:
     theirs = judged.verdicts[CASES : 2 * CASES]
     read = [(each, expected.text) for each, expected in zip(judged.names, theirs, strict=True) if not expected.is_refused]
@@ -188,7 +226,7 @@ def test_distinguished_names_are_written_as_by_java(judged: Judged) -> None:
 def test_mapping_rules_name_the_principals_that_apache_kafka_names(judged: Judged) -> None:
     """Rules without an equivalent in Python may be refused, and rules that fail only when they match."""
     ours = [ours_of_rules(*each) for each in judged.rules]
-    theirs = judged.verdicts[2 * CASES :]
+    theirs = judged.verdicts[2 * CASES : 3 * CASES]
     accepted = [(each, found, expected) for each, found, expected in zip(judged.rules, ours, theirs, strict=True) if not found.is_refused]
     assert [each for each in accepted if each[1] != each[2]][:5] == []
     assert len(accepted) > CASES // 8

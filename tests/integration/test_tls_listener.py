@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
@@ -216,3 +217,34 @@ def test_a_handshake_ends_after_its_time(
 
     run(scenario)
     assert ["the TLS handshake failed" in message for message in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_resumed_session_has_the_principal_of_its_certificate(
+    run: Callable[[Scenario], None], authority: Identity, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """Java's clients resume sessions by themselves, and show no certificate again then."""
+    tls = the_tls(authority, ssl_client_auth="required", ssl_principal_mapping_rules="RULE:^CN=(.*)$/$1/")
+    context = client_context(tmp_path, Identity("CN=alice", authority))
+    context.maximum_version = version
+
+    def connect(port: int, session: ssl.SSLSession | None) -> tuple[bytes, bool | None, ssl.SSLSession | None]:
+        """The principal, whether the session was resumed, and the session."""
+        with socket.create_connection(("127.0.0.1", port), 30) as plain, context.wrap_socket(plain, session=session) as client:
+            client.sendall(framed(other()))
+            answer = client.recv(1000)
+            return answer[4:], client.session_reused, client.session
+
+    async def scenario() -> None:
+        server = SocketServer(NetworkLimits())
+        handler = FunctionHandler(lambda _, connection: str(connection.client.principal).encode())
+        await server.start([ENDPOINT], handler, tls_of=lambda _: tls)
+        port = server.bound["S"].port
+        principal, resumed, session = await asyncio.to_thread(connect, port, None)
+        assert (principal, resumed) == (b"User:alice", False)
+        assert session is not None
+        principal, resumed, _ = await asyncio.to_thread(connect, port, session)
+        assert (principal, resumed) == (b"User:alice", True)
+        await server.close()
+
+    run(scenario)

@@ -36,15 +36,19 @@ def check_certificates(config: BrokerConfig, now: float) -> Iterator[Finding]:
     if not secured:
         return
     from broker.security.tls.der import MalformedDer
-    from broker.security.tls.listener import tls_of
+    from broker.security.tls.listener import check_peers, tls_of
 
     for endpoint in secured:
+        name = endpoint.listener_name
         try:
-            ends_at = end_of(tls_of(config.current, endpoint).certificate)
+            tls = tls_of(config.current, endpoint, between_brokers=name == config.listeners.inter_broker_listener_name)
+            ends_at = end_of(tls.certificate)
+            if ends_at >= now:  # an expired one has a finding of its own
+                check_peers(name, tls)
         except (ConfigError, MalformedDer, ValueError) as error:
-            yield found("certificate-unusable", str(error), f"correct ssl.keystore.location of listener {endpoint.listener_name}")
+            yield found("certificate-unusable", str(error), f"correct ssl.keystore.location of listener {name}")
             continue
-        yield from check_end(f"listener {endpoint.listener_name}", ends_at, now)
+        yield from check_end(f"listener {name}", ends_at, now)
 
 
 def check_metadata(config: BrokerConfig, directories: Sequence[DirectoryFacts]) -> Iterator[Finding]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 
 class InvalidCredentials(Exception):
     """The exchange failed. The client reads a fixed text that names only the mechanism; `str()` is for the broker's log at DEBUG."""
@@ -24,6 +26,10 @@ class SaslServer:
         self.credential_expires_ms: int | None = None
         """When the client's credential expires, ms since the epoch; None if it does not."""
         self.token_authenticated = False
+
+    def preparation(self, token: bytes) -> Awaitable[None] | None:
+        """Work for this token in a thread, to be awaited before `evaluate`; None if there is none."""
+        return None
 
     def evaluate(self, token: bytes) -> bytes:
         """The answer to the client's next token. Raises InvalidCredentials and AuthenticationRefused, after which no call follows."""

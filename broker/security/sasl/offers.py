@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -31,6 +31,8 @@ class Credentials(NamedTuple):
     """Makes the function that validates signed tokens."""
     random_bytes: Callable[[int], bytes]
     now_ms: Callable[[], int]
+    prepare_token: Callable[[str, str], Awaitable[None] | None]
+    """Called with mechanism and id of a delegation token: what has to be awaited before `token_credential_of`, if anything."""
     unknown_key: bytes
     """Makes the salts of unknown users; the same on all brokers of a cluster."""
 
@@ -70,9 +72,9 @@ def _beginning(mechanism: Mechanism, credentials: Credentials) -> Callable[[], S
     def begin() -> SaslServer:
         credential_of = partial(credentials.scram_credential_of, mechanism.name)
         token_credential_of = partial(credentials.token_credential_of, mechanism.name)
-        return ScramServer(
-            mechanism.name, credential_of, token_credential_of, credentials.random_bytes(_NONCE_BYTES).hex(), credentials.unknown_key
-        )
+        nonce = credentials.random_bytes(_NONCE_BYTES).hex()
+        prepare_token = partial(credentials.prepare_token, mechanism.name)
+        return ScramServer(mechanism.name, credential_of, token_credential_of, nonce, credentials.unknown_key, prepare_token)
 
     return begin
 

@@ -10,7 +10,7 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
@@ -60,8 +60,8 @@ def parse_credential(text: str) -> ScramCredential:
 class ScramServer(SaslServer):
     """See the module."""
 
-    __slots__ = ("_credential", "_credential_of", "_first", "_hash", "_is_known", "_nonce", "_principal_name", "_server_nonce",
-                 "_token_credential_of", "_unknown_key")  # fmt: skip
+    __slots__ = ("_credential", "_credential_of", "_first", "_hash", "_is_known", "_nonce", "_prepare_token", "_principal_name",
+                 "_server_nonce", "_token_credential_of", "_unknown_key")  # fmt: skip
 
     def __init__(
         self,
@@ -70,10 +70,13 @@ class ScramServer(SaslServer):
         token_credential_of: Callable[[str], TokenCredential | None],
         server_nonce: str,
         unknown_key: bytes,
+        prepare_token: Callable[[str], Awaitable[None] | None] = lambda _: None,
     ) -> None:
         """`credential_of` is called with the name of a user, `token_credential_of` with the id of a delegation token. `server_nonce` is a
-        fresh random text. `unknown_key` makes the salts of unknown users; all brokers should have the same."""
+        fresh random text. `unknown_key` makes the salts of unknown users; all brokers should have the same. `prepare_token` gives what has
+        to be awaited before `token_credential_of`, or None."""
         super().__init__()
+        self._prepare_token = prepare_token
         self._hash = HASHES[mechanism]
         self._credential_of = credential_of
         self._token_credential_of = token_credential_of
@@ -86,6 +89,14 @@ class ScramServer(SaslServer):
         self._is_known = False
         self._credential = ScramCredential(b"", b"", b"", MIN_ITERATIONS)
 
+    def preparation(self, token: bytes) -> Awaitable[None] | None:
+        """See `SaslServer`. The credential of a delegation token is made when a client first uses the token. None for a message that
+        `evaluate` refuses."""
+        message = None if self._first else _CLIENT_FIRST.fullmatch(token.decode("utf-8", "replace"))
+        if message is None or not _TOKEN_EXTENSION.search(message[5]) or message[1] not in (None, _name_of(message)):
+            return None
+        return self._prepare_token(_name_of(message))
+
     def evaluate(self, token: bytes) -> bytes:
         """See `SaslServer`."""
         text = token.decode("utf-8", "replace")
@@ -95,8 +106,8 @@ class ScramServer(SaslServer):
         message = _CLIENT_FIRST.fullmatch(text)
         if message is None:
             raise InvalidCredentials("Invalid SCRAM message format")
-        authorization_id, bare, name, nonce, extensions = message.groups()
-        user = name.replace("=2C", ",").replace("=3D", "=")
+        authorization_id, bare, _, nonce, extensions = message.groups()
+        user = _name_of(message)
         if authorization_id is not None and authorization_id != user:
             raise AuthenticationRefused("Authentication failed: Client requested an authorization id that is different from username")
         credential = self._credential_of_token(user) if _TOKEN_EXTENSION.search(extensions) else self._credential_of_user(user)
@@ -144,3 +155,8 @@ class ScramServer(SaslServer):
         """A credential that no password fits. Its salt is as long as those of Kafka's tools, and the same in every attempt."""
         made = hmac.digest(self._unknown_key, user.encode("utf-8", "replace"), "sha512")
         return ScramCredential(made[:25], made, made, MIN_ITERATIONS)
+
+
+def _name_of(first: re.Match[str]) -> str:
+    """The user, or the delegation token, of a client's first message."""
+    return first[3].replace("=2C", ",").replace("=3D", "=")

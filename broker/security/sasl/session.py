@@ -7,7 +7,7 @@ call `on_handshake` and `on_token`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -118,6 +118,10 @@ class SaslSession:
             self._mechanism = mechanism
         self.state = State.TOKEN if with_headers else State.RAW_TOKEN
         return True
+
+    def preparation(self, token: bytes) -> Awaitable[None] | None:
+        """Work for this token in a thread, to be awaited before `on_token`; None if there is none."""
+        return None if self._server is None or self._changed_mechanism is not None else self._server.preparation(token)
 
     def on_token(self, token: bytes) -> tuple[bytes, int]:
         """The server's token, and the lifetime of the session in ms, 0 for no limit or no session yet. Raises AuthenticationFailed."""

@@ -81,6 +81,22 @@ class TlsConfig:
         """Whether trusted certificates are configured."""
         return self._values[SSL_TRUSTSTORE_LOCATION] is not None or self._values[SSL_TRUSTSTORE_CERTIFICATES] is not None
 
+    @property
+    def key_setting(self) -> str:
+        """The setting with the private key and its certificate, as NAME=VALUE."""
+        location = self._values[SSL_KEYSTORE_LOCATION]
+        return f"{SSL_KEYSTORE_CERTIFICATE_CHAIN.name}=[hidden]" if location is None else f"{SSL_KEYSTORE_LOCATION.name}={location}"
+
+    @property
+    def trust_setting(self) -> str:
+        """The setting with the trusted certificates, as NAME=VALUE; in words without one."""
+        location = self._values[SSL_TRUSTSTORE_LOCATION]
+        if location is not None:
+            return f"{SSL_TRUSTSTORE_LOCATION.name}={location}"
+        if self.has_trust_store:
+            return f"{SSL_TRUSTSTORE_CERTIFICATES.name}=[hidden]"
+        return f"the system's certificates, which count since {SSL_TRUSTSTORE_LOCATION.name} is not set"
+
     def in_pem(self) -> dict[str, str]:
         """Key and trusted certificates as librdkafka's keys. Raises ConfigError."""
         found = {}

@@ -14,6 +14,7 @@ from broker.security.tls.connecting import connecting_context
 from broker.security.tls.context import TlsConfig
 from broker.security.tls.distinguished_names import subject_of
 from broker.security.tls.mapping_rules import MappingRules
+from broker.security.tls.trial import reason_of, shake_hands
 from config.broker_keys import LISTENER_PREFIX
 from config.errors import ConfigError
 from config.keys.security import PRINCIPAL_BUILDER_CLASS
@@ -29,7 +30,7 @@ _VERIFY_MODES: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPT
 class ListenerTls:
     """The TLS of one listener."""
 
-    __slots__ = ("_names_clients", "_rules", "certificate", "context", "has_trust_store", "peer_context", "source")
+    __slots__ = ("_names_clients", "_rules", "certificate", "context", "has_trust_store", "peer_context", "settings", "source")
 
     def __init__(
         self,
@@ -40,16 +41,18 @@ class ListenerTls:
         names_clients: bool = True,
         has_trust_store: bool = False,
         peer_context: ssl.SSLContext | None = None,
+        settings: tuple[str, str] = ("", ""),
     ) -> None:
         """`certificate` is the broker's own, in DER. `names_clients`: clients' certificates name principals; with SASL they do not.
 
         `peer_context` is that of other brokers with the same configuration, as clients that compare no name; None for a listener that
-        other brokers do not use.
+        other brokers do not use. `settings` are those of the private key and of the trusted certificates, for errors.
         """
         self.context = context
         self.certificate = certificate
         self.has_trust_store = has_trust_store
         self.peer_context = peer_context
+        self.settings = settings
         self.source: object = None
         """See `source_of`."""
         self._rules = rules
@@ -75,6 +78,25 @@ def tls_of(properties: BrokerProperties, endpoint: EndPoint, *, between_brokers:
         raise ConfigError(f"listener {endpoint.listener_name}: {reason}") from None
     built.source = source
     return built
+
+
+def check_peers(listener_name: str, tls: ListenerTls) -> None:
+    """Raises ConfigError if brokers with this TLS cannot connect to each other, though the listener is for them.
+
+    By a handshake in memory, as in Apache Kafka's SslFactory. The name in the certificate is not compared.
+    """
+    if tls.peer_context is None:
+        return
+    key, trust = tls.settings
+    try:
+        shake_hands(tls.context, tls.peer_context)
+    except ssl.SSLCertVerificationError as error:
+        reason = f"is not accepted by {trust}: {reason_of(error)}"
+    except ssl.SSLError as error:
+        reason = f"cannot be used with the versions and cipher suites of the listener: {reason_of(error)}"
+    else:
+        return
+    raise ConfigError(f"listener {listener_name}: {key} {reason}; brokers with this configuration cannot connect to each other")
 
 
 def source_of(properties: BrokerProperties, listener_name: str) -> object:
@@ -119,6 +141,7 @@ class _Builder:
             names_clients=self._endpoint.security_protocol is SecurityProtocol.SSL,
             has_trust_store=config.has_trust_store,
             peer_context=self._peer_context() if between_brokers else None,
+            settings=(config.key_setting, config.trust_setting),
         )
 
     def _peer_context(self) -> ssl.SSLContext:

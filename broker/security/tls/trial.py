@@ -23,6 +23,13 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
     raise ssl.SSLError("the handshake does not end")
 
 
+def reason_of(error: ssl.SSLError) -> str:
+    """Why a handshake failed, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    return error.reason or str(error)
+
+
 def _is_done(side: ssl.SSLObject) -> bool:
     try:
         side.do_handshake()

@@ -2,21 +2,32 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
+import java.net.URI;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import javax.security.auth.login.AppConfigurationEntry;
 import javax.security.auth.login.Configuration;
 import javax.security.auth.x500.X500Principal;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.SslConfigs;
+import org.apache.kafka.common.security.ssl.SslFactory;
 import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 
 /**
- * Answers questions about texts of security, one a line: "jaas TEXT", "name DER", "rules RULES NAME", all arguments in base64. An answer is
- * "=" and the result, "!" and the message of the refusal, or "-" when no rule matches; result and message are in base64.
+ * Answers questions about security, one a line: "jaas TEXT", "file TEXT", "name DER", "rules RULES NAME", "stores AUTH STORES", and "exchange
+ * AUTH STORES STORES" with the old and the new ones. STORES are three arguments: key, certificates, and trusted certificates or nothing, in
+ * PEM. AUTH is a value of ssl.client.auth. All arguments are in base64. An answer is "=" and the result, "!" and the message of the refusal,
+ * or "-" when no rule matches; result and message are in base64.
  */
 public class SecurityJudge {
     public static void main(String[] arguments) throws Exception {
@@ -33,10 +44,20 @@ public class SecurityJudge {
             switch (words[0]) {
                 case "jaas":
                     return "=" + encoded(jaas(text(words[1])));
+                case "file":
+                    return "=" + encoded(file(Base64.getDecoder().decode(words[1])));
                 case "name":
                     return "=" + encoded(new X500Principal(Base64.getDecoder().decode(words[1])).getName());
                 case "rules":
                     return "=" + encoded(SslPrincipalMapper.fromRules(text(words[1])).getName(text(words[2])));
+                case "stores":
+                    factory().configure(stores(text(words[1]), words, 2));
+                    return "=";
+                case "exchange":
+                    SslFactory running = factory();
+                    running.configure(stores(text(words[1]), words, 2));
+                    running.validateReconfiguration(stores(text(words[1]), words, 5));
+                    return "=";
                 default:
                     throw new IllegalStateException(words[0]);
             }
@@ -54,8 +75,36 @@ public class SecurityJudge {
         Constructor<?> made = Class.forName("org.apache.kafka.common.security.JaasConfig").getDeclaredConstructor(String.class, String.class);
         made.setAccessible(true);
         Configuration configuration = (Configuration) made.newInstance("Context", text);
+        return String.join("\n", lines(Arrays.asList(configuration.getAppConfigurationEntry("Context"))));
+    }
+
+    /** A line "{NAME" for each section, followed by its entries; without the sections that have no name. */
+    @SuppressWarnings("unchecked")
+    private static String file(byte[] content) throws Exception {
+        Path path = Files.createTempFile("judged", ".jaas");
+        try {
+            Files.write(path, content);
+            Class<?> kind = Class.forName("sun.security.provider.ConfigFile$Spi");
+            Object read = kind.getConstructor(URI.class).newInstance(path.toUri());
+            Field field = kind.getDeclaredField("configuration");
+            field.setAccessible(true);
+            Map<String, String> sections = new TreeMap<>();
+            ((Map<String, List<AppConfigurationEntry>>) field.get(read)).forEach((name, entries) -> {
+                if (name != null) {
+                    List<String> lines = lines(entries);
+                    lines.add(0, "{" + encoded(name));
+                    sections.put(encoded(name), String.join("\n", lines));
+                }
+            });
+            return String.join("\n", sections.values());
+        } finally {
+            Files.delete(path);
+        }
+    }
+
+    private static List<String> lines(List<AppConfigurationEntry> entries) {
         List<String> found = new ArrayList<>();
-        for (AppConfigurationEntry entry : configuration.getAppConfigurationEntry("Context")) {
+        for (AppConfigurationEntry entry : entries) {
             String flag = entry.getControlFlag().toString();
             found.add(encoded(entry.getLoginModuleName()) + " " + flag.substring(flag.lastIndexOf(' ') + 1).toUpperCase());
             Map<String, String> options = new TreeMap<>();
@@ -66,7 +115,37 @@ public class SecurityJudge {
             });
             options.forEach((key, value) -> found.add(key + "=" + value));
         }
-        return String.join("\n", found);
+        return found;
+    }
+
+    /** Of the listener between brokers. The type of the first argument has another name in later releases. */
+    private static SslFactory factory() throws Exception {
+        for (Constructor<?> each : SslFactory.class.getConstructors()) {
+            if (each.getParameterCount() == 3) {
+                for (Object mode : each.getParameterTypes()[0].getEnumConstants()) {
+                    if (((Enum<?>) mode).name().equals("SERVER")) {
+                        return (SslFactory) each.newInstance(mode, null, true);
+                    }
+                }
+            }
+        }
+        throw new IllegalStateException("SslFactory has no such constructor");
+    }
+
+    private static Map<String, Object> stores(String clientAuth, String[] words, int first) {
+        Map<String, String> given = new HashMap<>();
+        given.put("ssl.keystore.type", "PEM");
+        given.put("ssl.keystore.key", text(words[first]));
+        given.put("ssl.keystore.certificate.chain", text(words[first + 1]));
+        if (!words[first + 2].isEmpty()) {
+            given.put("ssl.truststore.type", "PEM");
+            given.put("ssl.truststore.certificates", text(words[first + 2]));
+        }
+        ConfigDef definition = new ConfigDef();
+        SslConfigs.addClientSslSupport(definition);
+        Map<String, Object> found = new HashMap<>(definition.parse(given));
+        found.put("ssl.client.auth", clientAuth);
+        return found;
     }
 
     private static String text(String word) {

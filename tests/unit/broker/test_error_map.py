@@ -19,6 +19,7 @@ WITHOUT_A_CODE_OF_THEIR_OWN = {
     # the metadata store: Apache Kafka says no more of ZooKeeper's errors either
     "BadArguments",
     "BadVersion",
+    "NoAuth",
     "NoChildrenForEphemerals",
     "NoNode",
     "NodeExists",

@@ -1,15 +1,16 @@
 """A broker that was given another's id, directory or metadata does not start, and has written nothing by then."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from broker.start_checks import check_belongings, check_broker_id
+from broker.start_checks import check_acl_znodes, check_belongings, check_broker_id, check_configuration_may_differ, check_znodes
 from config.broker import BrokerConfig
-from controller.errors import BrokerIdInUse
+from config.errors import ConfigError
+from controller.errors import BrokerIdInUse, NoAuth
 from controller.registration import never_listening, prepare_store
-from controller.store.memory_store import MemoryStore
+from controller.store.memory_store import MemoryEnsemble, MemoryStore
 from controller.znodes.layout import BrokerRegistration, Endpoint, encode_broker
 from storage.disk.meta_properties import MetaProperties
 from storage.disk.start_errors import InconsistentBrokerId, InconsistentClusterId
@@ -158,5 +159,69 @@ def test_a_broker_that_comes_back_to_its_directories_need_not_wait_before_it_rea
         began = asyncio.get_running_loop().time()
         await check_broker_id(1, a_config(), store, [a_directory(1)], never_listening)
         assert asyncio.get_running_loop().time() == began
+
+    play(scenario)
+
+
+class Foreign(MemoryStore):
+    """Some nodes belong to another identity."""
+
+    def __init__(self, ensemble: MemoryEnsemble, *foreign: str) -> None:
+        super().__init__(ensemble)
+        self.foreign = foreign
+        self.asked: list[str] = []
+
+    async def forbidden(self, paths: Sequence[str]) -> list[str]:
+        self.asked += paths
+        return [path for path in paths if path in self.foreign]
+
+
+def test_nodes_and_registrations_of_another_identity_are_refused() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        await register(store, port=9093)
+        for foreign, named in (
+            (("/brokers/ids/1",), "/brokers/ids/1, which"),
+            (("/config/users", "/config/topics", "/brokers", "/admin", "/feature"), "/admin, /brokers, /feature and 2 more, which"),
+            (("/cluster/id", "/delegation_token/tokens"), "/cluster/id, /delegation_token/tokens, which"),
+        ):
+            other = Foreign(store.ensemble, *foreign)
+            await other.open_session()
+            complaint = (
+                f"^zookeeper.connect=unused:2181 without a login: ZooKeeper does not let this broker change {named} belong to another"
+            )
+            with pytest.raises(NoAuth, match=complaint):
+                await check_znodes(a_config(), other)
+            await check_acl_znodes(a_config(), other)
+            assert "/consumers" not in other.asked
+            assert len(other.asked) == len(set(other.asked))
+            await other.close()
+        await check_znodes(a_config(), store)
+
+    play(scenario)
+
+
+def test_nodes_of_acls_of_another_identity_are_refused() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        other = Foreign(store.ensemble, "/kafka-acl-changes")
+        await other.open_session()
+        await check_znodes(a_config(), other)
+        with pytest.raises(NoAuth, match="change /kafka-acl-changes, which belong to another identity: all brokers of a cluster need"):
+            await check_acl_znodes(a_config(), other)
+        await other.close()
+
+    play(scenario)
+
+
+def test_a_broker_without_a_configuration_of_its_own_has_the_problems_of_its_file() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        problem = ConfigError("no key")
+        for broker_id in (None, 1):
+            with pytest.raises(ConfigError, match="no key"):
+                await check_configuration_may_differ(store, broker_id, problem)
+        await store.create("/config/brokers/2", b"{}")
+        with pytest.raises(ConfigError, match="no key"):
+            await check_configuration_may_differ(store, 1, problem)
+        await check_configuration_may_differ(store, 2, problem)
+        await store.delete("/config/brokers/2")
 
     play(scenario)

@@ -51,6 +51,8 @@ class Broker:
             "inter.broker.listener.name": "SSL",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(store),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(store),
         }
 
 
@@ -142,6 +144,16 @@ def test_each_fault_of_a_host_is_found(kind: str, broker: Broker, monkeypatch: p
     found = broker.examine()
     assert kind in {each.kind.id for each in found}, found
     assert all(each.what and each.command for each in found)
+
+
+def test_a_certificate_that_other_brokers_would_not_accept_is_found(broker: Broker) -> None:
+    broker.secured(90)
+    trust = broker.data.parent / "trust.pem"
+    trust.write_text(Identity("CN=other").certificate_pem)
+    broker.properties["ssl.truststore.location"] = str(trust)
+    (found,) = broker.examine()
+    assert found.kind.id == "certificate-unusable"
+    assert f"key.pem is not accepted by ssl.truststore.location={trust}: " in found.what
 
 
 def test_a_slow_zookeeper_is_found() -> None:

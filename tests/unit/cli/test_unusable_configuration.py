@@ -57,3 +57,33 @@ def test_an_assignment_without_a_key(tmp_path: Path) -> None:
 def test_a_listener_without_one_between_brokers(tmp_path: Path) -> None:
     line = refused(tmp_path, "--set", "listeners=SSL://127.0.0.1:0")
     assert line.endswith("; security.inter.broker.protocol is PLAINTEXT: add a listener PLAINTEXT, or set one of both keys")
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (
+            ("zookeeper.set.acl=true",),
+            "ottla: zookeeper.set.acl=true: znodes can only be protected by a broker that authenticates itself: set",
+        ),
+        (
+            ("zookeeper.ssl.client.enable=true", "zookeeper.ssl.keystore.location=/no/such.p12", "zookeeper.ssl.keystore.password=x"),
+            "ottla: zookeeper.ssl.client.enable=true: zookeeper.ssl.keystore.location=/no/such.p12: No such file",
+        ),
+        (
+            (
+                "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+                "authorizer.zookeeper.ssl.client.enable=true",
+                "authorizer.zookeeper.ssl.truststore.location=/no/such.pem",
+            ),
+            "zookeeper.ssl.truststore.location=/no/such.pem: No such file",
+        ),
+        (
+            ("ottla.jaas.file=/no/such.jaas",),
+            "ottla: Invalid value /no/such.jaas for configuration ottla.jaas.file: cannot be read: No such",
+        ),
+    ],
+)
+def test_a_login_at_zookeeper_that_cannot_be(tmp_path: Path, settings: tuple[str, ...], complaint: str) -> None:
+    arguments = [part for setting in ("zookeeper.connect=127.0.0.1:1", *settings) for part in ("--set", setting)]
+    assert complaint in refused(tmp_path, *arguments)

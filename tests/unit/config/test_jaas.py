@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.errors import JaasError
-from config.jaas import PLAIN_MODULE, SCRAM_MODULE, LoginModule, parse_jaas, parse_jaas_file
+from config.jaas import PLAIN_MODULE, SCRAM_MODULE, LoginModule, check_modules, parse_jaas, parse_jaas_file
 
 REQUIRED = f"{PLAIN_MODULE} required"
 
@@ -119,7 +119,58 @@ def test_a_file_has_sections() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["KafkaServer", "KafkaServer {", f"KafkaServer {{ {REQUIRED}; }}", "A {}; A {};", "5 {};"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "KafkaServer",
+        "KafkaServer {",
+        f"KafkaServer {{ {REQUIRED}; }}",
+        "A {}; A {};",
+        "A { required; };",
+        'A { "" required; };',
+        "A { module always; };",
+        "A { 'module' required; };",
+        "A { module required a; };",
+        "A { module required a b; };",
+        "A { module required a=5; };",
+        "A { module required a='b'; };",
+        "A { module required 'a'=b; };",
+        "A { module required 5=b; };",
+    ],
+)
 def test_a_malformed_file_is_refused(text: str) -> None:
     with pytest.raises(JaasError):
         parse_jaas_file(text)
+
+
+def test_a_section_may_be_empty_or_have_a_name_that_nothing_can_ask_for() -> None:
+    assert parse_jaas_file("A {}; 5 {}; 'b c' {};") == {"A": [], "b c": []}
+
+
+def test_a_file_may_have_sections_for_other_programs() -> None:
+    (entry,) = parse_jaas_file("Other { com.example.Module required a=* *b=c; };")["Other"]
+    assert entry == LoginModule("com.example.Module", "REQUIRED", {"a": "*", "*b": "c"})
+    with pytest.raises(JaasError, match=r"com\.example\.Module is not supported"):
+        check_modules([entry])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("${/}etc${/}keys", "/etc/keys"),
+        ("${{user}} x", "${{user}} x"),
+        ("${{user}}", "${{user}}"),
+        ("${{user} x", "${{user} x"),
+        ("a${b", "a${b"),
+        ("a$b{c}", "a$b{c}"),
+    ],
+)
+def test_the_values_of_a_file_are_expanded_as_by_java(value: str, expected: str) -> None:
+    (entry,) = parse_jaas_file(f'A {{ module required key="{value}"; }};')["A"]
+    assert entry.options == {"key": expected}
+
+
+def test_a_system_property_of_java_is_refused_without_telling_the_value() -> None:
+    with pytest.raises(JaasError, match=r"the value of the option password has .* which Java replaces by a system property") as refused:
+        parse_jaas_file('A { module required password="hush${hush}hush"; };')
+    assert "hush" not in str(refused.value)

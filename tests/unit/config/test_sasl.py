@@ -7,7 +7,7 @@ import pytest
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError
 from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE
-from config.sasl import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SaslListener, sasl_listener, unsecured_tokens
+from config.sasl import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SaslListener, ignored_jaas_key, sasl_listener, unsecured_tokens
 
 PLAIN_LINE = f'{PLAIN_MODULE} required user_alice="alice-secret";'
 KEY = "listener.name.clients.plain.sasl.jaas.config"
@@ -49,6 +49,31 @@ def test_a_file_stands_in_for_keys_and_the_section_of_the_listener_comes_first(t
     file.write_text(f'KafkaServer {{ {PLAIN_LINE} }}; clients.KafkaServer {{ {PLAIN_MODULE} required user_bob="b"; }};')
     mechanism = listener_of(**given).mechanisms[PLAIN]
     assert (mechanism.option(PLAIN_MODULE, "user_alice"), mechanism.option(PLAIN_MODULE, "user_bob")) == (None, "b")
+
+
+def test_only_the_section_in_use_needs_known_modules(tmp_path: Path) -> None:
+    file = tmp_path / "jaas.conf"
+    given = {"sasl.enabled.mechanisms": "PLAIN", "ottla.jaas.file": str(file)}
+    file.write_text(f"KafkaServer {{ {PLAIN_LINE} }}; Other {{ com.example.Module required; }};")
+    assert listener_of(**given).mechanisms[PLAIN].option(PLAIN_MODULE, "user_alice") == "alice-secret"
+    file.write_text(f"KafkaServer {{ {PLAIN_LINE} com.sun.security.auth.module.JndiLoginModule required; }};")
+    refusal = rf"^Invalid value {file} for configuration ottla\.jaas\.file: section KafkaServer: the login module com\.sun.*JndiLoginModule"
+    with pytest.raises(ConfigError, match=refusal):
+        listener_of(**given)
+
+
+def test_a_jaas_configuration_without_the_prefix_of_its_mechanism_is_named_as_ignored(tmp_path: Path) -> None:
+    file = tmp_path / "jaas.conf"
+    file.write_text(f"KafkaServer {{ {PLAIN_LINE} }};")
+    given = {"sasl.enabled.mechanisms": "PLAIN", "ottla.jaas.file": str(file)}
+    for changes, ignored in (
+        ({}, None),
+        ({"sasl.jaas.config": PLAIN_LINE}, "sasl.jaas.config"),
+        ({"listener.name.clients.sasl.jaas.config": PLAIN_LINE}, "listener.name.clients.sasl.jaas.config"),
+        ({"sasl.jaas.config": PLAIN_LINE, KEY: PLAIN_LINE}, None),
+    ):
+        properties = BrokerProperties({**given, **changes})
+        assert ignored_jaas_key(properties, "CLIENTS", ["PLAIN"]) == ignored
 
 
 def test_the_options_of_unsecured_tokens_have_kafkas_defaults() -> None:

@@ -2,9 +2,12 @@
 
 import asyncio
 import base64
+import hashlib
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,6 +210,32 @@ def test_the_hmac_in_base64_is_the_password_on_every_broker(mechanism: str) -> N
             assert server.authorization_id == "ca:rol*"
             assert server.credential_expires_ms == token.expiry_timestamp_ms
         assert one.credential_of(mechanism, "unknown") is None
+
+    run(scenario)
+
+
+def test_a_thread_makes_the_credential_once_for_all_that_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    derive = hashlib.pbkdf2_hmac
+
+    def recorded(*arguments: Any) -> bytes:
+        threads.append(threading.current_thread().name)
+        return derive(*arguments)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", recorded)
+
+    async def scenario(brokers: Brokers) -> None:
+        tokens = await brokers.add()
+        token = await tokens.create(CAROL, ALICE, [], -1)
+        assert tokens.preparation("SCRAM-SHA-256", "unknown") is None
+        waits = [tokens.preparation("SCRAM-SHA-256", token.token_id) for _ in range(3)]
+        await asyncio.gather(*(each for each in waits if each is not None))
+        assert None not in waits
+        assert tokens.preparation("SCRAM-SHA-256", token.token_id) is None
+        assert tokens.credential_of("SCRAM-SHA-256", token.token_id) is not None
+        assert len(threads) == 1
+        assert threading.current_thread().name not in threads
+        assert tokens.preparation("SCRAM-SHA-512", token.token_id) is not None  # and the end does not wait for it
 
     run(scenario)
 

@@ -148,6 +148,20 @@ def test_a_delegation_token_authenticates_its_owner_until_it_expires(extensions:
     assert (server.authorization_id, server.credential_expires_ms, server.token_authenticated) == ("owner", NOW_MS + 5, True)
 
 
+def test_only_the_first_message_of_a_token_is_prepared_for() -> None:
+    asked: list[str] = []
+    server = ScramServer("SCRAM-SHA-256", lambda _: None, lambda _: None, "nonce", b"cluster", asked.append)
+    first = b"n,,n=to=2Cken,r=x,tokenauth=true"
+    for other in (b"", b"n,,n=alice,r=x", b"n,,n=token,r=x,tokenauth=false", b"n,a=alice,n=token,r=x,tokenauth=true", first + b"\xff"):
+        assert server.preparation(other) is None
+    assert asked == []
+    server.preparation(first)
+    assert asked == ["to,ken"]
+    server.evaluate(first)
+    server.preparation(first)
+    assert asked == ["to,ken"]
+
+
 @pytest.mark.parametrize(
     ("name", "extensions"), [("alice", ",tokenauth=true"), ("token", ""), ("token", ",tokenauth=false"), ("token", ",tokenauths=true")]
 )

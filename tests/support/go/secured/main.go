@@ -1,10 +1,11 @@
-// Writes records to a secured cluster and reads them back, by franz-go or by sarama.
+// Writes records to a secured cluster and reads them back, by franz-go, sarama or kafka-go.
 //
 //	secured LIBRARY BROKER TOPIC COUNT CA scram USER PASSWORD
 //	secured LIBRARY BROKER TOPIC COUNT CA mutual CERTIFICATE KEY
 //
-// It prints the number of records that came back whole and in order. LIBRARY is franz or sarama, the last three arguments but the
-// words are PEM files.
+// It prints the number of records that came back whole and in order. LIBRARY is franz, sarama or kafka-go, the last three arguments
+// but the words are PEM files. With kafka-go-acls it creates, describes and deletes COUNT ACLs of the topic instead, and prints how many
+// it deleted.
 package main
 
 import (
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/segmentio/kafka-go"
+	kafkascram "github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 	xdg "github.com/xdg-go/scram"
@@ -31,13 +34,13 @@ func main() {
 	count, err := strconv.Atoi(os.Args[4])
 	check(err)
 	security, credentials := secured(os.Args[5], os.Args[6], os.Args[7], os.Args[8])
-	var read int
-	if library == "franz" {
-		read = franz(broker, topic, count, security, credentials)
-	} else {
-		read = viaSarama(broker, topic, count, security, credentials)
+	clients := map[string]func(string, string, int, *tls.Config, *login) int{
+		"franz":         franz,
+		"sarama":        viaSarama,
+		"kafka-go":      viaKafkaGo,
+		"kafka-go-acls": aclsByKafkaGo,
 	}
-	fmt.Println(read)
+	fmt.Println(clients[library](broker, topic, count, security, credentials))
 }
 
 func check(err error) {
@@ -136,6 +139,94 @@ func viaSarama(broker, topic string, count int, security *tls.Config, credential
 		}
 	}
 	return read
+}
+
+// transport gives the connections of kafka-go.
+func transport(security *tls.Config, credentials *login) *kafka.Transport {
+	found := &kafka.Transport{TLS: security}
+	if credentials != nil {
+		mechanism, err := kafkascram.Mechanism(kafkascram.SHA256, credentials.user, credentials.password)
+		check(err)
+		found.SASL = mechanism
+	}
+	return found
+}
+
+func viaKafkaGo(broker, topic string, count int, security *tls.Config, credentials *login) int {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	secure := transport(security, credentials)
+	client := &kafka.Client{Addr: kafka.TCP(broker), Transport: secure}
+	_, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{
+		Topics: []kafka.TopicConfig{{Topic: topic, NumPartitions: 1, ReplicationFactor: 1}},
+	})
+	check(err)
+	writer := &kafka.Writer{
+		Addr: kafka.TCP(broker), Topic: topic, Transport: secure, RequiredAcks: kafka.RequireAll, BatchTimeout: 10 * time.Millisecond,
+	}
+	defer writer.Close()
+	messages := make([]kafka.Message, count)
+	for number := range messages {
+		messages[number] = kafka.Message{Value: []byte(value(number))}
+	}
+	check(writer.WriteMessages(ctx, messages...))
+	dialer := &kafka.Dialer{TLS: security, SASLMechanism: secure.SASL, Timeout: patience}
+	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{broker}, Topic: topic, Dialer: dialer, MaxBytes: 1 << 20})
+	defer reader.Close()
+	read := 0
+	for read < count {
+		message, err := reader.ReadMessage(ctx)
+		check(err)
+		if string(message.Value) == value(read) {
+			read++
+		}
+	}
+	return read
+}
+
+func aclsByKafkaGo(broker, topic string, count int, security *tls.Config, credentials *login) int {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	client := &kafka.Client{Addr: kafka.TCP(broker), Transport: transport(security, credentials)}
+	entries := make([]kafka.ACLEntry, count)
+	for number := range entries {
+		entries[number] = kafka.ACLEntry{
+			ResourceType:        kafka.ResourceTypeTopic,
+			ResourceName:        topic,
+			ResourcePatternType: kafka.PatternTypeLiteral,
+			Principal:           fmt.Sprintf("User:u%d", number),
+			Host:                "*",
+			Operation:           kafka.ACLOperationTypeRead,
+			PermissionType:      kafka.ACLPermissionTypeAllow,
+		}
+	}
+	created, err := client.CreateACLs(ctx, &kafka.CreateACLsRequest{ACLs: entries})
+	check(err)
+	for _, failed := range created.Errors {
+		check(failed)
+	}
+	described, err := client.DescribeACLs(ctx, &kafka.DescribeACLsRequest{Filter: kafka.ACLFilter{
+		ResourceTypeFilter:        kafka.ResourceTypeTopic,
+		ResourceNameFilter:        topic,
+		ResourcePatternTypeFilter: kafka.PatternTypeLiteral,
+		Operation:                 kafka.ACLOperationTypeAny,
+		PermissionType:            kafka.ACLPermissionTypeAny,
+	}})
+	check(err)
+	check(described.Error)
+	if len(described.Resources) != 1 || len(described.Resources[0].ACLs) != count {
+		check(fmt.Errorf("described are %v", described.Resources))
+	}
+	deleted, err := client.DeleteACLs(ctx, &kafka.DeleteACLsRequest{Filters: []kafka.DeleteACLsFilter{{
+		ResourceTypeFilter:        kafka.ResourceTypeTopic,
+		ResourceNameFilter:        topic,
+		ResourcePatternTypeFilter: kafka.PatternTypeLiteral,
+		Operation:                 kafka.ACLOperationTypeAny,
+		PermissionType:            kafka.ACLPermissionTypeAny,
+	}}})
+	check(err)
+	check(deleted.Results[0].Error)
+	return len(deleted.Results[0].MatchingACLs)
 }
 
 // conversation is a SCRAM exchange as sarama wants it.

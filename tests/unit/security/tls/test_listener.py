@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from broker.security.principals import ANONYMOUS
-from broker.security.tls.listener import ListenerTls, tls_of
+from broker.security.tls.cipher_suites import iana_name
+from broker.security.tls.listener import ListenerTls, check_peers, tls_of
+from broker.security.tls.trial import shake_hands
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError
 from config.listeners import EndPoint, SecurityProtocol
@@ -182,6 +184,64 @@ def test_a_configuration_that_cannot_be_honoured_is_refused(changes: dict[str, s
     assert complaint in str(error.value)
     assert "hush" not in str(error.value)
     assert "\n" not in str(error.value)
+
+
+OFFERED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+OFFERED.set_ciphers("ALL:COMPLEMENTOFALL:@SECLEVEL=0")
+WEAK = ("NULL", "ADH", "AECDH", "EXP", "RC2", "RC4", "DES", "MD5", "PSK", "SRP")
+"""Parts of OpenSSL's names of suites that give no security, or none to a server with a certificate."""
+
+
+def accepts(tls: ListenerTls, suite: str) -> bool:
+    """Whether a client gets through that offers this suite alone, by the name of OpenSSL."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    client.set_ciphers(f"{suite}:@SECLEVEL=0")
+    try:
+        shake_hands(tls.context, client)
+    except ssl.SSLError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [
+        (None, None),
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", {"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}),
+        (
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            {"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"},  # the key is of an elliptic curve
+        ),
+    ],
+)
+def test_a_scan_of_all_suites_finds_those_that_are_allowed_and_no_weak_one(configured: str | None, expected: set[str] | None) -> None:
+    tls = built(inline() if configured is None else inline(ssl_cipher_suites=configured))
+    names = [each["name"] for each in OFFERED.get_ciphers() if each["protocol"] != "TLSv1.3"]
+    accepted = [name for name in names if accepts(tls, name)]
+    assert len(names) > 50
+    assert accepted
+    assert not [name for name in accepted if any(weak in name for weak in WEAK)]
+    assert expected is None or set(map(iana_name, accepted)) == expected
+
+
+@pytest.mark.parametrize("client_auth", ["none", "requested", "required"])
+def test_brokers_with_the_same_stores_have_to_trust_each_other(client_auth: str) -> None:
+    def between_brokers(*trusted: Identity) -> ListenerTls:
+        certificates = "".join(each.certificate_pem for each in trusted)
+        more = {"ssl_truststore_type": "PEM", "ssl_truststore_certificates": certificates} if trusted else {}
+        return tls_of(BrokerProperties(inline(ssl_client_auth=client_auth, **more)), SSL, between_brokers=True)
+
+    check_peers("IN", between_brokers(authority()))
+    check_peers("IN", between_brokers(Identity("CN=other"), authority()))
+    for untrusted, why in (
+        (between_brokers(Identity("CN=other")), r"by ssl\.truststore\.certificates=\[hidden\]: "),
+        (between_brokers(), r"by the system's certificates, which count since ssl\.truststore\.location is not set: "),
+    ):
+        with pytest.raises(ConfigError, match=rf"^listener IN: ssl\.keystore\.certificate\.chain=\[hidden\] is not accepted {why}"):
+            check_peers("IN", untrusted)
+    check_peers("IN", built(inline()))  # other brokers do not use it
 
 
 def test_a_key_of_another_certificate_is_refused_and_an_encrypted_key_without_password() -> None:
