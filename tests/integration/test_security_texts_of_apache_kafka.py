@@ -1,4 +1,4 @@
-"""Apache Kafka's own parsers read generated JAAS texts, distinguished names and mapping rules, and find what we find."""
+"""Apache Kafka's own parsers read generated JAAS texts, distinguished names and rules for names, and find what we find."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from broker.security.sasl import kerberos_names
 from broker.security.tls.distinguished_names import name_of
 from broker.security.tls.mapping_rules import MappingRules, NoMatchingRule
 from config.errors import ConfigError, JaasError
@@ -143,12 +144,60 @@ def ours_of_rules(text: str, subject: str) -> Verdict:
         return Verdict(True, str(reason))
 
 
+REALM = "EXAMPLE.COM"
+PRINCIPALS = (
+    "alice@EXAMPLE.COM",
+    "Alice.B@OTHER.ORG",
+    "kafka/host.example.com@EXAMPLE.COM",
+    "kafka/host-2@OTHER.ORG",
+    "aXbXc@EXAMPLE.COM",
+    "\u00c9mile@EXAMPLE.COM",
+    "alice",
+    "kafka/host",
+    "a/b/c@EXAMPLE.COM",
+    "a@b@c",
+    "@EXAMPLE.COM",
+    "a/@EXAMPLE.COM",
+    "",
+)
+FORMATS = ("$1", "$2", "$0", "$1@$0", "$1.$2", "$1;$0", "x$1", "", "$", "$9", "$1$", "$$1", "a", "[", ".")
+MATCHES = (".*", ".*@EXAMPLE.COM", "alice.*", r"\w+", "[a-z]+", ".*;OTHER.ORG", "X", "(?i", "", "a|b", "$", "^kafka$", "kafka")
+FROM = ("a", "X", "@.*", ";.*", "[.].*", "^", "$", "b*", r"\w", "(", "([a-z])", "(.)(.)", "", ".*")
+TO = ("", "z", "$0", "$1", "$2$1", "$9", r"\$", "\\", "@", "-", "\u00e9")
+
+
+def kerberos_rule(chance: random.Random) -> str:
+    if chance.random() < 0.15:
+        return chance.choice(("DEFAULT", "DEFAULT", "DEFAULT/L", "default", ""))
+    found = f"RULE:[{chance.choice('1112228')}:{''.join(chance.choice(FORMATS) for _ in range(chance.choice((1, 1, 2))))}]"
+    if chance.random() < 0.5:
+        found += f"({chance.choice(MATCHES)})"
+    if chance.random() < 0.6:
+        found += f"s/{chance.choice(FROM)}/{chance.choice(TO)}/{chance.choice(('', 'g'))}"
+    return found + chance.choice(("", "", "", "/L", "L", "/U", "U", "/", "/l", "x"))
+
+
+def kerberos_rules(chance: random.Random) -> list[str]:
+    found = [kerberos_rule(chance) for _ in range(chance.choice((1, 1, 2, 3)))]
+    return [*found, "DEFAULT"] if chance.random() < 0.3 else found
+
+
+def ours_of_kerberos(rules: list[str], principal: str) -> Verdict:
+    try:
+        return Verdict(False, kerberos_names.PrincipalToLocalRules(rules, REALM).name_of(principal))
+    except kerberos_names.MalformedPrincipal as malformed:
+        return Verdict(True, str(malformed))
+    except kerberos_names.NoMatchingRule:
+        return Verdict(False, NO_RULE)
+
+
 class Judged(NamedTuple):
-    """All that is asked, and what Java answers: first about the texts, then about the names, then about the rules."""
+    """All that is asked, and what Java answers: about the texts, the names, the rules, and those for Kerberos, in this order."""
 
     texts: list[str]
     names: list[bytes]
     rules: list[tuple[str, str]]
+    kerberos: list[tuple[list[str], str]]
     verdicts: list[Verdict]
 
 
@@ -159,9 +208,12 @@ def judged() -> Judged:
     texts = jaas_texts(chance)
     names = [name(chance) for _ in range(CASES)]
     asked = [(rules(chance), chance.choice(SUBJECTS)) for _ in range(CASES)]
+    of_kerberos = [(kerberos_rules(chance), chance.choice(PRINCIPALS)) for _ in range(CASES)]
     questions = [("jaas", encoded(each)) for each in texts]
     questions += [("name", encoded(each)) for each in names]
-    return Judged(texts, names, asked, verdicts([*questions, *(("rules", encoded(text), encoded(subject)) for text, subject in asked)]))
+    questions += [("rules", encoded(text), encoded(subject)) for text, subject in asked]
+    questions += [("local", encoded(REALM), encoded("\n".join(each)), encoded(principal)) for each, principal in of_kerberos]
+    return Judged(texts, names, asked, of_kerberos, verdicts(questions))
 
 
 def test_jaas_texts_are_read_and_refused_as_by_apache_kafka(judged: Judged) -> None:
@@ -188,9 +240,27 @@ def test_distinguished_names_are_written_as_by_java(judged: Judged) -> None:
 def test_mapping_rules_name_the_principals_that_apache_kafka_names(judged: Judged) -> None:
     """Rules without an equivalent in Python may be refused, and rules that fail only when they match."""
     ours = [ours_of_rules(*each) for each in judged.rules]
-    theirs = judged.verdicts[2 * CASES :]
+    theirs = judged.verdicts[2 * CASES : 3 * CASES]
     accepted = [(each, found, expected) for each, found, expected in zip(judged.rules, ours, theirs, strict=True) if not found.is_refused]
     assert [each for each in accepted if each[1] != each[2]][:5] == []
     assert len(accepted) > CASES // 8
     named = [each for each, found, _ in accepted if found.text != NO_RULE]
     assert len(named) > CASES // 16
+
+
+@pytest.mark.filterwarnings("error")
+def test_principals_of_kerberos_have_the_names_that_apache_kafka_gives_them(judged: Judged) -> None:
+    """Rules without an equivalent in Python may be refused, and rules that fail only when they match. What Java cannot parse is refused."""
+    compared = named = refused = 0
+    for (rules, principal), expected in zip(judged.kerberos, judged.verdicts[3 * CASES :], strict=True):
+        try:
+            found = ours_of_kerberos(rules, principal)
+        except ConfigError:
+            refused += 1
+            continue
+        assert found == expected, (rules, principal)
+        compared += 1
+        named += not found.is_refused and found.text != NO_RULE
+    assert compared > CASES // 8
+    assert named > CASES // 16
+    assert refused > CASES // 16

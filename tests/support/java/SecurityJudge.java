@@ -5,6 +5,7 @@ import java.lang.reflect.Constructor;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
@@ -12,11 +13,14 @@ import java.util.TreeMap;
 import javax.security.auth.login.AppConfigurationEntry;
 import javax.security.auth.login.Configuration;
 import javax.security.auth.x500.X500Principal;
+import org.apache.kafka.common.security.kerberos.KerberosName;
+import org.apache.kafka.common.security.kerberos.KerberosShortNamer;
 import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 
 /**
- * Answers questions about texts of security, one a line: "jaas TEXT", "name DER", "rules RULES NAME", all arguments in base64. An answer is
- * "=" and the result, "!" and the message of the refusal, or "-" when no rule matches; result and message are in base64.
+ * Answers questions about texts of security, one a line: "jaas TEXT", "name DER", "rules RULES NAME", "local REALM RULES PRINCIPAL" with a
+ * rule a line; all arguments in base64. An answer is "=" and the result, "!" and the message of the refusal, or "-" when no rule matches;
+ * result and message are in base64.
  */
 public class SecurityJudge {
     public static void main(String[] arguments) throws Exception {
@@ -37,10 +41,12 @@ public class SecurityJudge {
                     return "=" + encoded(new X500Principal(Base64.getDecoder().decode(words[1])).getName());
                 case "rules":
                     return "=" + encoded(SslPrincipalMapper.fromRules(text(words[1])).getName(text(words[2])));
+                case "local":
+                    return "=" + encoded(local(text(words[1]), text(words[2]), text(words[3])));
                 default:
                     throw new IllegalStateException(words[0]);
             }
-        } catch (SslPrincipalMapper.NoMatchingRule none) {
+        } catch (SslPrincipalMapper.NoMatchingRule | org.apache.kafka.common.security.kerberos.NoMatchingRule none) {
             return "-";
         } catch (InvocationTargetException refused) {
             return "!" + encoded(String.valueOf(refused.getCause().getMessage()));
@@ -67,6 +73,10 @@ public class SecurityJudge {
             options.forEach((key, value) -> found.add(key + "=" + value));
         }
         return String.join("\n", found);
+    }
+
+    private static String local(String realm, String rules, String principal) throws Exception {
+        return KerberosShortNamer.fromUnparsedRules(realm, Arrays.asList(rules.split("\n", -1))).shortName(KerberosName.parse(principal));
     }
 
     private static String text(String word) {
