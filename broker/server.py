@@ -60,7 +60,7 @@ from broker.security.client_security import InterBrokerSecurity
 from broker.security.delegation_tokens import DelegationTokens, Lifetimes
 from broker.security.principals import Principal
 from broker.security.sasl.key_sets import KeySets
-from broker.security.sasl.offers import Credentials, offer_of
+from broker.security.sasl.offers import Credentials, check_host, offer_of
 from broker.serving.authentication import ListenerAuthentication
 from broker.serving.dispatch import Dispatcher
 from broker.start_checks import check_belongings, check_broker_id
@@ -220,7 +220,7 @@ class Broker:
         _refuse_unsupported(config)
         for security in self._between_brokers():
             if security.protocol.uses_sasl:
-                security.begin()
+                security.begin("")  # to find what is missing
         if self._surroundings.is_process:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(200_000, 20, 100)
@@ -654,7 +654,7 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
     _super_users(config)
     for endpoint in config.listeners.listeners:
         if endpoint.security_protocol.uses_sasl:
-            sasl_listener(config.current, endpoint.listener_name)
+            check_host(sasl_listener(config.current, endpoint.listener_name))
 
 
 def _super_users(config: BrokerConfig) -> frozenset[Principal]:

@@ -29,4 +29,4 @@ def handle_sasl_authenticate(request: SaslAuthenticateRequest, context: RequestC
         refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=failed.client_text)
         return last_answer(delay_ms, context.encode(refusal))
     # The message is empty instead of null, as from Apache Kafka.
-    return SaslAuthenticateResponse(error_code=ErrorCode.NONE, error_message="", auth_bytes=token, session_lifetime_ms=lifetime_ms)
+    return SaslAuthenticateResponse(error_code=ErrorCode.NONE, error_message="", auth_bytes=token or b"", session_lifetime_ms=lifetime_ms)
