@@ -22,7 +22,7 @@ from config.jaas import (
     parse_jaas,
     parse_jaas_file,
 )
-from config.kerberos import INSTALLATION, KerberosListener, is_installed, kerberos_identity, with_service_name
+from config.kerberos import INSTALLATION, SERVICE_NAME, KerberosListener, is_installed, kerberos_identity, with_service_name
 from config.keys.own import OTTLA_JAAS_FILE, OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS
 from config.keys.security import (
     CONNECTIONS_MAX_REAUTH_MS,
@@ -77,6 +77,8 @@ LOGIN_MODULES: Final = {
 
 ZOOKEEPER_CLIENT: Final = "Client"
 """The section of a JAAS file with the broker's credential for ZooKeeper."""
+ZOOKEEPER_SERVICE: Final = "zookeeper"
+"""The service name of ZooKeeper servers, unless the JAAS entry has another `serviceName`."""
 DEFAULT_PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 KAFKA_SERVER: Final = "KafkaServer"
 """The section of a JAAS file for all listeners; `<listener>.KafkaServer` precedes it."""
@@ -226,20 +228,26 @@ def login_module(mechanism: str, modules: Sequence[LoginModule]) -> LoginModule:
     return found
 
 
-def zookeeper_login(file: str | None) -> tuple[str, str] | None:
-    """User and password of the section `Client` of the JAAS file; None without one. Raises ConfigError."""
+def zookeeper_login(file: str | None) -> LoginModule | None:
+    """The entry of the section `Client` of the JAAS file, for DIGEST-MD5 or GSSAPI; None without one. Raises ConfigError."""
     modules = _sections(file).get(ZOOKEEPER_CLIENT)
     if not modules:
         return None
-    found = next((each for each in modules if each.name == ZOOKEEPER_MODULE), None)
+    found = next((each for each in modules if each.name in (ZOOKEEPER_MODULE, KERBEROS_MODULE)), None)
     if found is None:
-        raise ConfigValueError(
-            OTTLA_JAAS_FILE.name, file, f"the section {ZOOKEEPER_CLIENT} needs {ZOOKEEPER_MODULE}, not {modules[0].name}"
-        )
+        needed = f"{ZOOKEEPER_MODULE} or {KERBEROS_MODULE}"
+        raise ConfigValueError(OTTLA_JAAS_FILE.name, file, f"the section {ZOOKEEPER_CLIENT} needs {needed}, not {modules[0].name}")
+    if found.name == KERBEROS_MODULE:
+        found = with_service_name(found, found.options.get(SERVICE_NAME, ZOOKEEPER_SERVICE))
+        try:
+            kerberos_identity(found)
+        except ConfigError as reason:
+            raise ConfigValueError(OTTLA_JAAS_FILE.name, file, f"the section {ZOOKEEPER_CLIENT}: {reason}") from None
+        return found
     for name in ("username", "password"):
         if not found.options.get(name):
             raise ConfigValueError(OTTLA_JAAS_FILE.name, file, f"the section {ZOOKEEPER_CLIENT} has no option {name}")
-    return found.options["username"], found.options["password"]
+    return found
 
 
 def _prefixed(listener_name: str, mechanism: str, key: Key[Any]) -> str:
