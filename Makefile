@@ -28,7 +28,7 @@ WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CUR
 DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination groups network quotas replication security storage supervisor transactions)
 PACKAGES := broker controller replication storage protocol config ottla benchmarks tests
 
-.PHONY: help compile install serve cluster dist dist-test test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge soak clean
+.PHONY: help compile install kerberos serve cluster dist dist-test test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -49,6 +49,7 @@ help:
 	@echo "                make dist-test tests them as installed"
 	@echo "make format     let ruff format the code"
 	@echo "make docs       write the generated reference pages anew"
+	@echo "make kerberos   compile the package gssapi against the host's Kerberos library, for tests of Kerberos"
 	@echo "make install    only what a broker needs, into $(VENV); make clean removes that again"
 
 # A virtual environment needs Python >= 3.11 with ensurepip (Debian: python3-venv).
@@ -82,8 +83,15 @@ serve: $(if $(SECURE),$(VENV)/.installed-security) install
 cluster: install
 	@exec $(BIN)/ottla cluster up $(BROKERS) --dir $(CLUSTER) $(CLUSTER_ARGS)
 
+# The package gssapi has no wheel for Linux: it is compiled against the Kerberos library of the host (Debian: libkrb5-dev). Without it, tests
+# of Kerberos are skipped.
+kerberos: $(VENV)/.installed-test
+	@$(BIN)/python -c 'import gssapi' 2>/dev/null || $(PIP) install --constraint constraints.txt gssapi >$(VENV)/gssapi.log 2>&1 \
+	    || echo "missing: the package gssapi, for tests of Kerberos: it needs gcc, python3-dev and libkrb5-dev ($(VENV)/gssapi.log)" >&2
+
 test: $(VENV)/.installed-test compile
 	@$(BIN)/python -m tests.support.prerequisites
+	@$(MAKE) --no-print-directory kerberos
 	$(PYTEST) tests
 
 test-fast: $(VENV)/.installed-test compile

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from config.broker import BrokerConfig
 from config.errors import ConfigError
+from config.jaas import KERBEROS_MODULE
+from config.kerberos import kerberos_identity
 from config.keys.authorizer_zookeeper import AuthorizerReading
 from config.keys.log import LOG_DIRS
 from config.keys.own import OTTLA_JAAS_FILE, OTTLA_METADATA_FILE, OTTLA_ZOOKEEPER_AUTH
@@ -35,7 +37,7 @@ from storage.manager.log_directories import LogDirectory
 if TYPE_CHECKING:
     import ssl
 
-    from controller.store.digest_md5 import DigestMd5
+    from controller.store.sasl_exchange import SaslExchange
 
 METADATA_FILE = "ottla-metadata.sqlite3"
 """Name of the embedded store's file in the first log directory, next to Kafka's own files. Apache Kafka leaves the file alone: beside its
@@ -156,15 +158,19 @@ def _tls_context(config: Reading) -> ssl.SSLContext:
         raise StoreUnavailable(f"{ZOOKEEPER_SSL_CLIENT_ENABLE.name}=true", str(reason)) from None
 
 
-def _begin_login(config: Reading) -> Callable[[], DigestMd5] | None:
+def _begin_login(config: Reading) -> Callable[[str], SaslExchange] | None:
     """Begins the login by the JAAS section `Client`, if there is one. Raises ConfigError."""
-    from controller.store.digest_md5 import DigestLogin, DigestMd5
-
     found = zookeeper_login(config[OTTLA_JAAS_FILE])
     if found is None:
         return None
-    login = DigestLogin(*found)
-    return lambda: DigestMd5(login, os.urandom(CNONCE_BYTES).hex())
+    if found.name == KERBEROS_MODULE:
+        from broker.security.sasl.zookeeper_login import kerberos_login
+
+        return kerberos_login(kerberos_identity(found))
+    from controller.store.digest_md5 import DigestLogin, DigestMd5
+
+    login = DigestLogin(found.options["username"], found.options["password"])
+    return lambda host: DigestMd5(login, os.urandom(CNONCE_BYTES).hex())
 
 
 async def is_listening(host: str, port: int) -> bool:

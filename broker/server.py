@@ -60,7 +60,7 @@ from broker.security.client_security import InterBrokerSecurity
 from broker.security.delegation_tokens import DelegationTokens, Lifetimes
 from broker.security.principals import Principal
 from broker.security.sasl.key_sets import KeySets
-from broker.security.sasl.offers import Credentials, offer_of
+from broker.security.sasl.offers import Credentials, check_host, offer_of
 from broker.serving.authentication import ListenerAuthentication
 from broker.serving.dispatch import Dispatcher
 from broker.start_checks import check_acl_znodes, check_belongings, check_broker_id, check_configuration_may_differ, check_znodes
@@ -224,7 +224,7 @@ class Broker:
         _refuse_unsupported(config)
         for security in self._between_brokers():
             if security.protocol.uses_sasl:
-                security.begin()
+                security.begin("")  # to find what is missing
         unusable = self._unusable_certificates()
         if unusable is not None and not may_have_metadata(config):
             raise unusable
@@ -693,7 +693,7 @@ def _refuse_unsupported(config: BrokerConfig) -> None:
     _super_users(config)
     for endpoint in config.listeners.listeners:
         if endpoint.security_protocol.uses_sasl:
-            sasl_listener(config.current, endpoint.listener_name)
+            check_host(sasl_listener(config.current, endpoint.listener_name))
     if not config.standalone:
         check_zookeeper_login(config)
     of_authorizer = AuthorizerReading(config)

@@ -12,11 +12,12 @@ from typing import Any, Final, TypeVar, cast
 
 from config.errors import ConfigError
 from config.jaas import LoginModule, parse_jaas
+from config.kerberos import with_service_name
 from config.keys import tls
-from config.keys.security import SASL_JAAS_CONFIG, SECURITY_PROVIDERS
+from config.keys.security import SASL_JAAS_CONFIG, SASL_KERBEROS_SERVICE_NAME, SECURITY_PROVIDERS
 from config.listeners import SecurityProtocol
 from config.loader import decode, parse_properties
-from config.sasl import LOGIN_MODULES, MECHANISMS, OAUTHBEARER, login_module
+from config.sasl import GSSAPI, LOGIN_MODULES, MECHANISMS, OAUTHBEARER, login_module
 from config.schema.key import Key
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class ClientProperties:
     @property
     def mechanism(self) -> str:
         """The SASL mechanism. Raises ConfigError unless it is one of this program."""
-        found = self.java.get(SASL_MECHANISM, "GSSAPI")
+        found = self.java.get(SASL_MECHANISM, GSSAPI)
         if found not in MECHANISMS:
             raise ConfigError(f"{SASL_MECHANISM}={found} is not supported; use one of {', '.join(MECHANISMS)}")
         return found
@@ -71,10 +72,13 @@ class ClientProperties:
             if self.java.get(name):
                 raise ConfigError(f"{name}={self.java[name]}: classes of the Java platform cannot be loaded; unset it")
         text = self.java.get(SASL_JAAS_CONFIG.name)
+        mechanism = self.mechanism
         if text is None:
-            raise ConfigError(f"{self.mechanism} needs {SASL_JAAS_CONFIG.name}, or sasl.username and sasl.password")
+            others = "; set sasl.mechanism for another mechanism" if mechanism == GSSAPI else ", or sasl.username and sasl.password"
+            raise ConfigError(f"{mechanism} needs {SASL_JAAS_CONFIG.name}{others}")
         try:
-            return login_module(self.mechanism, parse_jaas(text))
+            module = login_module(mechanism, parse_jaas(text))
+            return with_service_name(module, self.java.get(SASL_KERBEROS_SERVICE_NAME.name)) if mechanism == GSSAPI else module
         except ConfigError as reason:
             raise ConfigError(f"{SASL_JAAS_CONFIG.name}: {reason}") from None
 
@@ -109,7 +113,7 @@ def _mechanism(given: Mapping[str, str], found: dict[str, str]) -> None:
 
 def _password(given: Mapping[str, str], found: dict[str, str]) -> None:
     mechanism = found.get(SASL_MECHANISM, "")
-    if SASL_JAAS_CONFIG.name in found or mechanism not in LOGIN_MODULES or mechanism == OAUTHBEARER:
+    if SASL_JAAS_CONFIG.name in found or mechanism not in LOGIN_MODULES or mechanism in (OAUTHBEARER, GSSAPI):
         return
     missing = [name for name in ("sasl.username", "sasl.password") if not given.get(name)]
     if missing:
@@ -131,6 +135,18 @@ def _oauthbearer(given: Mapping[str, str], found: dict[str, str]) -> None:
         else:
             raise ConfigError(f"sasl.oauthbearer.config: {name} is not known")
     found.setdefault(SASL_JAAS_CONFIG.name, _jaas(OAUTHBEARER, options))
+
+
+def _kerberos(given: Mapping[str, str], found: dict[str, str]) -> None:
+    """Translates a keytab with its principal, or a principal whose ticket `kinit` has put into the cache."""
+    if SASL_JAAS_CONFIG.name in found or found.get(SASL_MECHANISM, GSSAPI) != GSSAPI:
+        return
+    keytab = given.get("sasl.kerberos.keytab")
+    options = {"useTicketCache": "true"} if keytab is None else {"useKeyTab": "true", "keyTab": keytab}
+    if "sasl.kerberos.principal" in given:
+        options["principal"] = given["sasl.kerberos.principal"]
+    found.setdefault(SASL_KERBEROS_SERVICE_NAME.name, "kafka")
+    found[SASL_JAAS_CONFIG.name] = _jaas(GSSAPI, options)
 
 
 def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
@@ -164,6 +180,8 @@ _OF_LIBRDKAFKA: Final[dict[str, Callable[[Mapping[str, str], dict[str, str]], No
     "sasl.username": _password,
     "sasl.password": _password,
     "sasl.oauthbearer.config": _oauthbearer,
+    "sasl.kerberos.keytab": _kerberos,
+    "sasl.kerberos.principal": _kerberos,
     "ssl.ca.location": _pem_of("ssl.ca.location", is_file=True, key=_CA, kind=tls.SSL_TRUSTSTORE_TYPE),
     "ssl.ca.pem": _pem_of("ssl.ca.pem", is_file=False, key=_CA, kind=tls.SSL_TRUSTSTORE_TYPE),
     "ssl.certificate.location": _pem_of("ssl.certificate.location", is_file=True, key=_CHAIN, kind=tls.SSL_KEYSTORE_TYPE),

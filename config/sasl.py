@@ -13,6 +13,7 @@ from config.broker_keys import LISTENER_PREFIX
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError, ConfigValueError
 from config.jaas import (
+    KERBEROS_MODULE,
     OAUTHBEARER_MODULE,
     PLAIN_MODULE,
     SCRAM_MODULE,
@@ -22,6 +23,7 @@ from config.jaas import (
     parse_jaas,
     parse_jaas_file,
 )
+from config.kerberos import INSTALLATION, SERVICE_NAME, KerberosListener, is_installed, kerberos_identity, with_service_name
 from config.keys.own import OTTLA_JAAS_FILE, OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS
 from config.keys.security import (
     CONNECTIONS_MAX_REAUTH_MS,
@@ -29,6 +31,8 @@ from config.keys.security import (
     SASL_CLIENT_CALLBACK_HANDLER_CLASS,
     SASL_ENABLED_MECHANISMS,
     SASL_JAAS_CONFIG,
+    SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES,
+    SASL_KERBEROS_SERVICE_NAME,
     SASL_LOGIN_CALLBACK_HANDLER_CLASS,
     SASL_LOGIN_CLASS,
     SASL_MECHANISM_INTER_BROKER_PROTOCOL,
@@ -52,9 +56,9 @@ PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
-"""The mechanisms that a listener may enable."""
 GSSAPI: Final = "GSSAPI"
+MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER, GSSAPI)
+"""The mechanisms that a listener may enable."""
 
 _OAUTHBEARER_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer"
 UNSECURED_VALIDATOR: Final = f"{_OAUTHBEARER_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
@@ -63,11 +67,19 @@ SIGNED_VALIDATORS: Final = frozenset(
 )
 """Kafka's class that validates signed tokens, and its deprecated name."""
 
-LOGIN_MODULES: Final = {PLAIN: PLAIN_MODULE, SCRAM_SHA_256: SCRAM_MODULE, SCRAM_SHA_512: SCRAM_MODULE, OAUTHBEARER: OAUTHBEARER_MODULE}
+LOGIN_MODULES: Final = {
+    PLAIN: PLAIN_MODULE,
+    SCRAM_SHA_256: SCRAM_MODULE,
+    SCRAM_SHA_512: SCRAM_MODULE,
+    OAUTHBEARER: OAUTHBEARER_MODULE,
+    GSSAPI: KERBEROS_MODULE,
+}
 """The login module that has the credential for a mechanism."""
 
 ZOOKEEPER_CLIENT: Final = "Client"
 """The section of a JAAS file with the broker's credential for ZooKeeper."""
+ZOOKEEPER_SERVICE: Final = "zookeeper"
+"""The service name of ZooKeeper servers, unless the JAAS entry has another `serviceName`."""
 DEFAULT_PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 KAFKA_SERVER: Final = "KafkaServer"
 """The section of a JAAS file for all listeners; `<listener>.KafkaServer` precedes it."""
@@ -108,6 +120,8 @@ class Mechanism(NamedTuple):
     max_reauth_ms: int
     signed_tokens: SignedTokens | None = None
     """None for OAUTHBEARER with unsecured tokens, and for the other mechanisms."""
+    kerberos: KerberosListener | None = None
+    """None for the other mechanisms than GSSAPI."""
 
     def option(self, module: str, name: str) -> str | None:
         """The value of an option of the first entry of this login module that has it."""
@@ -159,16 +173,19 @@ def sasl_listener(properties: BrokerProperties, listener_name: str) -> SaslListe
         raise ConfigValueError(PRINCIPAL_BUILDER_CLASS.name, builder, f"only {DEFAULT_PRINCIPAL_BUILDER} is supported")
     mechanisms: dict[str, Mechanism] = {}
     for name in names:
-        if name not in MECHANISMS:
-            why = " (the default, GSSAPI, needs Kerberos, which this server does not have)" if name == GSSAPI else ""
-            reason = f"listener {listener_name} cannot offer {name}; the mechanisms of this server are {', '.join(MECHANISMS)}{why}"
-            raise ConfigValueError(SASL_ENABLED_MECHANISMS.name, ",".join(names), reason)
+        why_not = _why_not(name)
+        if why_not is not None:
+            raise ConfigValueError(SASL_ENABLED_MECHANISMS.name, ",".join(names), f"listener {listener_name} cannot offer {name}{why_not}")
         _refuse_classes(properties, listener_name, name)
         modules = _modules(properties, listener_name, name)
         max_reauth_ms = _of_mechanism(properties, listener_name, name, CONNECTIONS_MAX_REAUTH_MS)
         is_signed = _validates_signed_tokens(properties, listener_name, name)
         mechanisms[name] = Mechanism(
-            name, modules, max_reauth_ms, _signed_tokens(properties, listener_name, modules) if is_signed else None
+            name,
+            modules,
+            max_reauth_ms,
+            _signed_tokens(properties, listener_name, modules) if is_signed else None,
+            _kerberos(properties, listener_name, modules) if name == GSSAPI else None,
         )
         if name == OAUTHBEARER:
             try:
@@ -195,7 +212,20 @@ def inter_broker_login(properties: BrokerProperties, listener_name: str) -> tupl
         )
     if handler := properties[SASL_CLIENT_CALLBACK_HANDLER_CLASS]:
         raise ConfigValueError(SASL_CLIENT_CALLBACK_HANDLER_CLASS.name, handler, "this server loads no Java classes")
-    return name, login_module(name, _modules(properties, listener_name, name))
+    module = login_module(name, _modules(properties, listener_name, name))
+    if name == GSSAPI:
+        module = with_service_name(module, properties.for_listener(listener_name)[SASL_KERBEROS_SERVICE_NAME])
+    return name, module
+
+
+def _why_not(mechanism: str) -> str | None:
+    """The reason why no listener can offer a mechanism, as the end of a sentence; None if one can."""
+    if mechanism not in MECHANISMS:
+        return f"; the mechanisms of this server are {', '.join(MECHANISMS)}"
+    if mechanism == GSSAPI and not is_installed():
+        others = ", ".join(name for name in MECHANISMS if name != GSSAPI)
+        return f" (Kerberos, the default): {INSTALLATION}, or name other mechanisms: {others}"
+    return None
 
 
 def login_module(mechanism: str, modules: Sequence[LoginModule]) -> LoginModule:
@@ -207,20 +237,26 @@ def login_module(mechanism: str, modules: Sequence[LoginModule]) -> LoginModule:
     return found
 
 
-def zookeeper_login(file: str | None) -> tuple[str, str] | None:
-    """User and password of the section `Client` of the JAAS file; None without one. Raises ConfigError."""
+def zookeeper_login(file: str | None) -> LoginModule | None:
+    """The entry of the section `Client` of the JAAS file, for DIGEST-MD5 or GSSAPI; None without one. Raises ConfigError."""
     modules = _sections(file).get(ZOOKEEPER_CLIENT)
     if not modules:
         return None
-    found = next((each for each in modules if each.name == ZOOKEEPER_MODULE), None)
+    found = next((each for each in modules if each.name in (ZOOKEEPER_MODULE, KERBEROS_MODULE)), None)
     if found is None:
-        raise ConfigValueError(
-            OTTLA_JAAS_FILE.name, file, f"the section {ZOOKEEPER_CLIENT} needs {ZOOKEEPER_MODULE}, not {modules[0].name}"
-        )
+        needed = f"{ZOOKEEPER_MODULE} or {KERBEROS_MODULE}"
+        raise ConfigValueError(OTTLA_JAAS_FILE.name, file, f"the section {ZOOKEEPER_CLIENT} needs {needed}, not {modules[0].name}")
+    if found.name == KERBEROS_MODULE:
+        found = with_service_name(found, found.options.get(SERVICE_NAME, ZOOKEEPER_SERVICE))
+        try:
+            kerberos_identity(found)
+        except ConfigError as reason:
+            raise ConfigValueError(OTTLA_JAAS_FILE.name, file, f"the section {ZOOKEEPER_CLIENT}: {reason}") from None
+        return found
     for name in ("username", "password"):
         if not found.options.get(name):
             raise ConfigValueError(OTTLA_JAAS_FILE.name, file, f"the section {ZOOKEEPER_CLIENT} has no option {name}")
-    return found.options["username"], found.options["password"]
+    return found
 
 
 def _prefixed(listener_name: str, mechanism: str, key: Key[Any]) -> str:
@@ -291,6 +327,20 @@ def _signed_tokens(properties: BrokerProperties, listener_name: str, modules: Se
         claims[SASL_OAUTHBEARER_SCOPE_CLAIM_NAME],
         claims[SASL_OAUTHBEARER_SUB_CLAIM_NAME],
     )
+
+
+def _kerberos(properties: BrokerProperties, listener_name: str, modules: Sequence[LoginModule]) -> KerberosListener:
+    of_listener = properties.for_listener(listener_name)
+    try:
+        module = with_service_name(login_module(GSSAPI, modules), of_listener[SASL_KERBEROS_SERVICE_NAME])
+        identity = kerberos_identity(module)
+        if identity.keytab is None:
+            raise ConfigError("a listener has its key from a keytab: set the options useKeyTab=true, keyTab and principal")
+    except ConfigError as reason:
+        raise ConfigValueError(_prefixed(listener_name, GSSAPI, SASL_JAAS_CONFIG), "[hidden]", str(reason)) from None
+    rules = SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES
+    prefixed = f"{LISTENER_PREFIX}{listener_name.lower()}.{rules.name}"
+    return KerberosListener(identity, of_listener[rules], prefixed if prefixed in properties.properties else rules.name)
 
 
 def _name_of(properties: BrokerProperties, listener_name: str, mechanism: str, key: Key[Any]) -> str:

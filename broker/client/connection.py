@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 from broker.client.errors import ConnectionLost, DoesNotFit, NotAuthenticated, Unreachable
 from broker.client.versions import ApiTable, api_table, choose_version
 from broker.security.client_security import PLAINTEXT, ClientSecurity
-from broker.security.sasl.login import LoginFailed, log_in, renewal_seconds
+from broker.security.sasl.login import LoginFailed, LoginRequest, advance, log_in, renewal_seconds
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -96,19 +96,18 @@ class Connection:
 
     def _log_in(self) -> None:
         """Begin a SASL session, or the next one of this connection."""
-        steps = log_in(self._security.begin(), self.versions)
+        steps = log_in(self._security.begin(self.address.host), self.versions)
         try:
-            asked = next(steps)
-            while True:
+            asked = advance(steps, None)
+            while isinstance(asked, LoginRequest):
                 self._send(asked.message, api(asked.api_key), asked.version)
                 answer = self._receive(self._timeout)
                 if answer is None:
                     raise ConnectionLost(f"the broker at {self.address} did not answer the login in time")
-                asked = steps.send(answer)
-        except StopIteration as end:
-            self._renew_at = time.monotonic() + renewal_seconds(end.value, self._security.random_bytes)
+                asked = advance(steps, answer)
         except LoginFailed as failed:
             raise NotAuthenticated(f"the broker at {self.address}: {failed}") from None
+        self._renew_at = time.monotonic() + renewal_seconds(asked, self._security.random_bytes)
 
     def _renew(self) -> None:
         """Log in again, after the answers to the requests in flight."""

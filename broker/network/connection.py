@@ -162,7 +162,7 @@ class Connection:
             size = fields.int32(reader.data, position)
             begin = position + 4
             after = begin + size
-            if size <= 0 or size > self.max_request_bytes:
+            if (size <= 0 and (size < 0 or not self.handler.takes_empty())) or size > self.max_request_bytes:
                 self._write(out)
                 self._refuse(size, view[position : min(end, position + 16)])
                 return end

@@ -28,3 +28,7 @@ class RequestHandler:
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
         """Whether the request may be handled while earlier ones are appended and wait for replicas (`Pending.appended`)."""
         return False
+
+    def takes_empty(self) -> bool:
+        """Whether the next frame may be empty. A request never is, but a token of SASL without a header may be."""
+        return False

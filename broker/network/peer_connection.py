@@ -19,7 +19,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from broker.network.peer_wire import WINDOW_BYTES, Wire
 from broker.security.client_security import PLAINTEXT, ClientSecurity
-from broker.security.sasl.login import LoginFailed, log_in, renewal_seconds
+from broker.security.sasl.clients import SaslClient
+from broker.security.sasl.login import Login, LoginFailed, LoginRequest, advance, log_in, renewal_seconds
 from config.errors import ConfigError
 from protocol.api_keys import ApiKey
 from protocol.cursors.fetch_answer_reader import FetchAnswerReader
@@ -265,17 +266,23 @@ class PeerConnection(Peer):
 
     async def _log_in(self, wire: Wire, deadline: float) -> None:
         """Begin a SASL session, or the next one of the same connection. Raises PeerUnavailable, and then the connection is closed."""
-        loop = asyncio.get_running_loop()
         try:
-            steps = log_in(self._security.begin(), self._versions)
-            asked = next(steps)
-            while True:
-                asked = steps.send(await self._ask(wire, asked.api_key, asked.version, asked.message, deadline))
-        except StopIteration as end:
-            self._renew_at = loop.time() + renewal_seconds(end.value, self._security.random_bytes)
+            client = self._security.begin(wire.host)
+            steps = log_in(client, self._versions)
+            asked = await _advanced(client, steps, None, deadline)
+            while isinstance(asked, LoginRequest):
+                answer = await self._ask(wire, asked.api_key, asked.version, asked.message, deadline)
+                asked = await _advanced(client, steps, answer, deadline)
         except (ConfigError, LoginFailed) as failed:
             wire.lose("the login failed")
             raise PeerRefused(f"{wire.name}: {failed}") from None
+        except asyncio.CancelledError:
+            wire.lose("the login was cancelled")
+            raise
+        except TimeoutError:
+            wire.lose("the login took too long")
+            raise PeerUnavailable(f"{wire.name}: this broker got no ticket for it in time") from None
+        self._renew_at = asyncio.get_running_loop().time() + renewal_seconds(asked, self._security.random_bytes)
 
     async def _versions_of(self, wire: Wire, deadline: float) -> dict[int, Versions]:
         """The versions that the peer supports. Raises PeerUnavailable."""
@@ -301,6 +308,14 @@ class PeerConnection(Peer):
         if known is None or known.last < lowest or known.first > version:
             raise PeerUnavailable(f"the peer supports no version of {api_key.name} that this broker supports; is it an older release?")
         return min(version, known.last)
+
+
+async def _advanced(client: SaslClient, steps: Login, answer: Message | None, deadline: float) -> LoginRequest | int:
+    """As `advance`; a step that may wait for another server is made on a thread. Raises LoginFailed, TimeoutError."""
+    if not client.may_block:
+        return advance(steps, answer)
+    async with asyncio.timeout_at(deadline):
+        return await asyncio.to_thread(advance, steps, answer)
 
 
 def _body_at(frame: memoryview, form: _Form) -> int:

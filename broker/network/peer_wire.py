@@ -51,11 +51,13 @@ class Wire(asyncio.BufferedProtocol):
         "_transport",
         "_waiter",
         "_window",
+        "host",
         "is_lost",
         "name",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: PeerAddress, window: memoryview, max_response_bytes: int) -> None:
+        self.host = address.host
         self.name = f"{address.host}:{address.port}"
         self.is_lost = False
         self._loop = loop

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from config.errors import ConfigError
 from config.listeners import SecurityProtocol
-from config.sasl import OAUTHBEARER
+from config.sasl import GSSAPI, OAUTHBEARER
 
 if TYPE_CHECKING:
     import ssl
@@ -37,8 +37,8 @@ class ClientSecurity(Protocol):
     def context(self) -> ssl.SSLContext:
         """The TLS context; asked for only if the protocol uses TLS. Raises ConfigError."""
 
-    def begin(self) -> SaslClient:
-        """A new SASL exchange; asked for only if the protocol uses SASL. Raises ConfigError."""
+    def begin(self, host: str) -> SaslClient:
+        """A new SASL exchange with the server on a host; asked for only if the protocol uses SASL. Raises ConfigError."""
 
 
 class Plaintext:
@@ -51,7 +51,7 @@ class Plaintext:
         """See `ClientSecurity`."""
         raise NotImplementedError
 
-    def begin(self) -> SaslClient:
+    def begin(self, host: str) -> SaslClient:
         """See `ClientSecurity`."""
         raise NotImplementedError
 
@@ -91,14 +91,14 @@ class InterBrokerSecurity:
             self._source = source
         return self._context
 
-    def begin(self) -> SaslClient:
+    def begin(self, host: str) -> SaslClient:
         """See `ClientSecurity`."""
         from broker.security.sasl.clients import Surroundings, sasl_client
         from config.sasl import inter_broker_login
 
         try:
             mechanism, module = inter_broker_login(self._config.current, self._listener_name)
-            return sasl_client(mechanism, module, Surroundings(self.random_bytes, self._now_ms))()
+            return sasl_client(mechanism, module, Surroundings(self.random_bytes, self._now_ms, host))()
         except ConfigError as reason:
             raise ConfigError(f"this broker cannot log in at listener {self._listener_name} of other brokers: {reason}") from None
 
@@ -115,7 +115,7 @@ class ConfiguredSecurity:
         if self.protocol.uses_tls:
             self.context()
         if self.protocol.uses_sasl:
-            self.begin()
+            self.begin("")  # to find what is missing
 
     @property
     def protocol(self) -> SecurityProtocol:
@@ -130,15 +130,15 @@ class ConfiguredSecurity:
             self._context = connecting_context(self.properties, "the client")
         return self._context
 
-    def begin(self) -> SaslClient:
+    def begin(self, host: str) -> SaslClient:
         """See `ClientSecurity`."""
         from broker.security.sasl.clients import Surroundings, sasl_client
 
-        surroundings = Surroundings(os.urandom, lambda: time.time_ns() // 1_000_000)
+        surroundings = Surroundings(os.urandom, lambda: time.time_ns() // 1_000_000, host)
         return sasl_client(self.properties.mechanism, self.properties.login, surroundings)()
 
     def librdkafka(self) -> dict[str, str]:
-        """The same security for a client of librdkafka. Raises ConfigError for OAUTHBEARER."""
+        """The same security for a client of librdkafka. Raises ConfigError for OAUTHBEARER, and for GSSAPI, which its wheels lack."""
         found = {"security.protocol": self.protocol.name}
         if self.protocol.uses_tls:
             from broker.security.tls.context import TlsConfig
@@ -148,7 +148,7 @@ class ConfiguredSecurity:
                 found["ssl.endpoint.identification.algorithm"] = "none"
         if self.protocol.uses_sasl:
             mechanism = self.properties.mechanism
-            if mechanism == OAUTHBEARER:
+            if mechanism in (GSSAPI, OAUTHBEARER):
                 raise ConfigError(f"{mechanism} cannot be passed on to clients of librdkafka; use another mechanism")
             options = self.properties.login.options
             found |= {"sasl.mechanisms": mechanism, "sasl.username": options["username"], "sasl.password": options["password"]}

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.network.handler import RequestHandler
-from broker.network.request_channel import CLOSE, Answer
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer
 from broker.request.last_answer import last_answer
 from broker.request.malformed import name_of
 from broker.security.sasl.session import AuthenticationFailed, Offer, SaslSession, State
@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 STRANGERS_DIVISOR: Final = 4
 """The part of `max.connections` that clients may take on a listener before they authenticate; the oldest one leaves for a newer one."""
+
+GSS_TOKEN: Final = 0x60
+"""The first byte of a client's first token of GSSAPI (RFC 2743, section 3.1). No request begins with it."""
 
 _EXPECTED: Final = {
     State.HANDSHAKE_OR_VERSIONS: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
@@ -103,7 +106,7 @@ class AuthenticationHandler(RequestHandler):
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """See `RequestHandler`."""
-        state = self._session.state
+        state = self._state_at(frame)
         if state is State.AUTHENTICATED:
             return self._handle_authenticated(frame, connection)
         api_key, version = (fields.int16(frame, 0), fields.int16(frame, 2)) if len(frame) >= 4 else (-1, 0)
@@ -117,6 +120,13 @@ class AuthenticationHandler(RequestHandler):
         if self._session.state is State.FAILED and state is not State.FAILED:
             self._listener.counts.on_failure(self._loop.time(), is_again=self._is_known)
         return answer
+
+    def _state_at(self, frame: memoryview) -> State:
+        """The state in which a frame is judged: one without SaslHandshake is a token if it looks so."""
+        session = self._session
+        if session.state is State.HANDSHAKE_OR_VERSIONS and len(frame) >= 2 and fields.int16(frame, 0) >> 8 == GSS_TOKEN:
+            session.begin_without_handshake()
+        return session.state
 
     def _handle_authenticated(self, frame: memoryview, connection: Connection) -> Answer:
         """Ends an expired session, unless the client begins to authenticate again."""
@@ -138,6 +148,10 @@ class AuthenticationHandler(RequestHandler):
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
         """See `RequestHandler`."""
         return self._session.is_authenticated and self._dispatcher.may_follow_appends(view, begin, end)
+
+    def takes_empty(self) -> bool:
+        """See `RequestHandler`."""
+        return self._session.state is State.RAW_TOKEN
 
     def _on_authenticated(self, principal: Principal) -> None:
         connection = self._connection
@@ -164,10 +178,11 @@ class AuthenticationHandler(RequestHandler):
     def _on_raw_token(self, token: bytes) -> Answer:
         """Answers a token that came without a request header, after SaslHandshake 0. A failure closes the connection without an answer."""
         try:
-            return self._session.on_token(token)[0]
+            answer, _ = self._session.on_token(token)
         except AuthenticationFailed as failed:
             self._connection.offend(f"authentication failed: {failed}")
             return last_answer(self._delay_ms)
+        return NO_RESPONSE if answer is None else answer
 
     def _refuse(self, frame: memoryview, state: State) -> Answer:
         """Closes the connection, after an error when tokens are expected."""

@@ -179,10 +179,16 @@ SASL_KERBEROS_PRINCIPAL_TO_LOCAL_RULES = key(
     default=("DEFAULT",),
     importance=MEDIUM,
     dynamic=PER_BROKER,
+    effective=True,
     doc="The rules that turn a Kerberos principal into a short name.",
 )
 SASL_KERBEROS_SERVICE_NAME = key(
-    "sasl.kerberos.service.name", String(), importance=MEDIUM, dynamic=PER_BROKER, doc="The Kerberos service name that brokers run under."
+    "sasl.kerberos.service.name",
+    String(),
+    importance=MEDIUM,
+    dynamic=PER_BROKER,
+    effective=True,
+    doc="The Kerberos service name that brokers run under.",
 )
 SASL_KERBEROS_TICKET_RENEW_JITTER = key(
     "sasl.kerberos.ticket.renew.jitter",

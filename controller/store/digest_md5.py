@@ -10,6 +10,8 @@ import hmac
 import re
 from typing import Final, NamedTuple
 
+from controller.store.sasl_exchange import LoginFailed
+
 DIGEST_URI: Final = "zookeeper/zk-sasl-md5"
 """Service and host of all ZooKeeper servers, whatever their names are."""
 MAX_CHALLENGE_BYTES: Final = 2048
@@ -25,18 +27,29 @@ class DigestLogin(NamedTuple):
     password: str
 
 
-class DigestFailed(Exception):
+class DigestFailed(LoginFailed):
     """The server's challenge is malformed, or does not prove that the server knows the password."""
 
 
 class DigestMd5:
-    """One exchange: `respond` answers the challenge, then `verify` checks what the server answers."""
+    """Implements `SaslExchange`: `respond` answers the challenge, then `verify` checks what the server answers."""
 
     def __init__(self, login: DigestLogin, cnonce: str) -> None:
         """`cnonce` is a fresh random text without quotes."""
         self._login = login
         self._cnonce = cnonce
         self._rspauth = ""
+
+    def first(self) -> bytes:
+        """See `SaslExchange`: the server begins."""
+        return b""
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """See `SaslExchange`."""
+        if not self._rspauth:
+            return self.respond(challenge)
+        self.verify(challenge)
+        return None
 
     def respond(self, challenge: bytes) -> bytes:
         """The answer to the server's challenge. Raises DigestFailed."""

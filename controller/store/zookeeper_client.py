@@ -29,8 +29,8 @@ from kazoo.protocol.states import EventType as KazooEventType
 from kazoo.protocol.states import WatchedEvent as KazooEvent
 from kazoo.retry import KazooRetry
 
-from controller.store.digest_md5 import DigestFailed, DigestMd5
 from controller.store.metadata_store import EventType
+from controller.store.sasl_exchange import LoginFailed, SaslExchange
 
 RECONNECT_SECONDS = 0.05
 MAX_RECONNECT_SECONDS = 1.0
@@ -99,9 +99,9 @@ class ZooKeeperClient:
         tls: ssl.SSLContext | None,
         credentials: str | None,
         listener: Listener,
-        begin_login: Callable[[], DigestMd5] | None = None,
+        begin_login: Callable[[str], SaslExchange] | None = None,
     ) -> None:
-        """`credentials` are of ZooKeeper's digest scheme. `begin_login` begins the SASL exchange of a new connection."""
+        """`credentials` are of ZooKeeper's digest scheme. `begin_login` begins the SASL exchange with a host."""
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._lock = threading.Lock()
@@ -223,13 +223,13 @@ class ZooKeeperClient:
 
 
 class _Kazoo(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    def __init__(self, on_state: Callable[[str, bool], None], begin_login: Callable[[], DigestMd5] | None, **options: Any) -> None:
+    def __init__(self, on_state: Callable[[str, bool], None], begin_login: Callable[[str], SaslExchange] | None, **options: Any) -> None:
         self._on_state = on_state
         super().__init__(**options)
         self._connection = _Connection(self, self._conn_retry.copy(), logger=self.logger)
         self._connection.begin_login = begin_login
         if begin_login is not None:
-            self._connection.sasl_options = {"mechanism": "DIGEST-MD5"}  # has kazoo call `_authenticate_with_sasl`
+            self._connection.sasl_options = {}  # has kazoo call `_authenticate_with_sasl`
 
     def _session_callback(self, state: str) -> None:
         if state == self._state:
@@ -255,16 +255,17 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
     kazoo's pings are up to 0.4 s early, and a session would outlive its broker by as much.
     """
 
-    begin_login: Callable[[], DigestMd5] | None = None
+    begin_login: Callable[[str], SaslExchange] | None = None
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
         """Log in, without the package that kazoo needs for that. Raises AuthFailedError; ZooKeeper drops a client that fails."""
         assert self.begin_login is not None
-        exchange = self.begin_login()
+        exchange = self.begin_login(host)
         try:
-            challenge = self._ask_sasl(b"", 1, timeout)
-            exchange.verify(self._ask_sasl(exchange.respond(challenge), 2, timeout))
-        except (ConnectionDropped, DigestFailed) as error:
+            token, xid = exchange.first(), 1
+            while (answer := exchange.answer(self._ask_sasl(token, xid, timeout))) is not None:
+                token, xid = answer, xid + 1
+        except (ConnectionDropped, LoginFailed) as error:
             self.logger.warning("SASL: %s", f"the login by SASL failed: {error}")
             raise AuthFailedError(str(error)) from None
         self.client.on_logged_in()
@@ -273,7 +274,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         self._submit(SASL(token), timeout, xid)
         header, buffer, offset = self._read_header(timeout)
         if header.xid != xid or header.err:
-            raise DigestFailed(f"error {header.err}")
+            raise LoginFailed(f"error {header.err}")
         challenge: bytes = SASL.deserialize(buffer, offset)[0]
         return challenge or b""
 

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 from config.zookeeper_connect import parse_zookeeper_connect
 from controller.errors import NoAuth, SessionExpired, StoreError, StoreUnavailable
-from controller.store.digest_md5 import DigestMd5
 from controller.store.metadata_store import (
     Children,
     EventType,
@@ -37,6 +36,7 @@ from controller.store.metadata_store import (
     SetData,
     WatchedEvent,
 )
+from controller.store.sasl_exchange import SaslExchange
 from controller.store.watches import Watches
 from controller.store.zookeeper_client import EXPIRED, ZooKeeperClient, is_cut, is_session_end
 from controller.store.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches
@@ -59,8 +59,8 @@ class ZooKeeperSettings(NamedTuple):
     """user:password of the digest scheme."""
     tls_context: Callable[[], ssl.SSLContext] | None = None
     """Makes the TLS context of a new session, raises StoreUnavailable; None without TLS."""
-    begin_login: Callable[[], DigestMd5] | None = None
-    """Begins the SASL exchange of a new connection; None without SASL."""
+    begin_login: Callable[[str], SaslExchange] | None = None
+    """Begins the SASL exchange of a new connection to a host; None without SASL."""
 
     @property
     def hosts(self) -> str:

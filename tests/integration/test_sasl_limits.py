@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,10 @@ SASL = {
         ),
     ],
 )
-def test_the_start_is_refused_in_one_line_and_nothing_is_touched(tmp_path: Path, change: dict[str, str], line: str) -> None:
+def test_the_start_is_refused_in_one_line_and_nothing_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, str], line: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
     with pytest.raises(CannotStart) as refused, a_broker_in_process(tmp_path / "log", **{**SASL, **change}):
         pass
     assert str(refused.value).startswith(line)

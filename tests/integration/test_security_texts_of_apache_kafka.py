@@ -1,4 +1,4 @@
-"""Parsers of Apache Kafka and Java read generated JAAS texts, JAAS files, distinguished names and mapping rules, and find what we find."""
+"""Parsers of Apache Kafka and Java read generated JAAS texts and files, distinguished names and rules for names, and find what we find."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from broker.security.sasl import kerberos_names
 from broker.security.tls.distinguished_names import name_of
 from broker.security.tls.mapping_rules import MappingRules, NoMatchingRule
 from config.errors import ConfigError, JaasError
@@ -163,13 +164,61 @@ def ours_of_rules(text: str, subject: str) -> Verdict:
         return Verdict(True, str(reason))
 
 
+REALM = "EXAMPLE.COM"
+PRINCIPALS = (
+    "alice@EXAMPLE.COM",
+    "Alice.B@OTHER.ORG",
+    "kafka/host.example.com@EXAMPLE.COM",
+    "kafka/host-2@OTHER.ORG",
+    "aXbXc@EXAMPLE.COM",
+    "\u00c9mile@EXAMPLE.COM",
+    "alice",
+    "kafka/host",
+    "a/b/c@EXAMPLE.COM",
+    "a@b@c",
+    "@EXAMPLE.COM",
+    "a/@EXAMPLE.COM",
+    "",
+)
+FORMATS = ("$1", "$2", "$0", "$1@$0", "$1.$2", "$1;$0", "x$1", "", "$", "$9", "$1$", "$$1", "a", "[", ".")
+MATCHES = (".*", ".*@EXAMPLE.COM", "alice.*", r"\w+", "[a-z]+", ".*;OTHER.ORG", "X", "(?i", "", "a|b", "$", "^kafka$", "kafka")
+FROM = ("a", "X", "@.*", ";.*", "[.].*", "^", "$", "b*", r"\w", "(", "([a-z])", "(.)(.)", "", ".*")
+TO = ("", "z", "$0", "$1", "$2$1", "$9", r"\$", "\\", "@", "-", "\u00e9")
+
+
+def kerberos_rule(chance: random.Random) -> str:
+    if chance.random() < 0.15:
+        return chance.choice(("DEFAULT", "DEFAULT", "DEFAULT/L", "default", ""))
+    found = f"RULE:[{chance.choice('1112228')}:{''.join(chance.choice(FORMATS) for _ in range(chance.choice((1, 1, 2))))}]"
+    if chance.random() < 0.5:
+        found += f"({chance.choice(MATCHES)})"
+    if chance.random() < 0.6:
+        found += f"s/{chance.choice(FROM)}/{chance.choice(TO)}/{chance.choice(('', 'g'))}"
+    return found + chance.choice(("", "", "", "/L", "L", "/U", "U", "/", "/l", "x"))
+
+
+def kerberos_rules(chance: random.Random) -> list[str]:
+    found = [kerberos_rule(chance) for _ in range(chance.choice((1, 1, 2, 3)))]
+    return [*found, "DEFAULT"] if chance.random() < 0.3 else found
+
+
+def ours_of_kerberos(rules: list[str], principal: str) -> Verdict:
+    try:
+        return Verdict(False, kerberos_names.PrincipalToLocalRules(rules, REALM).name_of(principal))
+    except kerberos_names.MalformedPrincipal as malformed:
+        return Verdict(True, str(malformed))
+    except kerberos_names.NoMatchingRule:
+        return Verdict(False, NO_RULE)
+
+
 class Judged(NamedTuple):
-    """All that is asked, and what Java answers: first about the texts, then about the names, the rules, and the files."""
+    """All that is asked, and what Java answers: about the texts, the names, the rules, the files, and the rules for Kerberos, in this order."""
 
     texts: list[str]
     names: list[bytes]
     rules: list[tuple[str, str]]
     files: list[str]
+    kerberos: list[tuple[list[str], str]]
     verdicts: list[Verdict]
 
 
@@ -181,11 +230,13 @@ def judged() -> Judged:
     names = [name(chance) for _ in range(CASES)]
     asked = [(rules(chance), chance.choice(SUBJECTS)) for _ in range(CASES)]
     files = jaas_files(chance)
+    of_kerberos = [(kerberos_rules(chance), chance.choice(PRINCIPALS)) for _ in range(CASES)]
     questions: list[tuple[str, ...]] = [("jaas", encoded(each)) for each in texts]
     questions += [("name", encoded(each)) for each in names]
     questions += [("rules", encoded(text), encoded(subject)) for text, subject in asked]
     questions += [("file", encoded(each)) for each in files]
-    return Judged(texts, names, asked, files, verdicts(questions))
+    questions += [("local", encoded(REALM), encoded("\n".join(each)), encoded(principal)) for each, principal in of_kerberos]
+    return Judged(texts, names, asked, files, of_kerberos, verdicts(questions))
 
 
 def test_jaas_texts_are_read_and_refused_as_by_apache_kafka(judged: Judged) -> None:
@@ -203,7 +254,7 @@ def test_jaas_texts_are_read_and_refused_as_by_apache_kafka(judged: Judged) -> N
 
 def test_jaas_files_are_read_and_refused_as_by_java(judged: Judged) -> None:
     ours = [ours_of_file(text) for text in judged.files]
-    theirs = judged.verdicts[3 * CASES :]
+    theirs = judged.verdicts[3 * CASES : 3 * CASES + len(judged.files)]
     different = [
         (text, found, expected)
         for text, found, expected in zip(judged.files, ours, theirs, strict=True)
@@ -232,3 +283,21 @@ def test_mapping_rules_name_the_principals_that_apache_kafka_names(judged: Judge
     assert len(accepted) > CASES // 8
     named = [each for each, found, _ in accepted if found.text != NO_RULE]
     assert len(named) > CASES // 16
+
+
+@pytest.mark.filterwarnings("error")
+def test_principals_of_kerberos_have_the_names_that_apache_kafka_gives_them(judged: Judged) -> None:
+    """Rules without an equivalent in Python may be refused, and rules that fail only when they match. What Java cannot parse is refused."""
+    compared = named = refused = 0
+    for (rules, principal), expected in zip(judged.kerberos, judged.verdicts[3 * CASES + len(judged.files) :], strict=True):
+        try:
+            found = ours_of_kerberos(rules, principal)
+        except ConfigError:
+            refused += 1
+            continue
+        assert found == expected, (rules, principal)
+        compared += 1
+        named += not found.is_refused and found.text != NO_RULE
+    assert compared > CASES // 8
+    assert named > CASES // 16
+    assert refused > CASES // 16

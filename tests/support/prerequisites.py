@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Collection
 
+from tests.support import kerberos
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError
 from tests.support.apache_kafka.training import write_missing_archives
 from tests.support.kafka_streams.application import ensure_streams_jars
@@ -20,12 +21,15 @@ PROGRAMS = {
     "kcat": ("kcat", "tests with kcat"),
     "java": ("openjdk-17-jre-headless", "tests with Apache Kafka's own tools"),
     "mvn": ("maven", "fetching Apache Kafka's tools"),
+    **{program: (package, "tests of Kerberos") for program, package in kerberos.PROGRAMS.items()},
+    "krb5-config": ("libkrb5-dev", "compiling the package gssapi, and so tests of Kerberos"),
+    kerberos.SASL_PLUGIN: ("libsasl2-modules-gssapi-mit", "tests of kcat with Kerberos"),
 }
 
 
 def missing_programs(wanted: Collection[str]) -> list[str]:
-    """Those that are not on the PATH."""
-    return [program for program in wanted if shutil.which(program) is None]
+    """Those that are neither on the PATH nor among the programs for administrators."""
+    return [program for program in wanted if kerberos.path_of(program) is None]
 
 
 def can_install() -> bool:
@@ -33,9 +37,8 @@ def can_install() -> bool:
     return shutil.which("apt-get") is not None and os.geteuid() == 0
 
 
-def install(program: str) -> None:
-    """Install one program's package; says so when that fails."""
-    package, _ = PROGRAMS[program]
+def install(package: str) -> None:
+    """Install a package; the caller finds out whether that has helped."""
     print(f"installing {package} ...", flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     command = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", package]
@@ -57,10 +60,10 @@ def prepare_apache_kafka() -> None:
 def main(wanted: Collection[str]) -> None:
     """Install what can be installed, name what stays missing, prepare what only needs to be done once."""
     if can_install() and (missing := missing_programs(wanted)):
-        packages = ", ".join(PROGRAMS[program][0] for program in missing)
+        packages = ", ".join(dict.fromkeys(PROGRAMS[program][0] for program in missing))
         print(f"as root on Debian: apt-get installs {packages}; without them the tests that need them would be skipped", flush=True)
-        for program in missing:
-            install(program)
+        for package in dict.fromkeys(PROGRAMS[program][0] for program in missing):
+            install(package)
     for program in missing_programs(wanted):
         package, purpose = PROGRAMS[program]
         print(f"missing: {program}: {purpose} will be skipped (Debian, Ubuntu: apt-get install {package})", file=sys.stderr)

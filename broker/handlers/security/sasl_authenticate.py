@@ -51,4 +51,4 @@ def _continue(session: SaslSession, token: bytes, context: RequestContext) -> Sa
         refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=failed.client_text)
         return last_answer(delay_ms, context.encode(refusal))
     # The message is empty instead of null, as from Apache Kafka.
-    return SaslAuthenticateResponse(error_code=ErrorCode.NONE, error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+    return SaslAuthenticateResponse(error_code=ErrorCode.NONE, error_message="", auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)

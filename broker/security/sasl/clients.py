@@ -1,6 +1,7 @@
-"""Plays the client's side of a SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER with unsecured tokens.
+"""Plays the client's side of a SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER with unsecured tokens, and GSSAPI.
 
-Brokers use it to log in at other brokers, and the command line at any broker. It does no I/O. `login` sends the tokens.
+Brokers use it to log in at other brokers, and the command line at any broker. Only GSSAPI does I/O, in the Kerberos library. `login` sends
+the tokens.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from broker.security.sasl.scram import HASHES, MIN_ITERATIONS
 from config.errors import ConfigError
 from config.jaas import LoginModule
-from config.sasl import OAUTHBEARER, PLAIN
+from config.kerberos import kerberos_identity
+from config.sasl import GSSAPI, OAUTHBEARER, PLAIN
 
 MAX_ITERATIONS: Final = 1_000_000
 """Largest iteration count that a server may ask for; half a second of work. Apache Kafka stores at most 16,384."""
@@ -31,14 +33,19 @@ _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
 
 
 class Surroundings(NamedTuple):
-    """The sources of chance and time. `now_ms` is the time of day."""
+    """The sources of chance and time, and the server. `now_ms` is the time of day, `host` the name by which the server was addressed."""
 
     random_bytes: Callable[[int], bytes]
     now_ms: Callable[[], int]
+    host: str = ""
 
 
 class ServerNotTrusted(Exception):
     """The server's token is malformed, or does not prove that the server knows the credential."""
+
+
+class CredentialUnavailable(Exception):
+    """This side has no credential for the server at present."""
 
 
 class SaslClient:
@@ -46,11 +53,14 @@ class SaslClient:
 
     __slots__ = ("mechanism",)
 
+    may_block: ClassVar[bool] = False
+    """Whether a step may wait for another server, so that a thread has to make it."""
+
     def __init__(self, mechanism: str) -> None:
         self.mechanism = mechanism
 
     def first(self) -> bytes:
-        """The first token."""
+        """The first token. Raises CredentialUnavailable."""
         raise NotImplementedError
 
     def answer(self, challenge: bytes) -> bytes | None:
@@ -163,6 +173,11 @@ def sasl_client(mechanism: str, module: LoginModule, surroundings: Surroundings)
         unsecured_token(options, 0)
         extensions = _extensions(options)
         return lambda: OAuthBearerClient(unsecured_token(options, surroundings.now_ms()), extensions)
+    if mechanism == GSSAPI:
+        # Few programs have the package and the library that it loads.
+        from broker.security.sasl.kerberos_library import initiating
+
+        return initiating(kerberos_identity(module), surroundings.host)
     for name in ("username", "password"):
         if not options.get(name):
             raise ConfigError(f"the login module {module.name} has no option {name}")

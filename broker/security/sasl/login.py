@@ -6,9 +6,9 @@ A login is a generator that yields requests and is sent the answers, so that a b
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from broker.security.sasl.clients import SaslClient, ServerNotTrusted
+from broker.security.sasl.clients import CredentialUnavailable, SaslClient, ServerNotTrusted
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
@@ -35,7 +35,11 @@ class LoginRequest(NamedTuple):
     message: Message
 
 
-def log_in(client: SaslClient, versions: Mapping[int, Versions]) -> Generator[LoginRequest, Message, int]:
+Login: TypeAlias = "Generator[LoginRequest, Message, int]"
+"""Yields requests, and is sent their answers."""
+
+
+def log_in(client: SaslClient, versions: Mapping[int, Versions]) -> Login:
     """Yields requests and expects their answers. Returns the session's lifetime in ms, 0 for no limit. Raises LoginFailed.
 
     `versions` are those that the broker listed in its answer to ApiVersions.
@@ -57,7 +61,10 @@ def log_in(client: SaslClient, versions: Mapping[int, Versions]) -> Generator[Lo
     if answer.error_code != ErrorCode.NONE:
         raise LoginFailed(f"it refused SaslHandshake with {ErrorCode.of(answer.error_code).name}")
     version = min(api(ApiKey.SASL_AUTHENTICATE).versions.last, authenticate.last)
-    token: bytes | None = client.first()
+    try:
+        token: bytes | None = client.first()
+    except CredentialUnavailable as unavailable:
+        raise LoginFailed(f"{client.mechanism} with it failed: {unavailable}") from None
     lifetime_ms = 0
     while token is not None:
         answer = yield LoginRequest(ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(auth_bytes=token))
@@ -71,6 +78,18 @@ def log_in(client: SaslClient, versions: Mapping[int, Versions]) -> Generator[Lo
             raise LoginFailed(f"{client.mechanism} with it failed: {reason}") from None
         lifetime_ms = answer.session_lifetime_ms
     return lifetime_ms
+
+
+def advance(steps: Login, answer: Message | None) -> LoginRequest | int:
+    """The next request of a login, or in the end the session's lifetime in ms. The first call has no answer. Raises LoginFailed.
+
+    The calls of one login may be made on different threads, one after the other.
+    """
+    try:
+        return next(steps) if answer is None else steps.send(answer)
+    except StopIteration as end:
+        lifetime_ms: int = end.value
+        return lifetime_ms
 
 
 def renewal_seconds(lifetime_ms: int, random_bytes: Callable[[int], bytes]) -> float:

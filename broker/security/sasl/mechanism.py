@@ -16,6 +16,10 @@ class AuthenticationRefused(Exception):
     """The exchange failed, and the client reads this text. Kafka's SaslAuthenticationException."""
 
 
+class TransientFailure(Exception):
+    """The exchange failed for a reason that may pass. The connection closes without an answer, so that the client tries again."""
+
+
 class SaslServer:
     """One exchange. It is complete once `authorization_id`, the name of the principal, is not None."""
 
@@ -31,6 +35,9 @@ class SaslServer:
         """Work for this token in a thread, to be awaited before `evaluate`; None if there is none."""
         return None
 
-    def evaluate(self, token: bytes) -> bytes:
-        """The answer to the client's next token. Raises InvalidCredentials and AuthenticationRefused, after which no call follows."""
+    def evaluate(self, token: bytes) -> bytes | None:
+        """The answer to the client's next token; None if the exchange is complete and the client expects no token more.
+
+        Raises InvalidCredentials, AuthenticationRefused and TransientFailure, after which no call follows.
+        """
         raise NotImplementedError

@@ -13,7 +13,7 @@ from broker.security.sasl.plain import PlainServer
 from broker.security.sasl.scram import ScramCredential, ScramServer, TokenCredential
 from broker.security.sasl.session import Offer, OfferedMechanism
 from config.jaas import PLAIN_MODULE
-from config.sasl import OAUTHBEARER, PLAIN, Mechanism, SaslListener, SignedTokens, unsecured_tokens
+from config.sasl import GSSAPI, OAUTHBEARER, PLAIN, Mechanism, SaslListener, SignedTokens, unsecured_tokens
 
 _NONCE_BYTES: Final = 20
 _BUCKETS: Final = 16
@@ -38,12 +38,18 @@ class Credentials(NamedTuple):
 
 
 def offer_of(listener: SaslListener, credentials: Credentials) -> Offer:
-    """The offer of a listener."""
+    """The offer of a listener. Raises ConfigError for a mechanism that this host cannot offer."""
     mechanisms = {
         name: OfferedMechanism(_beginning(mechanism, credentials), mechanism.max_reauth_ms)
         for name, mechanism in listener.mechanisms.items()
     }
     return Offer(mechanisms, in_order_of_java(mechanisms))
+
+
+def check_host(listener: SaslListener) -> None:
+    """Raises ConfigError if this host lacks what a mechanism of the listener needs: a library, a keytab."""
+    if GSSAPI in listener.mechanisms:
+        _kerberos(listener.mechanisms[GSSAPI])
 
 
 def in_order_of_java(names: Iterable[str]) -> list[str]:
@@ -68,6 +74,8 @@ def _beginning(mechanism: Mechanism, credentials: Credentials) -> Callable[[], S
         return partial(PlainServer, lambda user: mechanism.option(PLAIN_MODULE, f"user_{user}"))
     if mechanism.name == OAUTHBEARER:
         return partial(OAuthBearerServer, _token_validator(mechanism, credentials))
+    if mechanism.name == GSSAPI:
+        return _kerberos(mechanism)
 
     def begin() -> SaslServer:
         credential_of = partial(credentials.scram_credential_of, mechanism.name)
@@ -84,3 +92,11 @@ def _token_validator(mechanism: Mechanism, credentials: Credentials) -> Callable
         return credentials.signed_token_validator(mechanism.signed_tokens)
     accepted = unsecured_tokens(mechanism)
     return lambda compact: validate_unsecured(compact, accepted, credentials.now_ms())
+
+
+def _kerberos(mechanism: Mechanism) -> Callable[[], SaslServer]:
+    # Few brokers have the package and the library that it loads.
+    from broker.security.sasl.kerberos_library import accepting
+
+    assert mechanism.kerberos is not None
+    return accepting(mechanism.kerberos)

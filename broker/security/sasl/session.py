@@ -12,7 +12,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from broker.security.principals import USER_TYPE, Principal
-from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
+from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer, TransientFailure
+from config.sasl import GSSAPI
 
 MIN_REAUTHENTICATION_INTERVAL_NS: Final = 1_000_000_000
 """Shortest time between two authentications of one connection, ns; as in Apache Kafka."""
@@ -123,8 +124,15 @@ class SaslSession:
         """Work for this token in a thread, to be awaited before `on_token`; None if there is none."""
         return None if self._server is None or self._changed_mechanism is not None else self._server.preparation(token)
 
-    def on_token(self, token: bytes) -> tuple[bytes, int]:
-        """The server's token, and the lifetime of the session in ms, 0 for no limit or no session yet. Raises AuthenticationFailed."""
+    def begin_without_handshake(self) -> bool:
+        """Begin GSSAPI for a client of before Kafka 0.10, whose first frame is a token. Returns False if the listener does not offer it."""
+        return GSSAPI in self._offer.mechanisms and self.on_handshake(GSSAPI, with_headers=False)
+
+    def on_token(self, token: bytes) -> tuple[bytes | None, int]:
+        """The server's token, and the lifetime of the session in ms, 0 for no limit or no session yet. Raises AuthenticationFailed.
+
+        The token is None if the client expects none: without request headers it gets no answer then.
+        """
         server = self._server
         if server is None:
             raise RuntimeError(f"a token in the state {self.state.name}")
@@ -145,6 +153,9 @@ class SaslSession:
         except AuthenticationRefused as refused:
             self.state = State.FAILED
             raise AuthenticationFailed(str(refused), str(refused)) from None
+        except TransientFailure as failed:
+            self.state = State.FAILED
+            raise AuthenticationFailed(f"Authentication by {self._mechanism} failed for now: {failed}", None) from None
         except InvalidCredentials as invalid:
             during = "authentication" if self._principal is None else "re-authentication"
             self.state = State.FAILED

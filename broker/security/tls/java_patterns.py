@@ -46,12 +46,13 @@ def java_pattern(text: str) -> re.Pattern[str]:
         raise Untranslatable(f"the pattern cannot be used: {error}") from None
 
 
-def java_replacement(text: str, pattern: re.Pattern[str]) -> Callable[[re.Match[str]], str]:
-    """A function that builds the replacement of a match.
+def java_replacement(text: str, pattern: re.Pattern[str], *, is_literal_beyond: bool = False) -> Callable[[re.Match[str]], str]:
+    """A function that builds the replacement of a match. Raises Untranslatable.
 
-    A reference to a group beyond those of the pattern is literal text, as in Apache Kafka. Raises Untranslatable.
+    `is_literal_beyond`: a reference to a group beyond those of the pattern is literal text, as in ssl.principal.mapping.rules.
     """
-    text = _with_literal_references(text, pattern.groups)
+    if is_literal_beyond:
+        text = _with_literal_references(text, pattern.groups)
     parts: list[str | int] = []
     position = 0
     while position < len(text):
@@ -79,6 +80,12 @@ def java_replace_all(pattern: re.Pattern[str], replacement: Callable[[re.Match[s
         copied = match.end()
         position = copied if match.end() > match.start() else copied + 1
     return "".join([*parts, text[copied:]])
+
+
+def java_replace_first(pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str], text: str) -> str:
+    """The text with its first match replaced."""
+    match = pattern.search(text)
+    return text if match is None else f"{text[: match.start()]}{replacement(match)}{text[match.end() :]}"
 
 
 def _with_literal_references(text: str, groups: int) -> str:

@@ -30,7 +30,7 @@ class _Rule:
 
     def __init__(self, pattern: str, replacement: str, case: str) -> None:
         self._pattern = java_pattern(pattern)
-        self._replacement = java_replacement(replacement, self._pattern)
+        self._replacement = java_replacement(replacement, self._pattern, is_literal_beyond=True)
         self._case = _CASES[case]
 
     def apply(self, name: str) -> str | None:

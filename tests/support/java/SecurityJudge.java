@@ -20,14 +20,16 @@ import javax.security.auth.login.Configuration;
 import javax.security.auth.x500.X500Principal;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.SslConfigs;
+import org.apache.kafka.common.security.kerberos.KerberosName;
+import org.apache.kafka.common.security.kerberos.KerberosShortNamer;
 import org.apache.kafka.common.security.ssl.SslFactory;
 import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 
 /**
- * Answers questions about security, one a line: "jaas TEXT", "file TEXT", "name DER", "rules RULES NAME", "stores AUTH STORES", and "exchange
- * AUTH STORES STORES" with the old and the new ones. STORES are three arguments: key, certificates, and trusted certificates or nothing, in
- * PEM. AUTH is a value of ssl.client.auth. All arguments are in base64. An answer is "=" and the result, "!" and the message of the refusal,
- * or "-" when no rule matches; result and message are in base64.
+ * Answers questions about security, one a line: "jaas TEXT", "file TEXT", "name DER", "rules RULES NAME", "local REALM RULES PRINCIPAL" with
+ * a rule a line, "stores AUTH STORES", and "exchange AUTH STORES STORES" with the old and the new ones. STORES are three arguments: key,
+ * certificates, and trusted certificates or nothing, in PEM. AUTH is a value of ssl.client.auth. All arguments are in base64. An answer is "="
+ * and the result, "!" and the message of the refusal, or "-" when no rule matches; result and message are in base64.
  */
 public class SecurityJudge {
     public static void main(String[] arguments) throws Exception {
@@ -58,10 +60,12 @@ public class SecurityJudge {
                     running.configure(stores(text(words[1]), words, 2));
                     running.validateReconfiguration(stores(text(words[1]), words, 5));
                     return "=";
+                case "local":
+                    return "=" + encoded(local(text(words[1]), text(words[2]), text(words[3])));
                 default:
                     throw new IllegalStateException(words[0]);
             }
-        } catch (SslPrincipalMapper.NoMatchingRule none) {
+        } catch (SslPrincipalMapper.NoMatchingRule | org.apache.kafka.common.security.kerberos.NoMatchingRule none) {
             return "-";
         } catch (InvocationTargetException refused) {
             return "!" + encoded(String.valueOf(refused.getCause().getMessage()));
@@ -146,6 +150,10 @@ public class SecurityJudge {
         Map<String, Object> found = new HashMap<>(definition.parse(given));
         found.put("ssl.client.auth", clientAuth);
         return found;
+    }
+
+    private static String local(String realm, String rules, String principal) throws Exception {
+        return KerberosShortNamer.fromUnparsedRules(realm, Arrays.asList(rules.split("\n", -1))).shortName(KerberosName.parse(principal));
     }
 
     private static String text(String word) {

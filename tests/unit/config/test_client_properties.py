@@ -8,11 +8,12 @@ import pytest
 
 from config.client_properties import ClientProperties, read_client_properties
 from config.errors import ConfigError
-from config.jaas import PLAIN_MODULE, SCRAM_MODULE
+from config.jaas import KERBEROS_MODULE, PLAIN_MODULE, SCRAM_MODULE
 from config.keys import tls
 from config.listeners import SecurityProtocol
 
 LOGIN = f'{SCRAM_MODULE} required username="alice" password="alice-secret";'
+KERBEROS = f"{KERBEROS_MODULE} required useTicketCache=true;"
 
 
 def test_without_keys_a_client_uses_plaintext() -> None:
@@ -92,8 +93,10 @@ def test_a_key_that_cannot_be_honoured_is_named(given: dict[str, str], reason: s
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported"),
-        ({}, "sasl.mechanism=GSSAPI is not supported"),
+        ({"sasl.mechanism": "GSSAPI"}, "GSSAPI needs sasl.jaas.config; set sasl.mechanism"),
+        ({"sasl.mechanism": "NTLM"}, "sasl.mechanism=NTLM is not supported"),
+        ({}, "GSSAPI needs sasl.jaas.config; set sasl.mechanism"),
+        ({"sasl.jaas.config": KERBEROS}, "sasl.jaas.config: No serviceName defined"),
         ({"sasl.mechanism": "PLAIN"}, "PLAIN needs sasl.jaas.config, or sasl.username"),
         ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": LOGIN}, f"sasl.jaas.config: PLAIN needs the login module {PLAIN_MODULE}"),
         ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": LOGIN.rstrip(";")}, "sasl.jaas.config: .*semi-colon"),

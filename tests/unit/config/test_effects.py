@@ -36,6 +36,8 @@ READ_WITHIN_CONFIG = {
     "sasl.client.callback.handler.class",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
+    "sasl.kerberos.principal.to.local.rules",
+    "sasl.kerberos.service.name",
     "sasl.mechanism.inter.broker.protocol",
     "sasl.oauthbearer.clock.skew.seconds",
     "sasl.oauthbearer.expected.audience",

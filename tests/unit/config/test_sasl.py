@@ -142,7 +142,10 @@ def test_another_mechanism_has_no_class_for_signed_tokens() -> None:
 @pytest.mark.parametrize(
     ("properties", "error"),
     [
-        ({}, "Invalid value GSSAPI for configuration sasl.enabled.mechanisms: listener CLIENTS cannot offer GSSAPI; the mechanisms of"),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN,NTLM", KEY: PLAIN_LINE},
+            "Invalid value PLAIN,NTLM for configuration sasl.enabled.mechanisms: listener CLIENTS cannot offer NTLM; the mechanisms of",
+        ),
         (
             {"sasl.enabled.mechanisms": ""},
             "Invalid value  for configuration sasl.enabled.mechanisms: listener CLIENTS has no SASL",

@@ -19,7 +19,7 @@ from broker.security.sasl.oauthbearer import OAuthBearerServer
 from broker.security.sasl.plain import PlainServer
 from broker.security.sasl.scram import ScramServer, parse_credential
 from config.errors import ConfigError
-from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, parse_jaas
+from config.jaas import KERBEROS_MODULE, OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE, parse_jaas
 from config.sasl import LOGIN_MODULES, UnsecuredTokens
 from controller.admin.scram_credentials import Upsertion, credential
 from protocol.api_keys import ApiKey
@@ -136,7 +136,7 @@ def test_a_credential_that_is_missing_is_named_without_secrets(mechanism: str, o
 
 
 def test_each_mechanism_has_its_login_module() -> None:
-    assert set(LOGIN_MODULES.values()) == {PLAIN_MODULE, SCRAM_MODULE, OAUTHBEARER_MODULE}
+    assert set(LOGIN_MODULES.values()) == {PLAIN_MODULE, SCRAM_MODULE, OAUTHBEARER_MODULE, KERBEROS_MODULE}
 
 
 def played(answers: Callable[[LoginRequest], Message], ours: SaslClient | None = None) -> int:
