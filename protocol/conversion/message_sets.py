@@ -23,6 +23,7 @@ from protocol.conversion.limits import (
     LAST_CODEC,
     LOG_OVERHEAD,
     MAX_DECOMPRESSED_BYTES,
+    MAX_INT32,
     MESSAGE_HEADER_BYTES,
     MIN_MESSAGE_BYTES,
     NO_TIMESTAMP,
@@ -49,6 +50,7 @@ from protocol.records.errors import (
     InvalidMagic,
     InvalidRecord,
     MalformedMessage,
+    MessageTooLarge,
     UnknownCompressionCodec,
 )
 from protocol.records.reader import record_data
@@ -134,22 +136,29 @@ def up_convert(
     *,
     keeps_offsets: bool = False,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
+    max_message_bytes: int = MAX_INT32,
 ) -> MessageSet:
     """Convert the messages in `frame[start:end]`, of which the first is complete. `frame` must be writable.
 
-    Raises CorruptRecord, InvalidRecord, MalformedMessage, UnknownCompressionCodec, CorruptCompressedData, DecompressionTooLarge.
+    Raises CorruptRecord, InvalidRecord, MalformedMessage, MessageTooLarge, UnknownCompressionCodec, CorruptCompressedData,
+    DecompressionTooLarge.
     """
     first = message_at(frame, start, end)
     if first is None:
         raise InvalidRecord("a message set without a complete message")
     codec = first.attributes & CODEC_MASK
     if codec:
-        if message_at(frame, start + first.size, end) is not None:
+        _check_wrapper(frame, start, first, max_message_bytes)
+        behind = start + first.size
+        second = message_at(frame, behind, end)
+        if second is not None:
+            if second.magic < CURRENT_MAGIC:
+                _check_wrapper(frame, behind, second, max_message_bytes)
             raise InvalidRecord("Compressed outer record has more than one batch")
-        messages, timestamp = unwrap(frame, start, first, max_bytes)
+        messages, timestamp = _messages_in(frame, start, first, max_bytes)
         converter = UpConverter(messages, 0, len(messages), first.magic, is_wrapped=True, timestamp=timestamp, keeps_offsets=keeps_offsets)
     else:
-        converter = UpConverter(frame, start, end, first.magic, keeps_offsets=keeps_offsets)
+        converter = UpConverter(frame, start, end, first.magic, keeps_offsets=keeps_offsets, max_message_bytes=max_message_bytes)
     while not converter.convert(RECORDS_PER_SLICE):
         between()
     if not converter.count and not converter.foreign:
@@ -162,12 +171,23 @@ def unwrap(frame: Buffer, start: int, wrapper: Message, max_bytes: int = MAX_DEC
 
     Raises the errors of `up_convert`.
     """
-    codec, magic = wrapper.attributes & CODEC_MASK, wrapper.magic
-    if codec > LAST_CODEC:
-        raise UnknownCompressionCodec(codec)
-    body = memoryview(frame)[start + LOG_OVERHEAD : start + wrapper.size]
-    if crc32(body[4:]) != wrapper.crc:
+    _check_wrapper(frame, start, wrapper, MAX_INT32)
+    return _messages_in(frame, start, wrapper, max_bytes)
+
+
+def _check_wrapper(frame: Buffer, start: int, wrapper: Message, max_message_bytes: int) -> None:
+    """Raise MessageTooLarge, CorruptRecord or UnknownCompressionCodec, in Apache Kafka's order."""
+    if wrapper.size > max_message_bytes:
+        raise MessageTooLarge(wrapper.size)
+    if crc32(memoryview(frame)[start + LOG_OVERHEAD + 4 : start + wrapper.size]) != wrapper.crc:
         raise CorruptRecord(f"the checksum of the message at offset {wrapper.offset} is wrong")
+    if wrapper.attributes & CODEC_MASK > LAST_CODEC:
+        raise UnknownCompressionCodec(wrapper.attributes & CODEC_MASK)
+
+
+def _messages_in(frame: Buffer, start: int, wrapper: Message, max_bytes: int) -> tuple[memoryview, int]:
+    codec, magic = wrapper.attributes & CODEC_MASK, wrapper.magic
+    body = memoryview(frame)[start + LOG_OVERHEAD : start + wrapper.size]
     if codec == CompressionCodec.ZSTD:
         raise InvalidRecord(f"Invalid wrapper compressionType found in legacy deep record iterator {magic}")
     at = MESSAGE_HEADER_BYTES

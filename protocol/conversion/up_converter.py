@@ -27,7 +27,14 @@ from protocol.conversion.limits import (
     UP_TO_MAGIC_BYTES,
 )
 from protocol.cursors import fields
-from protocol.records.errors import CorruptRecord, InvalidMagic, InvalidRecord, MalformedMessage, UnknownCompressionCodec
+from protocol.records.errors import (
+    CorruptRecord,
+    InvalidMagic,
+    InvalidRecord,
+    MalformedMessage,
+    MessageTooLarge,
+    UnknownCompressionCodec,
+)
 
 
 class UpConverter:
@@ -46,13 +53,13 @@ class UpConverter:
         "_is_wrapped",
         "_keeps_offsets",
         "_magic",
+        "_max_message_bytes",
         "_timestamp",
         "base_timestamp",
         "count",
         "first_null_key",
         "first_offset",
         "foreign",
-        "largest",
         "last_offset",
         "max_timestamp",
         "min_timestamp",
@@ -72,6 +79,7 @@ class UpConverter:
         is_wrapped: bool = False,
         timestamp: int = FROM_MESSAGE,
         keeps_offsets: bool = False,
+        max_message_bytes: int = MAX_INT32,
     ) -> None:
         """`frame` must be writable, as memory of compiled code."""
         self._frame = frame
@@ -82,6 +90,7 @@ class UpConverter:
         self._is_wrapped = is_wrapped
         self._timestamp = timestamp
         self._keeps_offsets = keeps_offsets
+        self._max_message_bytes = max_message_bytes
         self.room = fields.room_for(end - start)
         self.size = 0
         self.count = 0
@@ -98,13 +107,11 @@ class UpConverter:
         self.first_null_key = -1
         self.foreign = 0
         """Messages of another magic than the first, which are left out."""
-        self.largest = 0
-        """Bytes of the largest message."""
 
     def convert(self, limit: int) -> bool:
         """Convert up to `limit` messages. True when all are done. An incomplete message at the end is left out, as in Apache Kafka.
 
-        Raises CorruptRecord for a wrong checksum or size, InvalidRecord for a compressed message, MalformedMessage,
+        Raises CorruptRecord for a wrong checksum or size, InvalidRecord for a compressed message, MalformedMessage, MessageTooLarge,
         UnknownCompressionCodec.
         """
         data = self._data
@@ -124,8 +131,9 @@ class UpConverter:
                 raise InvalidMagic(magic)
             if size > left - LOG_OVERHEAD:
                 return True
+            if size > self._max_message_bytes - LOG_OVERHEAD:
+                raise MessageTooLarge(size + LOG_OVERHEAD)
             self._at = at + LOG_OVERHEAD + size
-            self.largest = max(self.largest, size + LOG_OVERHEAD)
             self._convert_one(fields.int64(data, at), at + LOG_OVERHEAD, self._at, magic)
             if self.foreign and not self._is_wrapped:
                 return True  # Apache Kafka checks the messages before it first
@@ -138,15 +146,16 @@ class UpConverter:
         if magic != self._magic and not self._is_wrapped:
             self.foreign += 1  # a batch of format 2 has something else in place of the codec
             return
-        if codec:
-            if codec > LAST_CODEC:
-                raise UnknownCompressionCodec(codec)
-            raise InvalidRecord("Inner messages must not be compressed" if self._is_wrapped else "a compressed message is not the only one")
+        if codec and self._is_wrapped:
+            self._refuse(codec)
         if magic != self._magic:
+            self._check_sizes(at, end, magic)
             self.foreign += 1
             return
         if crc32(self._frame[at + 4 : end]) != fields.int32(data, at) & 0xFFFFFFFF:
             raise CorruptRecord(f"the checksum of the message at offset {offset} is wrong")
+        if codec:
+            self._refuse(codec)
         timestamp = NO_TIMESTAMP
         key_at = at + MESSAGE_HEADER_BYTES
         if magic:
@@ -192,6 +201,25 @@ class UpConverter:
         to = fields.copy(data, value_at, value_end, room, to)
         fields.put_uint8(room, to, 0)
         self.size = to + 1
+
+    def _check_sizes(self, at: int, end: int, magic: int) -> None:
+        """Raise MalformedMessage if key and value are not where they are in messages of this magic.
+
+        Apache Kafka names their sizes in its error about a message of another magic, and fails in another way if it cannot.
+        """
+        data = self._data
+        at += MESSAGE_HEADER_BYTES + (TIMESTAMP_BYTES if magic else 0)
+        for _ in range(2):
+            size = fields.int32(data, at) if at <= end - 4 else end
+            at += 4 + max(size, 0)
+            if at > end:
+                raise MalformedMessage(f"a message of magic {magic} has no key and value")
+
+    def _refuse(self, codec: int) -> None:
+        """Raise the error of a compressed message; its place decides whether the checksum is looked at before."""
+        if codec > LAST_CODEC:
+            raise UnknownCompressionCodec(codec)
+        raise InvalidRecord("Inner messages must not be compressed" if self._is_wrapped else "a compressed message is not the only one")
 
     def _note(self, offset: int, timestamp: int) -> None:
         if not self.count:

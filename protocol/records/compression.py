@@ -169,7 +169,7 @@ def _decode_snappy(data: Buffer, max_bytes: int) -> bytes:
     at = len(_XERIAL_HEADER)
     parts: list[bytes] = []
     room = max_bytes
-    while at < end:
+    while end - at >= 4:  # as in snappy-java, less than the length of a block ends the stream
         length = int.from_bytes(view[at : at + 4], "big")
         if length == _XERIAL_HEADER_AS_LENGTH and bytes(view[at : at + 8]) == _XERIAL_MAGIC:
             at += len(_XERIAL_HEADER)  # concatenated streams

@@ -25,6 +25,14 @@ class MalformedMessage(RecordFormatError):
     """The sizes inside a message of magic 0 or 1 contradict its own size, or its timestamp is negative."""
 
 
+class MessageTooLarge(RecordFormatError):
+    """A message of magic 0 or 1 has more bytes than the caller allows."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"a message of {size} bytes is too large")
+        self.size = size
+
+
 class InvalidRecord(RecordFormatError):
     """The records inside a batch violate the record format or contradict the header of the batch."""
 

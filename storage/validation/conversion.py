@@ -27,6 +27,7 @@ from protocol.records.errors import (
     CorruptRecord,
     DecompressionTooLarge,
     MalformedMessage,
+    MessageTooLarge,
     RecordFormatError,
     UnknownCompressionCodec,
 )
@@ -45,14 +46,13 @@ def convert(run: BatchRun, rules: ValidationRules, now_ms: int, between: Callabl
     """
     began_ns = perf_counter_ns()
     try:
-        messages = up_convert(run.frame, run.start, run.end, between)
+        messages = up_convert(run.frame, run.start, run.end, between, max_message_bytes=rules.max_message_bytes)
         messages.check_offsets()
+    except MessageTooLarge as error:
+        raise RecordTooLarge(rules.topic_partition, error.size, rules.max_message_bytes) from None
     except RecordFormatError as error:
         raise _refusal(error, rules) from None
     records = messages.converter
-    size = run.size if messages.codec else records.largest
-    if size > rules.max_message_bytes:
-        raise RecordTooLarge(rules.topic_partition, size, rules.max_message_bytes)
     _check(messages, rules, now_ms)
     codec = messages.codec if rules.compression_codec is None else rules.compression_codec
     body = memoryview(records.room)[: records.size]

@@ -146,12 +146,17 @@ class Asking:
         return answer if answer in (CLOSE, NO_RESPONSE) else None
 
     @property
-    def response(self) -> Any:
-        """The decoded response."""
+    def parts(self) -> list[Part]:
+        """The answer as the connection gets it: bytes, and regions of files."""
         assert not self.waits
         answer = self._answer.answer if isinstance(self._answer, Pending) else self._answer
         assert not isinstance(answer, Control), answer
-        parts = answer if isinstance(answer, list) else [answer]
+        return answer if isinstance(answer, list) else [answer]
+
+    @property
+    def response(self) -> Any:
+        """The decoded response."""
+        parts = self.parts
         if self._bytes is None:
             self._bytes = b"".join(content(part) for part in parts)
         return decode(self._bytes, self._key, self._version)

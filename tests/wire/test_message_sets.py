@@ -21,6 +21,7 @@ from protocol.records.errors import (
     DecompressionTooLarge,
     InvalidRecord,
     MalformedMessage,
+    MessageTooLarge,
     RecordFormatError,
     UnknownCompressionCodec,
 )
@@ -128,6 +129,11 @@ def with_value(value: bytes | None, codec: int, magic: int = 1, offset: int = 1)
     return message(magic, Old(offset, 1000, None, value), codec)
 
 
+def with_magic(data: bytes, magic: int) -> bytes:
+    """The message with another magic, which its checksum does not cover."""
+    return data[:16] + bytes((magic,)) + data[17:]
+
+
 REFUSED = [
     ("a wrong checksum", message(1, SENT[0], crc=1), CorruptRecord),
     ("a wrong checksum of a compressed message", message(1, Old(0, 1, None, b"x"), CompressionCodec.GZIP, crc=1), CorruptRecord),
@@ -147,6 +153,17 @@ REFUSED = [
     ("no value", with_value(None, CompressionCodec.SNAPPY), InvalidRecord),
     ("zstd", with_value(b"", CompressionCodec.ZSTD), InvalidRecord),
     ("codec 6", with_value(b"", 6), UnknownCompressionCodec),
+    ("codec 6 and a wrong checksum", message(1, SENT[0], 6, crc=1), CorruptRecord),
+    (
+        "a wrong checksum in front of another message",
+        message(1, SENT[0], CompressionCodec.GZIP, crc=1) + message(1, SENT[1]),
+        CorruptRecord,
+    ),
+    (
+        "a message inside whose magic would place key and value elsewhere",
+        with_value(compress_messages(CompressionCodec.GZIP, 0, with_magic(message(0, SENT[0]), 3)), CompressionCodec.GZIP, 0),
+        MalformedMessage,
+    ),
     ("no gzip data", with_value(b"\1\2\3", CompressionCodec.GZIP), CorruptCompressedData),
     ("two compressed messages", 2 * wrapped(1, CompressionCodec.GZIP, SENT), InvalidRecord),
     ("a compressed message behind another", message(1, SENT[0]) + wrapped(1, CompressionCodec.GZIP, SENT), InvalidRecord),
@@ -160,6 +177,17 @@ REFUSED = [
 def test_messages_that_contradict_themselves_are_refused(frame: bytes, error: type[RecordFormatError]) -> None:
     with pytest.raises(error):
         converted(frame)
+
+
+@pytest.mark.parametrize("codec", [CompressionCodec.NONE, CompressionCodec.GZIP])
+def test_a_message_that_is_too_large_is_refused_before_its_checksum_is_looked_at(codec: int) -> None:
+    large = message(1, Old(1, 1, None, bytes(100)), codec, crc=1)
+    frame = bytearray(large if codec else message(1, SENT[0]) + large)
+    with pytest.raises(MessageTooLarge) as refused:
+        up_convert(memoryview(frame), 0, len(frame), nothing, max_message_bytes=len(large) - 1)
+    assert refused.value.size == len(large)
+    with pytest.raises(CorruptRecord):
+        up_convert(memoryview(frame), 0, len(frame), nothing, max_message_bytes=len(large))
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -152,10 +152,16 @@ class Scene:
         eventually(self._has_leaders, what="leaders of all partitions")
 
     def learn_ids(self, topics: list[str]) -> None:
-        """Look up the ids of topics that exist."""
+        """Look up the ids of topics that exist, when the broker knows their leaders."""
+        self._ids = dict.fromkeys(topics, bytes(16))
+        eventually(self._has_leaders, what="leaders of all partitions")
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics])
         self._ids = {topic.name: topic.topic_id for topic in exchange(self._port, request, ApiKey.METADATA, 10).topics}
-        eventually(self._has_leaders, what="leaders of all partitions")
+
+    @property
+    def topic_ids(self) -> dict[str, bytes]:
+        """The ids of the topics that were created or looked up."""
+        return dict(self._ids)
 
     def alter(self, topic: str, config: dict[str, str]) -> None:
         """Replace the configuration of a topic."""

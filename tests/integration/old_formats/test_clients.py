@@ -13,11 +13,12 @@ from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.wire_client import a_wire_client
 
 COUNT = 50
+CONFIG = {"transaction_state_log_replication_factor": 1, "transaction_state_log_min_isr": 1, "transaction_state_log_num_partitions": 1}
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with a_broker(tmp_path_factory.mktemp("old-clients"), broker_id=0) as started:
+    with a_broker(tmp_path_factory.mktemp("old-clients"), broker_id=0, **CONFIG) as started:
         yield started
 
 
@@ -74,6 +75,28 @@ def test_an_old_librdkafka_reads_what_one_of_today_wrote(broker: BrokerProcess, 
     with a_wire_client(broker.port) as client:
         create(client, a_topic(topic))
     sent = produced({"bootstrap.servers": broker.bootstrap, "compression.codec": "lz4", "enable.idempotence": True}, topic)
+    assert consumed(old(broker.bootstrap, version), topic) == sent
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.9.0"])  # told 0.10, it asks for the versions that there are, and knows transactions
+def test_an_old_librdkafka_reads_the_records_of_transactions_and_not_their_markers(broker: BrokerProcess, version: str) -> None:
+    topic = f"transactions-{version}"
+    with a_wire_client(broker.port) as client:
+        create(client, a_topic(topic))
+    producer = confluent.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    sent = []
+    for number in range(COUNT):
+        if not number % 5:
+            producer.begin_transaction()
+        sent.append((b"key-%d" % number, b"value"))
+        producer.produce(topic, sent[-1][1], sent[-1][0], partition=0)
+        if number % 5 == 4:
+            assert producer.flush(20) == 0
+            if number % 2:
+                producer.commit_transaction(30)
+            else:
+                producer.abort_transaction(30)
     assert consumed(old(broker.bootstrap, version), topic) == sent
 
 

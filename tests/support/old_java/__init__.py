@@ -1,4 +1,4 @@
-"""Runs the Java clients of Apache Kafka 0.8.2 and 0.10.2, as `OldClient.java` describes.
+"""Runs the Java clients and tools of Apache Kafka 0.8.2 and 0.10.2.
 
 The jars are fetched by Maven into `OLD_KAFKA_LIBS`, or `~/.cache/ottla`, once for each release.
 """
@@ -41,15 +41,31 @@ def _jars(release: str) -> Path:
     return ensure_jars_of(Path(__file__).with_name(f"kafka-{release}.xml"), _libs(release))
 
 
+def java_of(release: str) -> list[str]:
+    """The command line of a JVM with the classes of this release, up to what it runs. Raises ToolMissingError."""
+    return ["java", *QUICK_OPTIONS, "-Xmx256m", f"-Dlog4j.configuration=file:{_LOG4J}", "-cp", f"{_jars(release)}/*"]
+
+
+def consumer_offsets(release: str, zookeeper: str, group: str, topic: str) -> list[list[str]]:
+    """The columns that the tool of that time prints of each partition: group, topic, partition, offset, size of the log, lag, owner.
+
+    Raises ToolMissingError and subprocess.TimeoutExpired.
+    """
+    arguments = ["--zookeeper", zookeeper, "--group", group, "--topic", topic, "--retry.backoff.ms", "200"]
+    command = [*java_of(release), "kafka.tools.ConsumerOffsetChecker", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [line.split() for line in done.stdout.splitlines() if line.startswith(f"{group} ")]
+
+
 def produced_and_consumed(release: str, bootstrap: str, topic: str, count: int, wanted: int) -> list[str]:
     """Write `count` records with each codec and acks; the first `wanted` records of the topic, as lines of key, tab and value.
 
     Raises ToolMissingError and subprocess.TimeoutExpired.
     """
-    options = [*QUICK_OPTIONS, "-Xmx256m", f"-Dlog4j.configuration=file:{_LOG4J}", "-cp", f"{_jars(release)}/*"]
     consumer = [_CONSUMERS[release], *_where(release, bootstrap), "--topic", topic]
     limits = ["--max-messages", str(wanted), "--property", "print.key=true"]
-    command = ["java", *options, str(_PROGRAM), bootstrap, topic, str(count), *consumer, *limits]
+    command = [*java_of(release), str(_PROGRAM), bootstrap, topic, str(count), *consumer, *limits]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.splitlines()

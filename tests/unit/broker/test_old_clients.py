@@ -5,9 +5,11 @@ import struct
 import pytest
 
 from broker.network.request_channel import CLOSE, NO_RESPONSE
+from config.broker import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.records.compression import CompressionCodec, compress
 from protocol.records.reader import iter_records
+from storage.segment.converted_region import ConvertedRegion
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
@@ -267,6 +269,36 @@ def test_a_topic_without_down_conversion_refuses_old_consumers(version: int) -> 
         assert len(await fetched(bench, 0, 4)) > 0
 
     scenario()
+
+
+@pytest.mark.parametrize(("of_topic", "code"), [(None, ErrorCode.UNSUPPORTED_VERSION), ("true", ErrorCode.NONE)])
+def test_a_broker_without_down_conversion_refuses_old_consumers_unless_the_topic_has_it(of_topic: str | None, code: ErrorCode) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = HandlerBench(**({} if of_topic is None else {"message_downconversion_enable": of_topic}))
+        bench.replicas.disks.broker = BrokerConfig({"log.message.downconversion.enable": "false", "log.index.size.max.bytes": "1024"})
+        bench.replicas.say(state(isr=[0], replicas=[0]))
+        bench.know(p0=0)
+        await answered(bench.produce(a_batch()))
+        for version in range(4):
+            (partition,) = (await answered(bench.fetch(0, version=version))).fetched
+            assert partition.error_code == code
+        assert len(await fetched(bench, 0, 4)) > 0
+
+    scenario()
+
+
+@on_a_loop
+async def test_only_old_consumers_cost_a_conversion() -> None:
+    bench = alone()
+    await answered(bench.produce(messages(1, SENT), version=2))
+    await answered(bench.produce(a_batch(3)))
+    for version in (4, 10, 11, 12, 16):
+        asked = await answered(bench.fetch(0, version=version))
+        assert not any(isinstance(part, ConvertedRegion) for part in asked.parts)
+    assert bench.replicas.manager.topic_stats.total("fetch_message_conversions") == 0
+    assert bench.replicas.manager.topic_stats.total("produce_message_conversions") == len(SENT)
+    assert any(isinstance(part, ConvertedRegion) for part in (await answered(bench.fetch(0, version=3))).parts)
 
 
 @on_a_loop
