@@ -1,9 +1,9 @@
 """Makes wheels for the Pythons at hand, a pure wheel, an archive of the sources and a wheel of pytest-ottla, in `dist`; tests the wheels.
 
-`python -m tests.distributions [TESTS...]`. A wheel has one top-level package, no link in its description is relative, and a wheel of Ottla
-for one Python has all compiled modules. OTTLA_SOURCE_URL is where the sources can be read; links of the description lead there. With
-tests, each wheel is installed into an environment of its own, without a compiler on the PATH. The tests run there in a folder without the
-floors, and import the installed packages.
+`python -m tests.distributions [TESTS...]`. A wheel has one top-level package, and no link in its description is relative. A wheel of Ottla
+for one Python has all compiled modules, and the tag of the Linux systems that can run them (`tests/wheel_tags.py`). OTTLA_SOURCE_URL is
+where the sources can be read; links of the description lead there. With tests, each wheel is installed into an environment of its own,
+without a compiler on the PATH. The tests run there in a folder without the floors, and import the installed packages.
 """
 
 import hashlib
@@ -17,6 +17,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from tests.wheel_tags import publishable
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
@@ -94,6 +96,8 @@ def build(compilers: dict[str, str]) -> None:
         print(f"a wheel by {python}", flush=True)
         command = [python, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, ROOT]
         subprocess.run(command, cwd=ROOT, env=settings, check=True)
+    for wheel in sorted(DIST.glob("ottla-*.whl")):
+        publishable(wheel)
     code = f"from setuptools.build_meta import build_sdist; build_sdist({str(DIST)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=True)
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, PLUGIN]

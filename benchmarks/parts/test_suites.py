@@ -24,7 +24,13 @@ _MODES = {"once": "a broker for all tests", "each": "a broker for each test"}
 
 
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
-    """Run the suite twice."""
+    """Run the suite twice, and measure starts that only Ottla has."""
+    if kind == "ottla":
+        try:
+            turn.numbers |= _starts(directory)
+        except (subprocess.SubprocessError, OSError, ValueError) as failure:
+            turn.failures["suite-starts"] = f"{type(failure).__name__}: {failure}"
+            plan.say(f"{turn.label}: starts FAILED: {failure}")
     for mode, title in _MODES.items():
         tests = _BRIEF_TESTS if plan.size.is_brief else _TESTS
         try:
@@ -43,11 +49,10 @@ def _run(kind: str, directory: Path, tests: int, *, is_per_test: bool) -> dict[s
     directory.mkdir(parents=True, exist_ok=True)
     result = directory / "result.json"
     environment = {
-        **os.environ,
+        **_environment(),
         "SUITE_TESTS": str(tests),
         "SUITE_PER_TEST": str(int(is_per_test)),
         "SUITE_RESULT": str(result),
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'pytest-ottla'}",
     }
     suite = str(ROOT / "benchmarks" / "test_suite" / "suite.py")
     arguments = ["-q", "-p", _PLUGINS[kind], "-p", "no:cacheprovider", "-n0", "--timeout=600", f"--basetemp={directory / 'pytest'}", suite]
@@ -67,6 +72,22 @@ def _run(kind: str, directory: Path, tests: int, *, is_per_test: bool) -> dict[s
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def _starts(directory: Path) -> dict[str, float]:
+    """Seconds of a cluster's start and of the help. Raises CalledProcessError."""
+    command = [sys.executable, "-m", "benchmarks.test_suite.starts", str(directory)]
+    try:
+        done = subprocess.run(command, env=_environment(), cwd=ROOT, timeout=_LIMIT_S, stdout=subprocess.PIPE, text=True, check=True)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def _environment() -> dict[str, str]:
+    """Variables of a process that has the benchmarks and the plugin."""
+    return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'pytest-ottla'}"}
+
+
 def lines(size: Size) -> Sequence[Line]:
     tests = _BRIEF_TESTS if size.is_brief else _TESTS
     return (
@@ -74,6 +95,8 @@ def lines(size: Size) -> Sequence[Line]:
         Line("suite-each", f"{tests} tests, a broker for each", "s", number("each_seconds"), 1, True),
         Line("suite-ready", "a broker is ready", "s", number("once_ready_s"), 2, True, at_most=0.5),
         Line("suite-topic", "a topic of the test", "ms", number("once_topic_ms"), 1, True, at_most=20.0),
+        Line("suite-cluster", "three brokers are ready", "s", number("cluster_s"), 2, True, at_most=1.5, is_compared=False),
+        Line("suite-help", "the help of the command line", "s", number("help_s"), 2, True, at_most=0.15, is_compared=False),
         Line("suite-memory", "largest memory of the broker", "MB", _memory, 0, True),
     )
 

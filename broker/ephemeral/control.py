@@ -11,6 +11,7 @@ A command is a line of JSON on standard input, an answer a line of JSON on stand
 | `delay` | `ms` before every request is handled | |
 | `cut` | `brokers`, the ids whose requests get no answer here | |
 | `disk` | `full`, `slow_ms` | |
+| `clock` | `shift_ms`, by which the time of day is ahead | |
 | `heal` | ends all faults | |
 | `brokers` | | ids of the brokers that this one knows to be alive |
 | `create_topic` | `topic`, `partitions`, `replication_factor`, `config` | |
@@ -52,6 +53,7 @@ class Control:
             "delay": lambda **order: _delay(faults, **order),
             "cut": lambda **order: _cut(faults, **order),
             "disk": lambda **order: _disk(faults, **order),
+            "clock": lambda **order: _clock(faults, **order),
             "heal": faults.heal,
             "brokers": live_brokers,
         }
@@ -106,3 +108,7 @@ def _cut(faults: Faults, brokers: list[int]) -> None:
 def _disk(faults: Faults, full: bool = False, slow_ms: float = 0) -> None:
     faults.disk.is_full = full
     faults.disk.pause_seconds = slow_ms / 1000
+
+
+def _clock(faults: Faults, shift_ms: int) -> None:
+    faults.clock_shift_ms = int(shift_ms)

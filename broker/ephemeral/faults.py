@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.ephemeral.disk import DiskFaults, FaultyFileSystem
 from broker.ephemeral.error_answers import error_answer
+from broker.loop.clock import SystemClock
 from broker.metrics.request_metrics import RequestMetrics
 from broker.network.request_channel import CLOSE, Answer, Pending
 from broker.serving.message_requests import follow
@@ -37,6 +38,8 @@ class Faults:
         self.disk = DiskFaults()
         self.delay_seconds = 0.0
         """Time by which every request waits before it is handled."""
+        self.clock_shift_ms = 0
+        """Time by which the broker's clock is ahead of that of the machine; negative if it is behind."""
         self.cut_off: set[int] = set()
         """Brokers whose requests are answered by closing their connections."""
         self._failing: dict[int, deque[ErrorCode | None]] = {}
@@ -48,6 +51,7 @@ class Faults:
     def heal(self) -> None:
         """End all faults."""
         self.delay_seconds = 0.0
+        self.clock_shift_ms = 0
         self.cut_off.clear()
         self._failing.clear()
         self.disk.heal()
@@ -105,6 +109,19 @@ class FaultyRequests(RequestMetrics):
         return pending
 
 
+class ShiftedClock(SystemClock):
+    """The clocks of the machine. The time of day is shifted as a fault orders, and durations are not."""
+
+    __slots__ = ("_faults",)
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def now_ms(self) -> int:
+        """See SystemClock."""
+        return super().now_ms() + self._faults.clock_shift_ms
+
+
 class FaultySurroundings(Surroundings):
     """The real machine, with faults."""
 
@@ -113,6 +130,7 @@ class FaultySurroundings(Surroundings):
     def __init__(self, faults: Faults) -> None:
         super().__init__()
         self._faults = faults
+        self.clock = ShiftedClock(faults)
         self.file_system = FaultyFileSystem(RealFileSystem(), faults.disk)
 
     def request_metrics(self, *arguments: Any) -> RequestMetrics:

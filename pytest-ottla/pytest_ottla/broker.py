@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_ottla.helpers import Helpers, Record
 from pytest_ottla.process import BrokerProcess, Ended, OttlaError
 
-__all__ = ["Broker", "OttlaError", "Record"]
+__all__ = ["Broker", "OttlaError", "Record", "async_broker"]
 
 
 class Broker(Helpers):
@@ -101,6 +104,10 @@ class Broker(Helpers):
         """Let every write and flush take longer; 0 ends that."""
         self.ask("disk", slow_ms=ms)
 
+    def shift_clock(self, seconds: float) -> None:
+        """Let the time of day be ahead for the broker, or behind if negative; 0 ends that. Timeouts run as before."""
+        self.ask("clock", shift_ms=round(seconds * 1000))
+
     def heal(self) -> None:
         """End all faults, and start or resume a broker that does not run."""
         if self.is_paused and self.is_running:
@@ -148,3 +155,19 @@ class Broker(Helpers):
 
     def _not_running(self) -> OttlaError:
         return OttlaError(f"broker {self.bootstrap_servers} {self._end}; call restart() or heal()")
+
+
+@asynccontextmanager
+async def async_broker(directory: Path, **config: object) -> AsyncIterator[Broker]:
+    """A broker for a program with asyncio: `async with async_broker(tmp_path) as broker`. The event loop goes on while it starts and stops.
+
+    Raises OttlaError.
+    """
+    import asyncio  # takes longer than the other imports, and few tests need it
+
+    starting = asyncio.create_task(asyncio.to_thread(partial(Broker, directory, **config)))
+    try:
+        yield await asyncio.shield(starting)
+    finally:
+        # Also of a start that the program no longer waits for.
+        await asyncio.to_thread((await starting).stop)

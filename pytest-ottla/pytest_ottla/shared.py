@@ -134,4 +134,4 @@ class SharedBroker(Helpers):
         """Raises OttlaError."""
         raise OttlaError("this broker is shared by all workers, so it takes no faults: use ottla_cluster(1), or unset ottla_shared")
 
-    kill = stop = restart = pause = resume = fail_next = delay = full_disk = slow_disk = _refuse
+    kill = stop = restart = pause = resume = fail_next = delay = full_disk = slow_disk = shift_clock = _refuse

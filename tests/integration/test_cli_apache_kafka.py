@@ -68,6 +68,31 @@ def test_acls_and_users(kafka: ApacheKafka, ottla: CommandLine) -> None:
     assert ottla("users", "remove", "alice").out == "alice: removed\n"
 
 
+def test_brokers_and_log_directories(kafka: ApacheKafka, ottla: CommandLine) -> None:
+    ottla("topics", "create", "held", "-p", "2")
+    ottla("produce", "-p", "1", "held", input="x\n")
+    (broker,) = ottla("brokers", "--json").json["brokers"]
+    assert f"{broker['host']}:{broker['port']}" == kafka.bootstrap
+    assert (broker["id"], broker["controller"], broker["behind"]) == (0, True, 0)
+    (directory,) = ottla("log-dirs", "held", "--json").json
+    assert (directory["broker"], directory["error"]) == (0, None)
+    assert [replica["bytes"] > 0 for replica in directory["replicas"]] == [False, True]
+    told = run_tool("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", kafka.bootstrap, "--describe", "--topic-list", "held")
+    assert directory["path"] in told.stdout
+
+
+@pytest.mark.parametrize("kind", ["user", "client", "ip"])
+def test_the_configuration_of_a_client_is_its_quotas(kafka: ApacheKafka, ottla: CommandLine, kind: str) -> None:
+    name, key = ("10.0.0.7", "connection_creation_rate") if kind == "ip" else ("app", "producer_byte_rate")
+    ottla("configs", "alter", kind, name, "--set", f"{key}=1000")
+    assert ottla("configs", "describe", kind, name).rows == [[key, "1000"]]
+    entity = ("--entity-type", f"{kind}s", "--entity-name", name)
+    described = run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap, "--describe", *entity).stdout
+    assert f"{key}=1000" in described
+    ottla("configs", "alter", kind, name, "--delete", key)
+    assert ottla("configs", "describe", kind, name, "--json").json == []
+
+
 def test_records_go_where_javas_producer_puts_them(kafka: ApacheKafka, ottla: CommandLine) -> None:
     for name in ("java", "ours"):
         ottla("topics", "create", name, "-p", "5")

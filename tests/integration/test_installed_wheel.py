@@ -98,7 +98,16 @@ def test_the_description_has_the_links_of_the_readme_and_all_are_absolute(pure: 
     assert not RELATIVE_LINK.search(metadata)
     assert metadata.count(f"]({ADDRESS}/") == len(links)
     assert f"Project-URL: Source, {ADDRESS}\n" in metadata
-    assert "Requires-Python: >=3.11\n" in metadata  # an installer refuses it for an older one, in one line
+    assert "Requires-Python: >=3.11\n" in metadata
+
+
+def test_an_installer_refuses_the_wheel_for_an_older_python_in_one_line(pure: tuple[Path, Path], tmp_path: Path) -> None:
+    options = ("--quiet", "--no-deps", "--no-index", "--only-binary=:all:", "--python-version=3.10", f"--dest={tmp_path}")
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", *options, str(pure[0])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "ERROR: Package 'ottla' requires a different Python: 3.10.0 not in '>=3.11'\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_distribution_with_a_package_of_a_floors_name_lives_beside_it(pure: tuple[Path, Path], tmp_path: Path) -> None:

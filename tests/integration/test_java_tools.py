@@ -333,6 +333,19 @@ def test_levels_of_loggers_are_changed_and_described(pair: Pair) -> None:
     assert wrong.returncode == unknown.returncode == 1
 
 
+def test_kafkas_well_known_loggers_are_aliases_for_its_tool(pair: Pair) -> None:
+    names = ("kafka.server.KafkaApis", "kafka.controller", "kafka.log.LogCleaner", "state.change.logger", "kafka.request.logger")
+    loggers = ("--bootstrap-server", pair.ours.bootstrap, "--entity-type", "broker-loggers", "--entity-name", "0")
+    changed = run_tool(CONFIGS, *loggers, "--alter", "--add-config", ",".join(f"{name}=ERROR" for name in names))
+    assert "Completed updating" in changed.stdout, changed
+    described = run_tool(CONFIGS, *loggers, "--describe").stdout
+    assert [name for name in names if f"{name}=ERROR" not in described] == []
+    for own in ("broker.handlers", "controller", "storage.cleaner", "controller.state", "broker.metrics.request_log"):
+        assert f" {own}=ERROR " in described, own
+    unset = run_tool(CONFIGS, *loggers, "--alter", "--delete-config", ",".join(names))
+    assert "Completed updating" in unset.stdout, unset
+
+
 def test_versions_and_elections_are_told(pair: Pair) -> None:
     ours, theirs = pair.run(API_VERSIONS)
     told = [{line.split("(")[0].strip(): line.strip() for line in said.output.splitlines() if "usable" in line} for said in (ours, theirs)]

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import http.client
+import platform
 import socket
 import threading
 import time
@@ -16,12 +17,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.build import version
 from broker.metrics.endpoint import FAMILIES, MetricsEndpoint
 from broker.metrics.families import Kind
 from broker.metrics.http_server import MAX_REQUESTS
 from broker.server import Broker, CannotStart
 from config.broker import BrokerConfig
 from controller.admin.topic_admin import NewTopic
+from protocol.compiled import IS_COMPILED
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.batches import a_batch
@@ -176,6 +179,16 @@ def test_the_state_of_the_broker_is_told(broker: InProcessBroker) -> None:
     assert value(samples, "process_open_fds") > 0
     assert value(samples, "process_resident_memory_bytes") > 0
     assert ("python_gc_collections_total", frozenset({("generation", "2")})) in samples
+
+
+def test_a_series_says_which_ottla_this_is(broker: InProcessBroker) -> None:
+    (labels,) = (dict(labels) for name, labels in scrape(broker) if name == "ottla_build_info")
+    assert labels == {
+        "version": version(),
+        "emulates": "Apache Kafka 3.9 in ZooKeeper mode",
+        "python": platform.python_version(),
+        "hot_path": "compiled" if IS_COMPILED else "pure Python",
+    }
 
 
 def test_every_family_that_the_page_names_is_there(broker: InProcessBroker) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,16 @@ def test_faults_hit_the_next_requests_and_end_with_the_test(project: pytest.Pyte
                 ottla.heal()
             ottla.delay(100)
 
+        def test_a_shifted_clock(kafka, ottla):
+            topic = kafka.topic(config={"message.timestamp.type": "LogAppendTime"})
+            ottla.shift_clock(3600)
+            kafka.produce(topic, [b"x"])
+            consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": kafka.group()})
+            consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+            message = consumer.poll(20)
+            consumer.close()
+            assert 3500 < message.timestamp()[1] / 1000 - time.time() < 3700
+
         def test_a_broker_that_was_killed_says_so(kafka, ottla):
             topic = kafka.topic()
             kafka.produce(topic, [b"x"])
@@ -158,7 +169,7 @@ def test_faults_hit_the_next_requests_and_end_with_the_test(project: pytest.Pyte
             with pytest.raises(OttlaError, match="there is no error 'NO_SUCH_ERROR'"):
                 ottla.fail_next("FETCH", "NO_SUCH_ERROR")
         """,
-        passed=8,
+        passed=9,
     )
 
 
@@ -206,14 +217,69 @@ def test_each_worker_of_xdist_has_a_broker_and_none_is_left(project: pytest.Pyte
     run(
         project,
         """
+        import os
         import pytest
 
-        @pytest.mark.parametrize("number", range(20))
-        def test_it(kafka, number):
+        @pytest.mark.parametrize("number", range(200))
+        def test_it(kafka, number, request):
             assert kafka.produce(kafka.topic(), [b"x"]) == [0]
+            (request.config.rootpath / f"address-of-{os.getpid()}").write_text(kafka.bootstrap_servers)
         """,
         "-n2",
-        passed=20,
+        passed=200,
+    )
+    addresses = [path.read_text() for path in project.path.glob("address-of-*")]
+    assert len(set(addresses)) == 2
+    for host, _, port in (address.partition(":") for address in addresses):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)), 5)
+
+
+def test_a_program_with_asyncio_goes_on_while_a_broker_starts_and_stops(project: pytest.Pytester) -> None:
+    run(
+        project,
+        """
+        import asyncio
+        import shutil
+        import pytest
+        from pytest_ottla import async_broker
+
+        def test_a_start(tmp_path):
+            async def main():
+                turns = 0
+
+                async def count():
+                    nonlocal turns
+                    while True:
+                        turns += 1
+                        await asyncio.sleep(0.001)
+
+                counting = asyncio.create_task(count())
+                async with async_broker(tmp_path, num_partitions=3) as broker:
+                    assert turns > 10
+                    assert await asyncio.to_thread(broker.produce, "t", [b"x"]) == [0]
+                counting.cancel()
+                assert not broker.is_running
+
+            asyncio.run(main())
+            shutil.rmtree(tmp_path)
+
+        def test_a_start_that_is_cancelled(tmp_path):
+            async def enter():
+                async with async_broker(tmp_path):
+                    raise AssertionError("it was cancelled before")
+
+            async def main():
+                entering = asyncio.create_task(enter())
+                await asyncio.sleep(0)
+                entering.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await entering
+
+            asyncio.run(main())
+            shutil.rmtree(tmp_path)
+        """,
+        passed=2,
     )
 
 

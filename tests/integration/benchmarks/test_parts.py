@@ -54,7 +54,16 @@ def _compiler() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["rates", "partitions", "connections", "old-readers", "old-clients", "long", pytest.param("two-brokers", marks=pytest.mark.cluster)],
+    [
+        "rates",
+        "partitions",
+        "connections",
+        "old-readers",
+        "old-clients",
+        "long",
+        pytest.param("two-brokers", marks=pytest.mark.cluster),
+        pytest.param("test-suites", marks=pytest.mark.cluster),
+    ],
 )
 def test_every_line_of_a_part_has_its_number(key: str, tmp_path: Path) -> None:
     turn = Turn("Ottla")

@@ -1,11 +1,15 @@
 """What a command imports before it does anything, which is what its start costs: counted, for time depends on the machine."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from protocol.compiled import describe
+
+ROOT = Path(__file__).parents[3]
 
 HEAVY = {
     "asyncio",
@@ -67,3 +71,30 @@ def test_the_version_says_what_is_emulated_and_whether_the_hot_path_is_compiled(
     assert done.stdout.startswith("ottla ")
     assert "emulates Apache Kafka 3.9 in ZooKeeper mode; Python 3." in done.stdout
     assert f"hot path {describe()}" in done.stdout
+
+
+def test_a_python_that_is_too_old_is_one_line() -> None:
+    code = (
+        "import runpy, sys; sys.hexversion = 0x030A0000; sys.argv = ['ottla', '--version']; runpy.run_module('ottla', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("ottla: Python 3.11 or newer is needed, and ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "position", "expected"), [("ottla to", 1, "topics"), ("ottla topics cr", 2, "create"), ("ottla serve --ep", 2, "--ephemeral")]
+)
+def test_the_shell_completes_commands_and_options(words: str, position: int, expected: str) -> None:
+    environment = {**os.environ, "_OTTLA_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
+    done = subprocess.run([sys.executable, "-m", "ottla"], env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == [f"plain,{expected}"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_page_says_how_a_shell_learns_to_complete(shell: str) -> None:
+    assert f"_OTTLA_COMPLETE={shell}_source" in (ROOT / "docs" / "command-line.md").read_text()
+    environment = {**os.environ, "_OTTLA_COMPLETE": f"{shell}_source"}
+    done = subprocess.run([sys.executable, "-m", "ottla"], env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert f"_OTTLA_COMPLETE={shell}_complete" in done.stdout

@@ -4,7 +4,7 @@ import pytest
 
 from config.broker import BrokerConfig
 from config.keys.general import BROKER_ID
-from config.keys.groups import OFFSETS_TOPIC_REPLICATION_FACTOR
+from config.keys.groups import GROUP_INITIAL_REBALANCE_DELAY_MS, OFFSETS_TOPIC_REPLICATION_FACTOR
 from config.keys.kraft import NODE_ID
 from config.keys.log import LOG_CLEANUP_POLICY, LOG_DIRS, LOG_FLUSH_INTERVAL_MS, LOG_RETENTION_MS, LOG_ROLL_JITTER_MS, LOG_ROLL_MS
 from config.keys.network import ADVERTISED_LISTENERS, LISTENERS
@@ -70,6 +70,7 @@ def test_a_broker_on_its_own_has_defaults_for_that() -> None:
     assert (alone.standalone, member.standalone) == (True, False)
     assert (alone[OFFSETS_TOPIC_REPLICATION_FACTOR], member[OFFSETS_TOPIC_REPLICATION_FACTOR]) == (1, 3)
     assert (alone[TRANSACTION_STATE_LOG_MIN_ISR], member[TRANSACTION_STATE_LOG_MIN_ISR]) == (1, 2)
+    assert (alone[GROUP_INITIAL_REBALANCE_DELAY_MS], member[GROUP_INITIAL_REBALANCE_DELAY_MS]) == (0, 3000)
     assert (alone[LISTENERS], member[LISTENERS]) == ("PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://:9092")
     assert (alone[LOG_DIRS], member[LOG_DIRS]) == ("./data", "/tmp/kafka-logs")
     assert BrokerConfig({"offsets.topic.replication.factor": "2"})[OFFSETS_TOPIC_REPLICATION_FACTOR] == 2

@@ -28,6 +28,10 @@ def test_the_live_brokers_are_those_that_the_broker_knows() -> None:
     assert answers_to(b'{"id": 7, "do": "brokers"}') == [{"id": 7, "result": [0, 2]}]
 
 
+def test_a_clock_is_shifted_by_whole_milliseconds() -> None:
+    assert answers_to(b'{"id": 1, "do": "clock", "shift_ms": -5}') == [{"id": 1, "result": None}]
+
+
 @pytest.mark.parametrize(
     ("line", "error"),
     [
@@ -37,6 +41,7 @@ def test_the_live_brokers_are_those_that_the_broker_knows() -> None:
         (b'{"id": 1, "do": "fly"}', "there is no command 'fly'"),
         (b'{"id": 1, "do": ["heal"]}', "there is no command \"['heal']\""),
         (b'{"id": 1, "do": "heal", "what": 2}', "unexpected keyword argument 'what'"),
+        (b'{"id": 1, "do": "clock", "shift_ms": "late"}', "invalid literal for int() with base 10: 'late'"),
     ],
 )
 def test_a_command_that_cannot_be_carried_out_is_answered_in_one_line(line: bytes, error: str) -> None:

@@ -1,13 +1,14 @@
 """Faults of an ephemeral broker: which requests they hit, and its disk."""
 
 import errno
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.ephemeral.disk import DiskFaults, FaultyFileSystem
-from broker.ephemeral.faults import Faults
+from broker.ephemeral.faults import Faults, FaultySurroundings
 from broker.ephemeral.settings import PREFIX, Ephemeral, remove_abandoned
 from broker.handlers.table import handlers_of
 from broker.network.request_channel import CLOSE
@@ -60,6 +61,20 @@ def test_a_cut_hits_the_requests_of_that_broker(key: ApiKey, client_id: str | No
     assert faults.answer(FRAME, route_of(key, 4), client_id) is answer
     faults.heal()
     assert faults.answer(FRAME, route_of(key, 4), client_id) is None
+
+
+def test_a_shifted_clock_changes_the_time_of_day_and_no_duration() -> None:
+    faults = Faults()
+    clock = FaultySurroundings(faults).clock
+
+    def ahead_ms() -> float:
+        return clock.now_ms() - time.time() * 1000
+
+    faults.clock_shift_ms = -3_600_000
+    assert -3_600_000 - 60_000 < ahead_ms() < -3_600_000 + 60_000
+    assert abs(clock.monotonic() - time.monotonic()) < 60
+    faults.heal()
+    assert abs(ahead_ms()) < 60_000
 
 
 def test_a_full_disk_refuses_writes_and_reads_go_on(tmp_path: Path) -> None:
