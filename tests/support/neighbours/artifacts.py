@@ -61,7 +61,8 @@ class Neighbour(NamedTuple):
 
 CONNECT = Neighbour("connect")
 STREAMS = Neighbour("streams")
-NEIGHBOURS = (CONNECT, STREAMS)
+FLINK = Neighbour("flink")
+NEIGHBOURS = (CONNECT, STREAMS, FLINK)
 """All that `make test` fetches before the tests begin."""
 
 whole = pytest.mark.skipif("OTTLA_NEIGHBOURS" not in os.environ, reason="make neighbours runs it")
