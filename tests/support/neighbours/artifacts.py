@@ -62,7 +62,8 @@ class Neighbour(NamedTuple):
 CONNECT = Neighbour("connect")
 STREAMS = Neighbour("streams")
 FLINK = Neighbour("flink")
-NEIGHBOURS = (CONNECT, STREAMS, FLINK)
+DEBEZIUM = Neighbour("debezium")
+NEIGHBOURS = (CONNECT, STREAMS, FLINK, DEBEZIUM)
 """All that `make test` fetches before the tests begin."""
 
 whole = pytest.mark.skipif("OTTLA_NEIGHBOURS" not in os.environ, reason="make neighbours runs it")
