@@ -61,9 +61,10 @@ class Neighbour(NamedTuple):
 
 CONNECT = Neighbour("connect")
 STREAMS = Neighbour("streams")
+REGISTRY = Neighbour("registry")
 FLINK = Neighbour("flink")
 DEBEZIUM = Neighbour("debezium")
-NEIGHBOURS = (CONNECT, STREAMS, FLINK, DEBEZIUM)
+NEIGHBOURS = (CONNECT, STREAMS, REGISTRY, FLINK, DEBEZIUM)
 """All that `make test` fetches before the tests begin."""
 
 whole = pytest.mark.skipif("OTTLA_NEIGHBOURS" not in os.environ, reason="make neighbours runs it")
