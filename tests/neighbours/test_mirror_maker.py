@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,11 +36,13 @@ from tests.support.spark import skip_if_not_fetched
 
 pytestmark = CONNECT.marks
 
-SECONDS = 120.0
+SECONDS, LONG = 120.0, 600.0
 PARTITIONS = 2
 FIRST, MORE, DURING, AFTER = 20, 2_000, 300, 100
 """Numbers of records: before all else, before the failure, while the first cluster is away, after its return. All are even."""
 ROWS = int(os.environ.get("OTTLA_NEIGHBOURS_ROWS", "1000000"))
+VALIDATED = ROWS // 20
+"""Further records, which `ottla validate` writes and checks."""
 
 
 def make_topic(apache: ApacheKafka, name: str, partitions: int) -> None:
@@ -121,27 +124,38 @@ def validate(bootstrap: str, topic: str, count: int, report: Path, *options: str
     """Write rows with `ottla validate` and check them, or check only; skips the test if Spark's connector cannot be fetched."""
     command = [sys.executable, "-m", "broker", "validate", "-b", bootstrap, "--rows", str(count), "--topic", topic, "--report", str(report)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    ended = subprocess.run([*command, *options], capture_output=True, text=True, env=environment, timeout=300, check=False)
+    ended = subprocess.run([*command, *options], capture_output=True, text=True, env=environment, timeout=LONG, check=False)
     skip_if_not_fetched(ended.stderr)
     assert ended.returncode == 0, ended
 
 
 @whole
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)  # Spark, on a busy machine
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="PySpark is not installed")
 def test_a_million_records_go_both_ways(tmp_path: Path) -> None:
     half = ROWS // 2
     began_ms = int(time.time() * 1000)
     with a_cluster(tmp_path / "ottla", 1) as cluster, ApacheKafka(tmp_path / "apache") as apache:
         ottla, other = cluster.bootstrap, apache.bootstrap
-        validate(ottla, "rows", half, tmp_path / "written", "--keep-topic", "--partitions", "4")
+        validate(ottla, "rows", VALIDATED, tmp_path / "written", "--keep-topic", "--partitions", str(PARTITIONS))
+        cluster.create_topic("orders", partitions=PARTITIONS)
         make_topic(apache, "payments", PARTITIONS)
+        write(ottla, "orders", rows("order", range(half), PARTITIONS, began_ms))
         write(other, "payments", rows("payment", range(half), PARTITIONS, began_ms))
-        with a_mirror_maker(ottla, other, tmp_path / "mirror", ["rows", "payments"], [GROUP], "-Xmx1g"):
-            eventually(lambda: sum(ends_of(other, "ottla.rows", 4)) >= half, SECONDS, "Apache Kafka has all of Ottla")
-            eventually(lambda: sum(ends_of(ottla, "apache.payments", PARTITIONS)) >= half, SECONDS, "Ottla has all of Apache Kafka")
-        validate(other, "ottla.rows", half, tmp_path / "copied", "--verify-only")
+        with a_mirror_maker(ottla, other, tmp_path / "mirror", ["rows", "orders", "payments"], [GROUP], "-Xmx1g"):
+            for bootstrap, copy, count in (
+                (other, "ottla.rows", VALIDATED),
+                (other, "ottla.orders", half),
+                (ottla, "apache.payments", half),
+            ):
+                eventually(partial(has_all, bootstrap, copy, count), LONG, f"{copy} has {count} records")
+        assert assert_equal((ottla, "orders"), (other, "ottla.orders"), PARTITIONS) == half
         assert assert_equal((other, "payments"), (ottla, "apache.payments"), PARTITIONS) == half
+        validate(other, "ottla.rows", VALIDATED, tmp_path / "copied", "--verify-only")
+
+
+def has_all(bootstrap: str, topic: str, count: int) -> bool:
+    return sum(ends_of(bootstrap, topic, PARTITIONS)) >= count
 
 
 @whole
