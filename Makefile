@@ -28,7 +28,7 @@ WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CUR
 DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination groups network quotas replication security storage supervisor transactions)
 PACKAGES := broker controller replication storage protocol config ottla benchmarks tests
 
-.PHONY: help compile install kerberos serve cluster dist dist-test test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge soak clean
+.PHONY: help compile install kerberos serve cluster dist dist-test test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge neighbours soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -44,6 +44,7 @@ help:
 	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns"
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
 	@echo "make judge      the tests of transactions and of the console against Apache Kafka 3.9.1 instead of Ottla (minutes)"
+	@echo "make neighbours  Kafka Connect, MirrorMaker 2, Kafka Streams 4, a schema registry, Flink, Debezium; minutes each"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
 	@echo "make dist       wheels for the Pythons at hand, a pure one, pytest-ottla, and an archive of the sources (SOURCE_URL=);"
 	@echo "                make dist-test tests them as installed"
@@ -147,6 +148,10 @@ validate: $(VENV)/.installed-test compile
 
 judge: $(VENV)/.installed-test compile
 	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions $(addprefix tests/integration/test_, console.py console_browser.py) $(addprefix tests/cluster/transactions/test_, copiers.py streams.py)
+
+neighbours: $(VENV)/.installed-test compile
+	@$(BIN)/python -m tests.support.prerequisites
+	OTTLA_NEIGHBOURS=1 $(BIN)/python -m pytest --durations=20 $(PYTEST_ARGS) tests/neighbours
 
 soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)

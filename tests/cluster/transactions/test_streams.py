@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.transactions.conftest import in_soak
 from tests.support.judged_cluster import a_judged_cluster
-from tests.support.kafka_streams.application import Input, an_application, check_output, needs_kafka_streams, wait_for_output
+from tests.support.kafka_streams.application import check_rounds, needs_kafka_streams
 
 pytestmark = [*needs_kafka_streams, pytest.mark.slow, pytest.mark.timeout(900)]  # JVMs, on a busy machine
 
@@ -24,21 +24,4 @@ pytestmark = [*needs_kafka_streams, pytest.mark.slow, pytest.mark.timeout(900)] 
 )
 def test_the_output_is_the_input_counted_and_joined_once(stores: str, rounds: int, lines: int, tmp_path: Path) -> None:
     with a_judged_cluster(tmp_path / "cluster") as cluster:
-        given = Input(cluster, seed=rounds)
-        with an_application(cluster, tmp_path / "application", stores) as application:
-            given.write(lines)
-            wait_for_output(cluster, 0.5, given)
-            for bounce in range(rounds):
-                given.write(lines)
-                application.kill()
-                application.start()
-                given.write(lines)
-                broker = cluster.broker(cluster.leader_of("lines", bounce % 2))
-                broker.kill()
-                given.write(lines)
-                wait_for_output(cluster, 0.9, given)
-                broker.start()
-                cluster.wait_until_registered()
-            wait_for_output(cluster, 1.0, given)
-            application.stop()
-        check_output(cluster, given)
+        check_rounds(cluster, tmp_path / "application", stores, rounds, lines)

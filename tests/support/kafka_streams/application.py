@@ -68,10 +68,10 @@ class Input:
 class Application:
     """One instance, in a process of its own."""
 
-    def __init__(self, cluster: Cluster, directory: Path, stores: str) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, stores: str, libs: Path) -> None:
         directory.mkdir()
         self._command = [
-            "java", "-Xmx256m", *QUICK_OPTIONS, "-cp", f"{ensure_streams_jars()}/*", f"-Dlog4j.configuration=file:{_LOG4J}",
+            "java", "-Xmx256m", *QUICK_OPTIONS, "-cp", f"{libs}/*", f"-Dlog4j.configuration=file:{_LOG4J}",
             f"-Djava.io.tmpdir={directory}", str(_PROGRAM), cluster.bootstrap, "application", str(directory),
             str(min(3, len(cluster.brokers))), stores,
         ]  # fmt: skip
@@ -95,11 +95,11 @@ class Application:
 
 
 @contextmanager
-def an_application(cluster: Cluster, directory: Path, stores: str = "in_memory") -> Iterator[Application]:
-    """Runs when the block begins; its topics are there."""
+def an_application(cluster: Cluster, directory: Path, stores: str = "in_memory", libs: Path | None = None) -> Iterator[Application]:
+    """Runs when the block begins; its topics are there. `libs` has the jars of another release than 3.9.1."""
     for topic in _TOPICS:
         cluster.create_topic(topic, partitions=PARTITIONS, min_insync_replicas=min(2, len(cluster.brokers)))
-    application = Application(cluster, directory, stores)
+    application = Application(cluster, directory, stores, ensure_streams_jars() if libs is None else libs)
     application.start()
     try:
         yield application
@@ -128,3 +128,25 @@ def check_output(cluster: Cluster, given: Input) -> None:
     for each in read_committed(cluster, "counts", PARTITIONS):
         counts[each.key].append(int(each.value))
     assert counts == {word: list(range(1, count + 1)) for word, count in given.words.items()}
+
+
+def check_rounds(cluster: Cluster, directory: Path, stores: str, rounds: int, lines: int, libs: Path | None = None) -> None:
+    """Run the application while in each round it and a broker are killed and started again; the output must be exactly right."""
+    given = Input(cluster, seed=rounds)
+    with an_application(cluster, directory, stores, libs) as application:
+        given.write(lines)
+        wait_for_output(cluster, 0.5, given)
+        for bounce in range(rounds):
+            given.write(lines)
+            application.kill()
+            application.start()
+            given.write(lines)
+            broker = cluster.broker(cluster.leader_of("lines", bounce % 2))
+            broker.kill()
+            given.write(lines)
+            wait_for_output(cluster, 0.9, given)
+            broker.start()
+            cluster.wait_until_registered()
+        wait_for_output(cluster, 1.0, given)
+        application.stop()
+    check_output(cluster, given)
