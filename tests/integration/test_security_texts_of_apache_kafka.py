@@ -212,7 +212,7 @@ def ours_of_kerberos(rules: list[str], principal: str) -> Verdict:
 
 
 class Judged(NamedTuple):
-    """All that is asked, and what Java answers: about the texts, the names, the rules, the files, and the rules for Kerberos, in this order."""
+    """All that is asked, and what Java answers: about texts, names, rules, files, and rules for Kerberos, in this order."""
 
     texts: list[str]
     names: list[bytes]
