@@ -123,9 +123,11 @@ def _check(messages: MessageSet, rules: ValidationRules, now_ms: int) -> None:
     if rules.compact and records.null_keys:
         message = f"{NO_KEY} in topic partition {rules.topic_partition}"
         raise InvalidRecord(rules.topic_partition, message, [(records.first_null_key, message)] * records.null_keys)
-    if records.foreign:
+    is_negative = earliest < NO_TIMESTAMP
+    # Single messages are converted one by one, so those in front of a foreign one come first.
+    if records.foreign and (messages.codec or not is_negative):
         raise InvalidRecord(rules.topic_partition, f"a message has another magic than the first one, {messages.magic}")
-    if earliest < NO_TIMESTAMP:
+    if is_negative:
         raise UnreadableRecords(rules.topic_partition, f"Invalid negative timestamp {earliest}")
 
 

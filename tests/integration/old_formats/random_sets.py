@@ -31,6 +31,8 @@ class RandomSet(NamedTuple):
     story: str
     codecs: frozenset[int]
     """The codecs of its compressed messages."""
+    faults: int
+    """How many reasons to refuse it there are at most; a topic may have another one."""
 
 
 def random_set(seed: int) -> RandomSet:
@@ -48,16 +50,18 @@ class _Maker:
         self._chance = random.Random(seed)
         self._story: list[str] = []
         self._codecs: set[int] = set()
+        self._faults = 0
 
     def make(self) -> RandomSet:
         magic = self._chance.randint(0, 1)
         shape = self._picked(_SHAPES)
         self._story.append(f"magic {magic}, {shape.__name__.strip('_')}")
+        self._faults += shape not in _WHOLE
         records = shape(self, magic)
         if self._chance.random() < 0.15:
             records = self._harmed(records)
         versions = (2, 2, 2, 2, 2, 1, 0, 3) if magic else (0, 0, 1, 1, 2, 2)
-        return RandomSet(self._chance.choice(versions), records, "; ".join(self._story), frozenset(self._codecs))
+        return RandomSet(self._chance.choice(versions), records, "; ".join(self._story), frozenset(self._codecs), self._faults)
 
     def _picked(self, weights: dict[Callable[[_Maker, int], bytes], int]) -> Callable[[_Maker, int], bytes]:
         return self._chance.choices(list(weights), list(weights.values()))[0]
@@ -111,6 +115,7 @@ class _Maker:
             case "late":
                 return [chance.choice((TIME, (1 << 62) - 1, (1 << 63) - 1)) for _ in range(count)]
             case "negative":
+                self._faults += 1
                 return [chance.choice((TIME, -2, -(1 << 40))) for _ in range(count)]
         return [TIME + number for number in range(count)]
 
@@ -126,6 +131,7 @@ class _Maker:
         """Attributes beside the codec: mostly none; the broker's timestamps, or bits without a meaning."""
         flags = self._chance.choice((0,) * 8 + (LOG_APPEND_TIME if magic else 0, 0x10, 0x80))
         if flags:
+            self._faults += flags == LOG_APPEND_TIME
             self._story.append(f"attributes {flags:#x}")
         return flags
 
@@ -146,6 +152,7 @@ class _Maker:
         chance = self._chance
         kind = chance.choice(("last",) * 6 + ("zero", "less", "more", "far", "negative"))
         if kind != "last":
+            self._faults += kind in ("less", "negative")
             self._story.append(f"wrapper offset {kind}")
         return {"last": last, "zero": 0, "less": last - 1, "more": last + 1, "far": last + 1000, "negative": -1}[kind]
 
@@ -240,6 +247,7 @@ class _Maker:
         chance = self._chance
         kind = chance.choice(("cut", "cut", "longer", "bit", "size", "checksum", "magic", "attributes", "empty"))
         self._story.append(f"fault: {kind}")
+        self._faults += 1
         data = bytearray(records)
         if len(data) <= ATTRIBUTES_AT:
             return bytes(data)
@@ -252,7 +260,9 @@ class _Maker:
                 # The sizes are left to the next case: one that is too large would cost a reader its memory.
                 size = struct.unpack_from(">i", data, SIZE_AT)[0]
                 body = range(CRC_AT, min(len(data), CRC_AT + max(size, 0)))
-                data[chance.choice((*range(SIZE_AT), *body))] ^= 1 << chance.randrange(8)
+                at = chance.choice((*range(SIZE_AT), *body))
+                data[at] ^= 1 << chance.randrange(8)
+                self._faults += at == MAGIC_AT
             case "size":
                 size = struct.unpack_from(">i", data, SIZE_AT)[0]
                 small = () if is_inside else (14, 22, size - 1, size + 1)
@@ -261,6 +271,8 @@ class _Maker:
             case "checksum":
                 data[CRC_AT] ^= 0xFF
             case "magic":
+                # Every field is wrong then.
+                self._faults += 1
                 data[MAGIC_AT] = chance.choice((2, 3, 127, 255))
             case "attributes":
                 data[ATTRIBUTES_AT] ^= 1 << chance.randrange(8)
@@ -269,6 +281,8 @@ class _Maker:
         return bytes(data)
 
 
+_WHOLE = (_Maker._single_messages, _Maker._compressed, _Maker._compressed_and_harmed_inside, _Maker._compressed_with_a_key)
+"""Shapes that are no fault by themselves."""
 _SHAPES: dict[Callable[[_Maker, int], bytes], int] = {
     _Maker._single_messages: 25,
     _Maker._compressed: 35,

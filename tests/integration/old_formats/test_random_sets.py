@@ -1,6 +1,6 @@
 """Random message sets of formats 0 and 1 get the answers of a running Apache Kafka 3.9.1, and are fetched as from it, byte by byte.
 
-With OTTLA_SOAK it plays many more of them.
+With OTTLA_SOAK it plays many more of them. Their several faults may then be reported in another order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tests.support.request_comparison import CONFIG
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
 
-SETS = 20_000 if "OTTLA_SOAK" in os.environ else 250
+STRICT_SETS = 250
+SETS = 20_000 if "OTTLA_SOAK" in os.environ else STRICT_SETS
 SETTINGS = {**CONFIG, "log.index.size.max.bytes": "100000"}
 EXPECTED = {
     ErrorCode.NONE,
@@ -52,7 +53,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]
 @pytest.mark.timeout(300 + SETS // 10)
 def test_random_message_sets_get_the_answers_of_apache_kafka(comparison: Comparison) -> None:
     for seed in range(SETS):
-        difference = comparison.play(seed)
+        difference = comparison.play(seed, is_strict=seed < STRICT_SETS)
         assert difference is None, difference
     assert comparison.codes.keys() >= EXPECTED, comparison.codes
     assert comparison.codes[ErrorCode.NONE] > SETS / 4, comparison.codes
