@@ -221,13 +221,14 @@ class _Maker:
 
     def _with_a_wrong_length(self, magic: int) -> bytes:
         """The length of a key that is not there, with the right checksum."""
-        data = bytearray(message(magic, self._olds(magic, 1)[0]))
+        (old,) = self._olds(magic, 1)
+        data = bytearray(message(magic, old))
         at = MAGIC_AT + 2 + 8 * magic
         data[at : at + 4] = struct.pack(">i", self._chance.choice((-2, len(data), len(data) - at - 8, 1 << 20)))
         harmed = with_crc(bytes(data))
         if self._chance.random() < 0.5:
             return harmed
-        return self._wrapped(magic, harmed, 0, TIME)
+        return self._wrapped(magic, harmed, old.offset, TIME)
 
     def _with_a_short_stream(self, magic: int) -> bytes:
         """A compressed value that ends early, with the right checksum."""
