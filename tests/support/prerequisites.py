@@ -9,23 +9,30 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Collection
+from contextlib import suppress
+from functools import partial
 
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError
 from tests.support.apache_kafka.training import write_missing_archives
 from tests.support.kafka_streams.application import ensure_streams_jars
 from tests.support.old_java import ensure_old_jars
+from tests.support.promtool import fetch_promtool, find_promtool
 
 PROGRAMS = {
     "cc": ("gcc", "tests of the load generator"),
     "kcat": ("kcat", "tests with kcat"),
     "java": ("openjdk-17-jre-headless", "tests with Apache Kafka's own tools"),
     "mvn": ("maven", "fetching Apache Kafka's tools"),
+    "promtool": ("prometheus", "checks of the expressions for Prometheus"),
+    "debootstrap": ("debootstrap", "tests of the packages for servers"),
 }
+UNASKED = [program for program in PROGRAMS if program != "debootstrap"]
+"""The programs for `make test`; `make package-test` asks for the other one."""
 
 
 def missing_programs(wanted: Collection[str]) -> list[str]:
-    """Those that are not on the PATH."""
-    return [program for program in wanted if shutil.which(program) is None]
+    """Those that are not there."""
+    return [program for program in wanted if (find_promtool() if program == "promtool" else shutil.which(program)) is None]
 
 
 def can_install() -> bool:
@@ -34,14 +41,24 @@ def can_install() -> bool:
 
 
 def install(program: str) -> None:
-    """Install one program's package; says so when that fails."""
+    """Install one program's package; apt says so when that fails."""
     package, _ = PROGRAMS[program]
-    print(f"installing {package} ...", flush=True)
+    is_taken_out = program == "promtool"
+    print(f"taking {program} out of {package} ..." if is_taken_out else f"installing {package} ...", flush=True)
+    get = fetch_promtool if is_taken_out else partial(_install_package, package)
+    try:
+        get(subprocess.DEVNULL)
+    except subprocess.CalledProcessError:
+        subprocess.run(["apt-get", "update", "--quiet=2"], stdout=subprocess.DEVNULL, check=False)
+        with suppress(subprocess.CalledProcessError):
+            get(None)
+
+
+def _install_package(package: str, errors: int | None) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", package]
-    if subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        subprocess.run(["apt-get", "update", "--quiet=2"], env=environment, stdout=subprocess.DEVNULL, check=False)
-        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
+    options = ("--yes", "--quiet=2", "--no-install-recommends", "--option=DPkg::Lock::Timeout=120")  # another installation may be at work
+    command = ["apt-get", "install", *options, package]
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, check=True)
 
 
 def prepare_apache_kafka() -> None:
@@ -69,4 +86,4 @@ def main(wanted: Collection[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or PROGRAMS)
+    main(sys.argv[1:] or UNASKED)
