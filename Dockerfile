@@ -3,6 +3,8 @@
 #   docker run --publish 9092:9092 --env KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 --volume ottla:/data ottla
 
 FROM debian:bookworm-slim AS build
+# The versions are those of the Debian release. A fixed one is no longer there after the next security update.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/*
@@ -12,6 +14,7 @@ RUN python3 -m venv /opt/ottla \
     && /opt/ottla/bin/python -m pip --no-cache-dir uninstall --yes pip
 
 FROM debian:bookworm-slim
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3 \
     && rm -rf /var/lib/apt/lists/* \
@@ -23,7 +26,8 @@ ENV PATH=/opt/ottla/bin:$PATH \
     KAFKA_LISTENERS=PLAINTEXT://:9092 \
     KAFKA_LOG_DIRS=/data/logs \
     KAFKA_OTTLA_METRICS_LISTENER=127.0.0.1:9404
-USER ottla
+# By number, so that an engine can tell that it is not root.
+USER 1000
 WORKDIR /data
 VOLUME /data
 EXPOSE 9092

@@ -28,7 +28,7 @@ WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CUR
 DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination groups network quotas replication security storage supervisor transactions)
 PACKAGES := broker controller replication storage protocol config ottla benchmarks tests
 
-.PHONY: help compile install kerberos serve cluster dist dist-test test test-fast test-medium test-pure sanitize lint format docs bench bench-quick bench-long validate judge neighbours soak clean
+.PHONY: help compile install kerberos serve cluster dist dist-test test test-fast test-medium test-pure package-test sanitize lint format docs bench bench-quick bench-long validate judge neighbours soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -48,6 +48,7 @@ help:
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
 	@echo "make dist       wheels for the Pythons at hand, a pure one, pytest-ottla, and an archive of the sources (SOURCE_URL=);"
 	@echo "                make dist-test tests them as installed"
+	@echo "make package-test  the Debian package, the Dockerfile and the compose file, tried in chroots, as root (some minutes)"
 	@echo "make format     let ruff format the code"
 	@echo "make docs       write the generated reference pages anew"
 	@echo "make kerberos   compile the package gssapi against the host's Kerberos library, for tests of Kerberos"
@@ -173,6 +174,11 @@ dist: $(VENV)/.installed-test
 # Each wheel in an environment of its own, without a compiler: the fast tests, with the installed packages instead of the checkout's.
 dist-test: $(VENV)/.installed-test
 	OTTLA_SOURCE_URL=$(SOURCE_URL) $(BIN)/python -m tests.distributions $(DIST_TESTS)
+
+# In build/packages: a Debian by debootstrap, in which the package is built, and the image. Both are made anew after a change of the sources.
+package-test: $(VENV)/.installed-test
+	@$(BIN)/python -m tests.support.prerequisites debootstrap java
+	OTTLA_PACKAGES=1 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/packages
 
 clean:
 	find $(PACKAGES) -name '*.so' -delete -o -name 'compiled.*.digest' -delete

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Collection
+from contextlib import suppress
+from functools import partial
 
 from tests.support import kerberos
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError
@@ -16,21 +18,34 @@ from tests.support.apache_kafka.training import write_missing_archives
 from tests.support.kafka_streams.application import ensure_streams_jars
 from tests.support.neighbours.artifacts import NEIGHBOURS
 from tests.support.old_java import ensure_old_jars
+from tests.support.promtool import fetch_promtool, find_promtool
 
 PROGRAMS = {
     "cc": ("gcc", "tests of the load generator"),
     "kcat": ("kcat", "tests with kcat"),
     "java": ("openjdk-17-jre-headless", "tests with Apache Kafka's own tools"),
     "mvn": ("maven", "fetching Apache Kafka's tools"),
+<<<<<<< HEAD
     **{program: (package, "tests of Kerberos") for program, package in kerberos.PROGRAMS.items()},
     "krb5-config": ("libkrb5-dev", "compiling the package gssapi, and so tests of Kerberos"),
     kerberos.SASL_PLUGIN: ("libsasl2-modules-gssapi-mit", "tests of kcat with Kerberos"),
+=======
+    "promtool": ("prometheus", "checks of the expressions for Prometheus"),
+    "debootstrap": ("debootstrap", "tests of the packages for servers"),
+>>>>>>> package
 }
+UNASKED = [program for program in PROGRAMS if program != "debootstrap"]
+"""The programs for `make test`; `make package-test` asks for the other one."""
 
 
 def missing_programs(wanted: Collection[str]) -> list[str]:
+<<<<<<< HEAD
     """Those that are neither on the PATH nor among the programs for administrators."""
     return [program for program in wanted if kerberos.path_of(program) is None]
+=======
+    """Those that are not there."""
+    return [program for program in wanted if (find_promtool() if program == "promtool" else shutil.which(program)) is None]
+>>>>>>> package
 
 
 def can_install() -> bool:
@@ -38,14 +53,31 @@ def can_install() -> bool:
     return shutil.which("apt-get") is not None and os.geteuid() == 0
 
 
+<<<<<<< HEAD
 def install(package: str) -> None:
     """Install a package; the caller finds out whether that has helped."""
     print(f"installing {package} ...", flush=True)
+=======
+def install(program: str) -> None:
+    """Install one program's package; apt says so when that fails."""
+    package, _ = PROGRAMS[program]
+    is_taken_out = program == "promtool"
+    print(f"taking {program} out of {package} ..." if is_taken_out else f"installing {package} ...", flush=True)
+    get = fetch_promtool if is_taken_out else partial(_install_package, package)
+    try:
+        get(subprocess.DEVNULL)
+    except subprocess.CalledProcessError:
+        subprocess.run(["apt-get", "update", "--quiet=2"], stdout=subprocess.DEVNULL, check=False)
+        with suppress(subprocess.CalledProcessError):
+            get(None)
+
+
+def _install_package(package: str, errors: int | None) -> None:
+>>>>>>> package
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", package]
-    if subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
-        subprocess.run(["apt-get", "update", "--quiet=2"], env=environment, stdout=subprocess.DEVNULL, check=False)
-        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False)
+    options = ("--yes", "--quiet=2", "--no-install-recommends", "--option=DPkg::Lock::Timeout=120")  # another installation may be at work
+    command = ["apt-get", "install", *options, package]
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, check=True)
 
 
 def prepare_apache_kafka() -> None:
@@ -83,4 +115,4 @@ def main(wanted: Collection[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or PROGRAMS)
+    main(sys.argv[1:] or UNASKED)
