@@ -25,27 +25,19 @@ PROGRAMS = {
     "kcat": ("kcat", "tests with kcat"),
     "java": ("openjdk-17-jre-headless", "tests with Apache Kafka's own tools"),
     "mvn": ("maven", "fetching Apache Kafka's tools"),
-<<<<<<< HEAD
     **{program: (package, "tests of Kerberos") for program, package in kerberos.PROGRAMS.items()},
     "krb5-config": ("libkrb5-dev", "compiling the package gssapi, and so tests of Kerberos"),
     kerberos.SASL_PLUGIN: ("libsasl2-modules-gssapi-mit", "tests of kcat with Kerberos"),
-=======
     "promtool": ("prometheus", "checks of the expressions for Prometheus"),
     "debootstrap": ("debootstrap", "tests of the packages for servers"),
->>>>>>> package
 }
 UNASKED = [program for program in PROGRAMS if program != "debootstrap"]
 """The programs for `make test`; `make package-test` asks for the other one."""
 
 
 def missing_programs(wanted: Collection[str]) -> list[str]:
-<<<<<<< HEAD
-    """Those that are neither on the PATH nor among the programs for administrators."""
-    return [program for program in wanted if kerberos.path_of(program) is None]
-=======
-    """Those that are not there."""
-    return [program for program in wanted if (find_promtool() if program == "promtool" else shutil.which(program)) is None]
->>>>>>> package
+    """Those that are neither on the PATH, nor among the programs for administrators, nor fetched already."""
+    return [program for program in wanted if (find_promtool() if program == "promtool" else kerberos.path_of(program)) is None]
 
 
 def can_install() -> bool:
@@ -53,16 +45,10 @@ def can_install() -> bool:
     return shutil.which("apt-get") is not None and os.geteuid() == 0
 
 
-<<<<<<< HEAD
 def install(package: str) -> None:
-    """Install a package; the caller finds out whether that has helped."""
-    print(f"installing {package} ...", flush=True)
-=======
-def install(program: str) -> None:
-    """Install one program's package; apt says so when that fails."""
-    package, _ = PROGRAMS[program]
-    is_taken_out = program == "promtool"
-    print(f"taking {program} out of {package} ..." if is_taken_out else f"installing {package} ...", flush=True)
+    """Install a package, or take promtool out of its package; apt says so when that fails."""
+    is_taken_out = package == PROGRAMS["promtool"][0]
+    print(f"taking promtool out of {package} ..." if is_taken_out else f"installing {package} ...", flush=True)
     get = fetch_promtool if is_taken_out else partial(_install_package, package)
     try:
         get(subprocess.DEVNULL)
@@ -73,7 +59,6 @@ def install(program: str) -> None:
 
 
 def _install_package(package: str, errors: int | None) -> None:
->>>>>>> package
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     options = ("--yes", "--quiet=2", "--no-install-recommends", "--option=DPkg::Lock::Timeout=120")  # another installation may be at work
     command = ["apt-get", "install", *options, package]
