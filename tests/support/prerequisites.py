@@ -16,7 +16,6 @@ from tests.support import kerberos
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError
 from tests.support.apache_kafka.training import write_missing_archives
 from tests.support.kafka_streams.application import ensure_streams_jars
-from tests.support.neighbours.artifacts import NEIGHBOURS
 from tests.support.old_java import ensure_old_jars
 from tests.support.promtool import fetch_promtool, find_promtool
 
@@ -75,15 +74,6 @@ def prepare_apache_kafka() -> None:
         print(f"Apache Kafka is not prepared: {failure}", file=sys.stderr)
 
 
-def fetch_neighbours() -> None:
-    """Fetch the programs of `tests/neighbours`; says so when one cannot be fetched."""
-    for neighbour in NEIGHBOURS:
-        try:
-            neighbour.fetch()
-        except ToolMissingError as failure:
-            print(f"tests with {neighbour.name} will be skipped: {failure}", file=sys.stderr)
-
-
 def main(wanted: Collection[str]) -> None:
     """Install what can be installed, name what stays missing, prepare what only needs to be done once."""
     if can_install() and (missing := missing_programs(wanted)):
@@ -96,7 +86,6 @@ def main(wanted: Collection[str]) -> None:
         print(f"missing: {program}: {purpose} will be skipped (Debian, Ubuntu: apt-get install {package})", file=sys.stderr)
     if {"java", "mvn"} <= {*wanted} - {*missing_programs(wanted)}:
         prepare_apache_kafka()
-        fetch_neighbours()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fetches the jars of the neighbours by Maven, once for each.
+"""Fetches the jars of the neighbours by Maven, once for each, when the first test needs them: other tests run meanwhile.
 
 A neighbour has a pom in this folder. Its jars are in a folder of `NEIGHBOUR_LIBS`, or of `~/.cache/ottla`. A test whose jars cannot be
 fetched is skipped with the words of Maven.
@@ -64,8 +64,6 @@ STREAMS = Neighbour("streams")
 REGISTRY = Neighbour("registry")
 FLINK = Neighbour("flink")
 DEBEZIUM = Neighbour("debezium")
-NEIGHBOURS = (CONNECT, STREAMS, REGISTRY, FLINK, DEBEZIUM)
-"""All that `make test` fetches before the tests begin."""
 
 whole = pytest.mark.skipif("OTTLA_NEIGHBOURS" not in os.environ, reason="make neighbours runs it")
 """Marks the tests at full length."""
