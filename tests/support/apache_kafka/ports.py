@@ -12,15 +12,13 @@ import random
 import socket
 import tempfile
 from collections import deque
+from functools import cache
 from pathlib import Path
 
 __all__ = ["free_ports"]
 
 _BLOCK = 50
 _FIRST, _LAST = 10_000, 20_000
-_LOCKS = os.open(Path(tempfile.gettempdir()) / f"ottla-test-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
-"""The file stays empty: a block is locked by the byte whose number is the block's first port."""
-
 _ports: deque[int] = deque()
 """The ports of this process, the one that was handed out longest ago first."""
 
@@ -40,13 +38,20 @@ def free_ports(count: int) -> list[int]:
     raise RuntimeError(f"only {len(found)} of {count} ports are free among {len(_ports)}")
 
 
+@cache
+def _locks() -> int:
+    """The file of the locks. It stays empty: a block is locked by the byte whose number is the block's first port."""
+    path = Path(tempfile.gettempdir()) / f"ottla-test-ports-{os.getuid()}"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
+
+
 def _take_block() -> bool:
     """Lock one more block; False when other processes hold them all."""
     for first in random.sample(range(_FIRST, _LAST, _BLOCK), (_LAST - _FIRST) // _BLOCK):
         if first in _ports:
             continue  # A process may lock its own bytes again.
         try:
-            fcntl.lockf(_LOCKS, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, first)
+            fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, first)
         except (BlockingIOError, PermissionError):
             continue
         _ports.extend(range(first, first + _BLOCK))
