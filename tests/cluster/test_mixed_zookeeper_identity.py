@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from controller.store.zookeeper_wire import SENSITIVE_PATHS, acls
 from tests.support.apache_kafka import ApacheKafka
@@ -98,15 +99,16 @@ def write_nodes_of_all_kinds(bootstrap: str) -> None:
 
 
 def protection(server: ZooKeeperServer) -> dict[str, set[tuple[str, str, int]]]:
-    """The ACLs of all nodes."""
+    """The ACLs of all nodes; without those that go meanwhile, as the nodes of a topic that is being deleted do."""
     client = KazooClient(server.connect, auth_data=[("digest", SUPER)])
     client.start()
     try:
         found = {}
         paths = [f"/{name}" for name in client.get_children("/") if name != "zookeeper"]
         for path in paths:
-            found[path] = {(each.id.scheme, each.id.id, each.perms) for each in client.get_acls(path)[0]}
-            paths += [f"{path}/{name}" for name in client.get_children(path)]
+            with suppress(NoNodeError):
+                found[path] = {(each.id.scheme, each.id.id, each.perms) for each in client.get_acls(path)[0]}
+                paths += [f"{path}/{name}" for name in client.get_children(path)]
     finally:
         client.stop()
         client.close()
