@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class ListenerSecurity:
-    """See the module. What was made for a listener is kept."""
+    """See the module. Certificates and logins are read once for each listener."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, random_bytes: Callable[[int], bytes], clock_ns: Callable[[], int]) -> None:
         self._config = config

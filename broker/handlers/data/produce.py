@@ -130,10 +130,6 @@ class Refusal:
         self.message = message
         self.leader_id = self.leader_epoch = -1
 
-    def values(self) -> tuple[int, int, int, int, Sequence[tuple[int, str]], str | None, int, int]:
-        """The values of the partition in the answer, in its order. It has no base offset and no time."""
-        return self.code, -1, -1, self.log_start_offset, self.record_errors, self.message, self.leader_id, self.leader_epoch
-
 
 class Produce:
     """One Produce request. Call `run` until it is done; then `finish` answers."""
@@ -346,7 +342,17 @@ class Produce:
 
     def _put_refusal(self, index: int, refusal: Refusal) -> None:
         self._note_failure(self._topic, index, refusal.code)
-        self._answer.put_failed(index, *refusal.values())
+        self._answer.put_failed(
+            index,
+            refusal.code,
+            -1,
+            -1,
+            refusal.log_start_offset,
+            refusal.record_errors,
+            refusal.message,
+            refusal.leader_id,
+            refusal.leader_epoch,
+        )
 
     def _note_failure(self, topic: str, index: int, code: int) -> None:
         if self.failed is None:
@@ -416,7 +422,17 @@ class Produce:
 
     def _fill_refusal(self, left: LeftBatch, refusal: Refusal) -> None:
         self._note_failure(left.topic, left.index, refusal.code)
-        self._answer.fill(left.place, *refusal.values())
+        self._answer.fill(
+            left.place,
+            refusal.code,
+            -1,
+            -1,
+            refusal.log_start_offset,
+            refusal.record_errors,
+            refusal.message,
+            refusal.leader_id,
+            refusal.leader_epoch,
+        )
 
     # -- transactions ----------------------------------------------------------------------------------------------------
 
