@@ -11,7 +11,14 @@ BROKERS ?= 3
 CLUSTER ?= ./cluster
 # Tests of brokers, Java and Spark wait a part of their time: one more than there are processors.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+# Also for those who set PYTHONDONTWRITEBYTECODE: each process of pytest would rewrite the assertions of all tests anew, 8 s each.
+PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
+PYTEST = $(PYTEST_ALONE) -n $(WORKERS)
+# Unit tests wait for nothing: another process would only collect them once more.
+UNIT_PYTEST = $(PYTEST_ALONE) -n $(shell nproc) --timeout 60
+# Below tests/unit: tests that call nothing of compiled modules, or next to nothing that others of `make test-pure` do not call, too.
+SAME_IN_BOTH_BUILDS := benchmarks cli config controller logs supervisor security/tls test_deploy.py test_docs.py test_house.py \
+    test_prose.py
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
 # Where the sources of this version can be read: links in the descriptions of the wheels lead there.
@@ -35,9 +42,9 @@ help:
 	@echo "make serve SECURE=1  the same over TLS, for users of its own; prints the settings of their clients"
 	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
 	@echo "make test       install what the tests need and run them all (some 20 minutes on two cores)"
-	@echo "make test-fast  unit, wire and contract tests without Java (two minutes)"
+	@echo "make test-fast  unit, wire and contract tests without Java, with fewer examples of each property (90 seconds)"
 	@echo "make test-medium  one broker and real clients, without Java (minutes)"
-	@echo "make test-pure  the unit and wire tests without compiled modules"
+	@echo "make test-pure  the unit and wire tests that may depend on compiled modules, without these"
 	@echo "make sanitize   tests of hostile bytes, frames and appends, compiled with ASan and UBSan (minutes)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
@@ -97,14 +104,15 @@ test: $(VENV)/.installed-test compile
 	$(PYTEST) tests
 
 test-fast: $(VENV)/.installed-test compile
-	$(PYTEST) --timeout 60 -m "not java" tests/unit tests/wire tests/contract
+	OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) -m "not java" tests/unit tests/wire tests/contract
 
 test-medium: $(VENV)/.installed-test compile
 	@$(BIN)/python -m tests.support.prerequisites cc kcat
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
 test-pure: $(VENV)/.installed-test compile
-	OTTLA_PURE_PYTHON=1 $(PYTEST) --timeout 60 tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
+	OTTLA_PURE_PYTHON=1 $(UNIT_PYTEST) $(addprefix --ignore=tests/unit/,$(SAME_IN_BOTH_BUILDS)) tests/unit tests/wire \
+	    tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
 
 # -fwrapv, with which Debian builds Python, hides overflows from UBSan. Python's own allocator hides what is freed from ASan.
 sanitize: $(VENV)/.installed-test

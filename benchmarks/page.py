@@ -9,7 +9,6 @@ from rich.table import Table
 
 from benchmarks.loadgen.runner import Measured
 from benchmarks.parts.part import Part
-from benchmarks.picture import curve_picture, ratio_picture
 from benchmarks.sizes import Size
 from benchmarks.table import FOREIGN_SHARE, MOST_FOREIGN_SHARE, Sides, line_table, load_table, markdown, notes
 from benchmarks.turns import Turn
@@ -86,6 +85,8 @@ def _head(run: Run) -> str:
 
 
 def _section(run: Run, part: Part, sides: Sides, directory: Path) -> str:
+    from benchmarks.picture import curve_picture, ratio_picture  # it takes a second to import, which most users of this module do not need
+
     lines_shown, *details = part_tables(part, sides, run.size)
     text = [f"## {part.title}", "", f"`python -m benchmarks.bench --parts {part.key}`. {part.about}", "", markdown(lines_shown)]
     pictures = {f"{part.key}-ratios": ratio_picture(sides, part.lines(run.size))}

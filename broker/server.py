@@ -39,39 +39,34 @@ from broker.loop.background import LoopBackground, in_thread
 from broker.loop.collector import collector_paused, collector_resting
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
-from broker.metadata_store import check_zookeeper_login, may_have_metadata, open_acl_store, open_metadata_store
+from broker.metadata_store import may_have_metadata, open_metadata_store
 from broker.metrics.request_log import RequestLog
 from broker.network.acceptor import BindFailed
-from broker.network.authentication_counts import AuthenticationCounts
 from broker.network.host_names import known_hosts
 from broker.network.limits import limits_of
-from broker.network.offenders import Offenders
 from broker.quotas.client_quotas import ClientQuotas, Windows
 from broker.request.refused_records import RefusedRecords
 from broker.request.services import Services
 from broker.request.turns import Turns
-from broker.security.acl_admin import AclAdmin
-from broker.security.acl_authorizer import AclAuthorizer, parse_super_users
-from broker.security.acl_session import AclSession
-from broker.security.audit_log import AuditLog
-from broker.security.audit_log import logger as audit_logger
 from broker.security.authorizer import AllowAll
-from broker.security.client_security import InterBrokerSecurity
-from broker.security.delegation_tokens import DelegationTokens, Lifetimes
-from broker.security.principals import Principal
 from broker.security.sasl.key_sets import KeySets
-from broker.security.sasl.offers import Credentials, check_host, offer_of
-from broker.serving.authentication import ListenerAuthentication
+from broker.serving.access_control import AccessControl
 from broker.serving.dispatch import Dispatcher
-from broker.start_checks import check_acl_znodes, check_belongings, check_broker_id, check_configuration_may_differ, check_znodes
+from broker.serving.listener_security import ListenerSecurity
+from broker.start_checks import (
+    Unsupported,
+    check_belongings,
+    check_broker_id,
+    check_configuration_may_differ,
+    check_znodes,
+    refuse_unsupported,
+)
 from broker.surroundings import Surroundings
 from broker.transactions.coordinator import TransactionCoordinator
 from config.broker import BrokerConfig
 from config.errors import ConfigError
-from config.keys.authorizer_zookeeper import AuthorizerReading
 from config.keys.general import BROKER_ID, BROKER_RACK, RESERVED_BROKER_MAX_ID
 from config.keys.metrics import (
-    CLIENT_QUOTA_CALLBACK_CLASS,
     CONTROLLER_QUOTA_WINDOW_NUM,
     CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
     METRICS_NUM_SAMPLES,
@@ -94,18 +89,11 @@ from config.keys.replication import (
     REPLICA_SELECTOR_CLASS,
 )
 from config.keys.security import (
-    ALLOW_EVERYONE_IF_NO_ACL_FOUND,
-    AUTHORIZER_CLASS_NAME,
     DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS,
-    DELEGATION_TOKEN_EXPIRY_TIME_MS,
-    DELEGATION_TOKEN_MASTER_KEY,
-    DELEGATION_TOKEN_MAX_LIFETIME_MS,
-    DELEGATION_TOKEN_SECRET_KEY,
-    SUPER_USERS,
 )
-from config.listeners import EndPoint, SecurityProtocol
+from config.listeners import EndPoint
 from config.passwords import encoder_of, old_encoder_of
-from config.sasl import accepts_unsecured_tokens, ignored_jaas_key, sasl_listener
+from config.sasl import sasl_listener
 from config.topic import TopicConfig
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.metadata_waits import MetadataWaits
@@ -126,7 +114,6 @@ from storage.manager.log_manager import LogManager
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
     from broker.metrics.request_metrics import RequestMetrics
-    from broker.security.tls.listener import ListenerTls
 
 logger = logging.getLogger(__name__)
 
@@ -150,10 +137,6 @@ new objects, so passes are frequent and short, although all passes together may 
 it is as rare as with the thresholds of the start."""
 
 
-ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
-"""The only value of authorizer.class.name that is supported."""
-
-
 class CannotStart(Exception):
     """The broker does not start; the text is one line for the operator."""
 
@@ -175,10 +158,7 @@ class Broker:
         self._stage = _STARTING
         self._progress: Progress | None = None
         """Of the opening of the logs, once that is known."""
-        self._acl_session: AclSession | None = None
-        self._tls: dict[tuple[str, SecurityProtocol], ListenerTls] = {}
-        """By the listener's name and protocol, as long as neither its configuration nor its files change."""
-        self._peer_security: dict[str, InterBrokerSecurity] = {}
+        self._security = ListenerSecurity(config, self._clock, self._surroundings.random_bytes, self._surroundings.clock_ns)
         self._held = AsyncExitStack()
         """Releases what the start has acquired so far."""
 
@@ -199,7 +179,7 @@ class Broker:
             await self._start()
         except BaseException as error:
             await self._held.aclose()
-            if isinstance(error, CannotStart | ConfigError | StorageError | ControllerError | StoreError | MalformedZNode | BindFailed):
+            if isinstance(error, Unsupported | ConfigError | StorageError | ControllerError | StoreError | MalformedZNode | BindFailed):
                 raise CannotStart(str(error)) from None
             raise
         self._stage = f"broker {self.services.broker_id} of cluster {self.services.cluster_id} is ready"
@@ -221,11 +201,9 @@ class Broker:
         services.administration.acls = None
         services.administration.delegation_tokens = None
         services.cluster.broker_epoch = -1
-        _refuse_unsupported(config)
-        for security in self._between_brokers():
-            if security.protocol.uses_sasl:
-                security.begin("")  # to find what is missing
-        unusable = self._unusable_certificates()
+        refuse_unsupported(config)
+        self._security.check_logins()
+        unusable = self._security.unusable_certificates()
         if unusable is not None and not may_have_metadata(config):
             raise unusable
         if self._surroundings.is_process:
@@ -298,7 +276,7 @@ class Broker:
         await check_belongings(self.config, self.store, directories)
         if not self.config.standalone:
             await check_znodes(self.config, self.store)
-        if (unusable := self._unusable_certificates()) is not None:
+        if (unusable := self._security.unusable_certificates()) is not None:
             await check_configuration_may_differ(self.store, self._known_broker_id(), unusable)
         services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
         services.broker_id = await self._broker_id()
@@ -309,51 +287,14 @@ class Broker:
         await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
         await in_session(self.store, services.administration.dynamic_config.load)
         self._held.push_async_callback(services.administration.dynamic_config.close)
-        await self._load_acls()
-        await self._load_delegation_tokens()
+        self._access_control = AccessControl(services, self._random.random, self._surroundings.random_bytes)
+        self._held.push_async_callback(self._access_control.close)
+        await self._access_control.load()
         # Before logs are loaded: wrong keys or certificates in the dynamic configuration should end the start at once, too.
-        if (unusable := self._unusable_certificates()) is not None:
+        if (unusable := self._security.unusable_certificates()) is not None:
             raise unusable
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
-
-    async def _load_acls(self) -> None:
-        """Replace the authorizer by the configured one, and read its ACLs."""
-        if self.config[AUTHORIZER_CLASS_NAME]:
-            authorizer = AclAuthorizer(
-                _super_users(self.config),
-                allow_without_acls=self.config[ALLOW_EVERYONE_IF_NO_ACL_FOUND],
-                audit_log=self._audit_log(),
-            )
-            own_store = open_acl_store(self.config)
-            store = own_store or self.store
-            acls = AclAdmin(store, self._clock, authorizer, self._random.random)
-            if own_store is not None:
-                self._acl_session = AclSession(own_store, acls.on_new_session)
-                self._held.push_async_callback(self._acl_session.close)
-            self._held.push_async_callback(acls.close)
-            if own_store is not None or not self.config.standalone:
-                await in_session(store, partial(check_acl_znodes, AuthorizerReading(self.config), store))
-            await in_session(store, acls.load)
-            self.services.authorizer = authorizer
-            self.services.administration.acls = acls
-
-    async def _load_delegation_tokens(self) -> None:
-        """Read the delegation tokens, if there is a secret for them."""
-        config = self.config
-        secret = config[DELEGATION_TOKEN_SECRET_KEY] or config[DELEGATION_TOKEN_MASTER_KEY]
-        if secret is not None and secret.value:
-            lifetimes = Lifetimes(config[DELEGATION_TOKEN_MAX_LIFETIME_MS], config[DELEGATION_TOKEN_EXPIRY_TIME_MS])
-            random_bytes, random = self._surroundings.random_bytes, self._random.random
-            tokens = DelegationTokens(self.store, self._clock, secret.value, lifetimes, random_bytes, random, self._executor)
-            self._held.push_async_callback(tokens.close)
-            await in_session(self.store, tokens.load)
-            self.services.administration.delegation_tokens = tokens
-
-    def _audit_log(self) -> AuditLog:
-        refusing = Offenders(audit_logger.info, "requests were refused")
-        self._held.callback(refusing.summarize)
-        return AuditLog(lambda host, line: refusing.report(host, line, self._clock.monotonic()))
 
     async def _close_logs(self) -> None:
         self._background.close()
@@ -376,7 +317,7 @@ class Broker:
         self._held.push_async_callback(failures.close)
         waits = administration.metadata_waits = MetadataWaits()
         services.cluster.control_requests = ControlRequests(data.replica_manager, administration.dynamic_config, waits, paused)
-        self._cluster = ClusterWiring(services, self._surroundings.connect, self._security_at)
+        self._cluster = ClusterWiring(services, self._surroundings.connect, self._security.of_peers)
         self._held.push_async_callback(self._cluster.close)
         services.cluster.controller = self.controller = Controller(
             store,
@@ -392,10 +333,7 @@ class Broker:
             paused,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
-        if administration.acls is not None and self._acl_session is None:
-            self.controller.on_new_session(administration.acls.on_new_session)
-        if administration.delegation_tokens is not None:
-            self.controller.on_new_session(administration.delegation_tokens.on_new_session)
+        self._access_control.follow(self.controller)
         administration.topic_admin = TopicAdmin(
             store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
         )
@@ -460,12 +398,19 @@ class Broker:
         for endpoint in endpoints:
             if endpoint.security_protocol.uses_sasl:
                 await key_sets.load(sasl_listener(self.config.current, endpoint.listener_name))
-        authentication = partial(self._authentication, credentials, key_sets)
+        authentication = partial(self._security.authentication, self.services, credentials, key_sets, dispatcher)
         authorizer, quotas = self.services.authorizer, self.services.quotas
         await in_session(self.store, StoredQuotas(administration.config_admin, administration.dynamic_config, quotas).load)
         self._background.schedule("quota-sensors", SENSOR_CHECK_MS, SENSOR_CHECK_MS, quotas.expire)
         await server.start(
-            endpoints, dispatcher, protected, authorizer, quotas, authentication=authentication, accepting=False, tls_of=self._tls_of
+            endpoints,
+            dispatcher,
+            protected,
+            authorizer,
+            quotas,
+            authentication=authentication,
+            accepting=False,
+            tls_of=self._security.tls_of,
         )
         self._held.push_async_callback(server.close)
         self.addresses = [endpoint.connection_string for endpoint in self._advertised()]
@@ -500,80 +445,6 @@ class Broker:
             self._surroundings.clock_ns,
         )
 
-    def _authentication(
-        self, scram: ScramCredentials, key_sets: KeySets, endpoint: EndPoint, counts: AuthenticationCounts
-    ) -> ListenerAuthentication:
-        """How clients of a SASL listener authenticate. Raises ConfigError."""
-        listener = sasl_listener(self.config.current, endpoint.listener_name)
-        if accepts_unsecured_tokens(listener):
-            logger.warning(
-                "listener %s accepts unsecured tokens by OAUTHBEARER, which anyone can make; set sasl.server.callback.handler.class for it",
-                endpoint.listener_name,
-            )
-        if ignored := ignored_jaas_key(self.config.current, endpoint.listener_name, listener.mechanisms):
-            logger.warning(
-                "listener %s ignores %s: the key of a broker needs the mechanism, too, listener.name.%s.MECHANISM.sasl.jaas.config",
-                endpoint.listener_name, ignored, endpoint.listener_name.lower(),
-            )  # fmt: skip
-        tokens = self.services.administration.delegation_tokens
-        credentials = Credentials(
-            scram_credential_of=scram.credential_of,
-            token_credential_of=(lambda mechanism, token_id: None) if tokens is None else tokens.credential_of,
-            signed_token_validator=key_sets.validator,
-            prepare_token=(lambda mechanism, token_id: None) if tokens is None else tokens.preparation,
-            random_bytes=self._surroundings.random_bytes,
-            now_ms=self._clock.now_ms,
-            unknown_key=self.services.cluster_id.encode(),
-        )
-        return ListenerAuthentication(
-            offer_of(listener, credentials),
-            listener.max_receive_size,
-            self.config,
-            self.dispatcher,
-            self._surroundings.clock_ns,
-            self._clock.now_ms,
-            counts,
-        )
-
-    def _security_at(self, listener_name: str) -> InterBrokerSecurity:
-        """The security of connections to a listener of other brokers."""
-        found = self._peer_security.get(listener_name)
-        if found is None:
-            found = InterBrokerSecurity(self.config, listener_name, self._surroundings.random_bytes, self._clock.now_ms)
-            self._peer_security[listener_name] = found
-        return found
-
-    def _between_brokers(self) -> list[InterBrokerSecurity]:
-        """The security of all connections to other brokers."""
-        listeners = self.config.listeners
-        names = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
-        return [self._security_at(name) for name in names if name is not None]
-
-    def _unusable_certificates(self) -> ConfigError | None:
-        """The first problem with the keys and certificates of listeners, by the configuration as it is known now."""
-        try:
-            for endpoint in self.config.listeners.listeners:
-                if endpoint.security_protocol.uses_tls:
-                    self._tls_of(endpoint)
-            for security in self._between_brokers():
-                if security.protocol.uses_tls:
-                    security.context()
-        except ConfigError as problem:
-            return problem
-        return None
-
-    def _tls_of(self, endpoint: EndPoint) -> ListenerTls:
-        # Only brokers with such a listener load OpenSSL's part of Python's library.
-        from broker.security.tls.listener import check_peers, source_of, tls_of
-
-        properties, name = self.config.current, endpoint.listener_name
-        found = self._tls.get((name, endpoint.security_protocol))
-        if found is None or found.source != source_of(properties, name):
-            found = tls_of(properties, endpoint, between_brokers=name == self.config.listeners.inter_broker_listener_name)
-            check_peers(name, found)
-            self._tls[name, endpoint.security_protocol] = found
-        return found
-
     async def _join_cluster(self) -> None:
         """Register, take part in the controller's election, and lead the partitions of this broker, before the first request."""
         services = self.services
@@ -592,13 +463,7 @@ class Broker:
             "high-watermark-checkpoint", interval_ms, interval_ms, services.data.replica_manager.checkpoint_high_watermarks
         )
         check_ms = self.config[DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS]
-        self._background.schedule("delegation-token-removal", check_ms, check_ms, self._maybe_remove_expired_tokens)
-
-    def _maybe_remove_expired_tokens(self) -> None:
-        """Have the broker of the active controller remove expired delegation tokens."""
-        tokens = self.services.administration.delegation_tokens
-        if tokens is not None and self.controller.is_active:
-            tokens.begin_removal()
+        self._background.schedule("delegation-token-removal", check_ms, check_ms, self._access_control.maybe_remove_expired_tokens)
 
     def _send_clients_away(self) -> None:
         """Close all connections, so that clients look for the present leaders before they come back."""
@@ -679,31 +544,3 @@ class Broker:
     async def _leave(self) -> None:
         await self._cluster.hand_over()
         await self.socket_server.drain(DRAIN_SECONDS if len(self.services.metadata.brokers) <= 1 else DRAIN_AMONG_OTHERS_SECONDS)
-
-
-def _refuse_unsupported(config: BrokerConfig) -> None:
-    """Raises CannotStart for security settings that are not implemented. Ignoring them would leave the broker open to everyone."""
-    if config[AUTHORIZER_CLASS_NAME] not in ("", ACL_AUTHORIZER):
-        raise CannotStart(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: the only authorizer of this server is {ACL_AUTHORIZER}")
-    if config[CLIENT_QUOTA_CALLBACK_CLASS]:
-        raise CannotStart(
-            f"client.quota.callback.class={config[CLIENT_QUOTA_CALLBACK_CLASS]}: classes of Java cannot be loaded here; "
-            "remove it, and set quotas of users and client ids"
-        )
-    _super_users(config)
-    for endpoint in config.listeners.listeners:
-        if endpoint.security_protocol.uses_sasl:
-            check_host(sasl_listener(config.current, endpoint.listener_name))
-    if not config.standalone:
-        check_zookeeper_login(config)
-    of_authorizer = AuthorizerReading(config)
-    if config[AUTHORIZER_CLASS_NAME] and of_authorizer.differs:
-        check_zookeeper_login(of_authorizer)
-
-
-def _super_users(config: BrokerConfig) -> frozenset[Principal]:
-    """Raises CannotStart for a principal that is not `Type:name`."""
-    try:
-        return parse_super_users(config[SUPER_USERS])
-    except ValueError as error:
-        raise CannotStart(f"super.users={config[SUPER_USERS]}: {error}") from None

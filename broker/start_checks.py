@@ -1,20 +1,27 @@
-"""Checks that the log directories and the metadata store belong together, and that the broker id is free.
+"""Checks what a broker was given at its start: its settings, the log directories, the metadata store and the broker id.
 
-`broker.server` calls this once directories are locked and the store has a session, before anything is written into the directories. An
-operator's slip then ends the start with one line, and leaves no trace to be cleaned up: another cluster's ZooKeeper or path, an id that is
-in use, a directory that was moved.
+`broker.server` calls `refuse_unsupported` first, and the rest once directories are locked and the store has a session, before anything is
+written into the directories. An operator's slip then ends the start with one line, and leaves no trace to be cleaned up: another cluster's
+ZooKeeper or path, an id that is in use, a directory that was moved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from broker.metadata_store import zookeeper_login_settings
+from broker.metadata_store import check_zookeeper_login, zookeeper_login_settings
+from broker.security.acl_authorizer import parse_super_users
+from broker.security.principals import Principal
+from broker.security.sasl.offers import check_host
 from config.broker import BrokerConfig
 from config.errors import ConfigError
+from config.keys.authorizer_zookeeper import AuthorizerReading
 from config.keys.general import BROKER_ID
+from config.keys.metrics import CLIENT_QUOTA_CALLBACK_CLASS
+from config.keys.security import AUTHORIZER_CLASS_NAME, SUPER_USERS
 from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from config.listeners import EndPoint
+from config.sasl import sasl_listener
 from config.schema.key import Reading
 from controller.controller import SESSION_PATIENCE
 from controller.errors import SAME_IDENTITY, NoAuth, NoNode
@@ -30,6 +37,45 @@ _NO_CLUSTER = "missing: no cluster has used this metadata store yet"
 _LOCAL = "127.0.0.1"
 _NAMED = 3
 """Znodes of another identity that an error names; the others are counted."""
+
+
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+"""The only value of authorizer.class.name that is supported."""
+
+
+class Unsupported(Exception):
+    """A setting asks for what this broker cannot do; the text is one line for the operator."""
+
+
+def refuse_unsupported(config: BrokerConfig) -> None:
+    """Refuse security settings that are not implemented. Ignoring them would leave the broker open to everyone.
+
+    Raises Unsupported; ConfigError and StoreUnavailable for logins that cannot work.
+    """
+    if config[AUTHORIZER_CLASS_NAME] not in ("", ACL_AUTHORIZER):
+        raise Unsupported(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: the only authorizer of this server is {ACL_AUTHORIZER}")
+    if config[CLIENT_QUOTA_CALLBACK_CLASS]:
+        raise Unsupported(
+            f"client.quota.callback.class={config[CLIENT_QUOTA_CALLBACK_CLASS]}: classes of Java cannot be loaded here; "
+            "remove it, and set quotas of users and client ids"
+        )
+    super_users(config)
+    for endpoint in config.listeners.listeners:
+        if endpoint.security_protocol.uses_sasl:
+            check_host(sasl_listener(config.current, endpoint.listener_name))
+    if not config.standalone:
+        check_zookeeper_login(config)
+    of_authorizer = AuthorizerReading(config)
+    if config[AUTHORIZER_CLASS_NAME] and of_authorizer.differs:
+        check_zookeeper_login(of_authorizer)
+
+
+def super_users(config: BrokerConfig) -> frozenset[Principal]:
+    """The principals that may do everything. Raises Unsupported for one that is not `Type:name`."""
+    try:
+        return parse_super_users(config[SUPER_USERS])
+    except ValueError as error:
+        raise Unsupported(f"super.users={config[SUPER_USERS]}: {error}") from None
 
 
 async def check_belongings(config: BrokerConfig, store: MetadataStore, directories: Sequence[LogDirectory]) -> None:

@@ -34,8 +34,8 @@ _STANDALONE = """\
 ## Without zookeeper.connect
 
 Apache Kafka in this mode requires `zookeeper.connect`. Here it may be left out: the broker then keeps the metadata in an embedded store.
-Such a broker is usually alone, on a developer's machine. So these defaults differ, and DescribeConfigs shows them as defaults: internal
-topics do not wait for brokers that do not exist, other machines on the network cannot connect, and the data stays in the directory where
+Such a broker is usually alone, on a developer's machine. So these defaults differ, and DescribeConfigs shows them as defaults. Internal
+topics then do not wait for brokers that do not exist. Other machines on the network cannot connect. The data stays in the directory where
 the broker was started.
 """
 

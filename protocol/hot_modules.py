@@ -27,6 +27,7 @@ HOT: Final = (
     "storage.validation.run",
     "storage.validation.batch",
     "storage.log.reads",
+    "storage.log.batch_reader",
     "storage.log.partition_log",
     "replication.ports.topic_stats",
     "replication.ports.waiters",

@@ -67,6 +67,16 @@ class NotEnoughReplicas(ReplicationError):
         self.required = required
 
 
+class NotEnoughReplicasAfterAppend(ReplicationError):
+    """The records were appended and replicated, but fewer replicas are in sync by now than min.insync.replicas requires."""
+
+    def __init__(self, topic_partition: TopicPartition, in_sync: int, required: int) -> None:
+        super().__init__(f"{topic_partition}: {in_sync} replicas in sync after the append, min.insync.replicas is {required}")
+        self.topic_partition = topic_partition
+        self.in_sync = in_sync
+        self.required = required
+
+
 class RecordsNotDeletable(ReplicationError):
     """DeleteRecords for a topic whose cleanup.policy does not include `delete`."""
 

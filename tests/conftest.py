@@ -19,6 +19,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Property tests of the fast tier have fewer examples."""
+    from tests.support.examples import maybe_reduce
+
+    maybe_reduce([item for item in items if isinstance(item, pytest.Function)])
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Only where no other way was asked for."""

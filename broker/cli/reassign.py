@@ -47,7 +47,7 @@ def generate(
     output: IO[str] | None,
     as_json: bool,
 ) -> None:
-    """Plan partitions of TOPICs: over all racks, even over brokers, with as few moves as that takes.
+    """Plan partitions of TOPICs: spread over all racks, evenly over brokers, with the fewest moves.
 
     Nothing is moved. With --json the plan is printed, for `execute`.
     """

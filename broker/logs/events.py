@@ -1,4 +1,4 @@
-"""Names the log lines that docs/operations.md explains: each has an id that later versions keep, however the line is worded then.
+"""Names the log lines that docs/operations.md explains: each has an id that later versions keep, even if the text of the line changes.
 
 Alerts and searches should use the id, the field `event` of JSON lines, instead of the text. The page lists the same ids beside the same
 texts; a test compares the two.

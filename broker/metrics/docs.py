@@ -41,10 +41,10 @@ work. Names that begin with `ottla_` have no MBean.
 - **Times are sampled.** Every request is counted. Times are measured for every request at low rates, and for one in up to 1024 at
   high rates, about two hundred a second of each kind. A sample counts for the requests since the one before, so `_count` follows
   the number of requests a little behind. Quantiles cover the last one to two minutes, within 6 %.
-- **What it costs.** Up to 3 % of the processor time of a Produce or Fetch of one partition, about a microsecond of any other request
+- **What it costs.** A Produce or Fetch of one partition takes up to 3 % more processor time, any other request about a microsecond more
   (`python -m benchmarks.metrics_cost`).
-- **What a scrape costs.** The event loop reads two hundred values at a time and serves requests in between, so the numbers of a scrape are
-  not from one moment. Per partition there are ten values.
+- **What a scrape costs.** There are ten values for each partition. The event loop reads two hundred values at a time, and serves requests
+  in between. So the numbers of a scrape are not from one moment.
 """
 
 _SECTIONS: Final = (

@@ -36,6 +36,7 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     replication_errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     replication_errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     replication_errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
+    replication_errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     replication_errors.RecordsNotDeletable: ErrorCode.POLICY_VIOLATION,
     replication_errors.UnknownReplica: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     replication_errors.OffsetNotAvailable: ErrorCode.OFFSET_NOT_AVAILABLE,

@@ -17,9 +17,11 @@ from protocol.uuid import ZERO_UUID
 from replication.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     OffsetNotAvailable,
     RecordsNotDeletable,
+    ReplicaStorageFailure,
     UnknownLeaderEpoch,
     UnknownReplica,
 )
@@ -273,6 +275,27 @@ class Partition:
             if self.is_cut_off:
                 raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
             raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.effective_min_isr)
+
+    def is_acknowledged(self, end_offset: int, required_acks: int) -> bool:
+        """Whether the records below `end_offset` are as safe as a producer with these acks requires. False while they can become so.
+
+        Raises ReplicaStorageFailure, NotLeaderOrFollower, NotEnoughReplicasAfterAppend, but never in the turn of the loop that appended.
+        """
+        if not self.is_leader:
+            if self.has_failed:
+                raise ReplicaStorageFailure(self.topic_partition)
+            raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
+        if not self.is_flushed(end_offset):
+            return False
+        if required_acks != -1:
+            return True
+        if self.log.high_watermark < end_offset:
+            if self.is_cut_off:
+                raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
+            return False
+        if len(self.maximal_isr) < self.effective_min_isr:
+            raise NotEnoughReplicasAfterAppend(self.topic_partition, len(self.maximal_isr), self.effective_min_isr)
+        return True
 
     def is_flushed(self, end_offset: int) -> bool:
         """Whether everything up to `end_offset` is on the disk, if `flush.messages` requires that before an acknowledgement."""

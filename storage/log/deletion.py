@@ -79,7 +79,7 @@ def replace_segments(log: "PartitionLog", base_offset: int, old: Sequence[Segmen
     for segment in replaced:
         log.segments.remove(segment)
     log.segments.add(swap.cleaned)
-    log.read_hints.clear()
+    log.reader.hints.clear()
     _run(log, swap, then)
     return swap
 
@@ -94,7 +94,7 @@ def discard_segments(log: "PartitionLog", segments: Sequence[Segment]) -> None:
     """Take `segments` out of the log and rename their files to `.deleted`. The files are removed later. May raise OSError."""
     if not segments:
         return
-    log.read_hints.clear()
+    log.reader.hints.clear()
     for segment in segments:
         log.segments.remove(segment)
     discard_files(segments)
@@ -130,7 +130,7 @@ def _remove_segments(log: "PartitionLog", deletable: Sequence[Segment]) -> None:
     following = log.segments.higher(deletable[-1].base_offset)
     if following is not None:
         log.increment_log_start_offset(following.base_offset, "segment deletion")
-    log.read_hints.clear()
+    log.reader.hints.clear()
     for segment in deletable:
         log.segments.remove(segment)
     _run(log, Discard(log, deletable, _forget_snapshots(log, deletable)), ignore_result)

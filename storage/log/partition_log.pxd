@@ -1,15 +1,15 @@
 cimport cython
 from libc.stdint cimport int64_t
 from storage.producers.state cimport ProducerState
+from storage.log.batch_reader cimport BatchReader
 from storage.log.reads cimport FetchSlice
-from storage.segment.batch_finder cimport BatchFinder
 from storage.segment.log_settings cimport LogSettings
 from storage.segment.segment cimport Segment
 from storage.validation.batch cimport judge
 from storage.validation.rules cimport ValidationRules
 from storage.validation.run cimport BatchRun
 
-cdef int64_t CHUNK_BYTES, CLIENT, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, INLINE_BYTES, LARGEST_OFFSET, MAX_RELATIVE_OFFSET, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
+cdef int64_t CLIENT, CONTROL_MASK, CURRENT_MAGIC, LARGEST_OFFSET, MAX_RELATIVE_OFFSET, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
 
 cdef class PartitionLog:
     cdef public Segment active_segment
@@ -18,7 +18,7 @@ cdef class PartitionLog:
     cdef public object config, context, directory, latest_epoch, leader_epochs, log_dir, producer_state, segments, small_files
     cdef public object topic_id, topic_partition, truncation
     cdef public list discards, flushes, unfinished_rolls
-    cdef public dict read_hints
+    cdef readonly BatchReader reader
     cdef public int64_t flush_due_offset, high_watermark, log_end_offset, log_start_offset, next_flush_offset, recovery_point
     cdef public bint is_closed
 
@@ -38,11 +38,3 @@ cdef class PartitionLog:
     cpdef Segment roll(self, int64_t expected_next_offset=*)
 
     cpdef FetchSlice read(self, int64_t offset, int64_t max_bytes, int64_t end_offset, bint min_one_batch, bint may_wait=*)
-    @cython.locals(finder=BatchFinder, segment=Segment, higher=Segment, position=int64_t, next_offset=int64_t, limit=int64_t, length=int64_t)
-    cdef FetchSlice _find_batches(self, int64_t offset, int64_t max_bytes, int64_t end_offset, bint min_one_batch, bint may_wait)
-    cpdef object file_of(self, Segment segment, bint may_wait)
-    @cython.locals(segment=Segment, finder=BatchFinder)
-    cdef BatchFinder _locate(self, int64_t offset, int64_t ahead, bint may_wait)
-    @cython.locals(finder=BatchFinder)
-    cdef int64_t _position_of(self, Segment segment, int64_t end_offset, bint may_wait) except -1
-    cdef void _remember(self, int64_t offset, Segment segment, int64_t position) except *

@@ -1,14 +1,9 @@
 """Implements the log of one replica, which `replication` appends to, reads, truncates and queries.
 
 Owns the segments of a partition's directory, its producer state and leader epochs, and the offsets that limit it. `recovery.open_log`
-creates it. It is called only on the event loop. This module appends, rolls and reads. The rarer operations are in `flush`, `truncation`,
-`deletion` and `time_lookups`. Their long work is done in a thread by separate objects: `FlushPlan`, `Truncation`, and `Discard` or `Swap`
-of segments.
-
-A read returns a region of a segment's file. For a sequential reader it is found without disk access: the log remembers the ends of recent
-reads and the byte at which the next batch begins (`read_hints`). The same hints give the position of the high watermark, because it moves
-to offsets at which followers have read. Invariant of a hint `offset -> (segment, position)`: the first batch that ends at or after `offset`
-begins at `position`, or the segment ends there.
+creates it. It is called only on the event loop. This module appends. A read returns a region of a segment's file, which `BatchReader`
+finds. The rarer operations are in `roll`, `flush`, `truncation`, `deletion` and `time_lookups`. Their long work is done in a thread by
+separate objects: `FlushPlan`, `Truncation`, and `Discard` or `Swap` of segments.
 
 Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset; the last segment is the active one and
 begins at or below the log end offset. An OSError becomes a `LogDirFailure`, after which the log directory must be taken offline.
@@ -19,17 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from config.topic import TopicConfig
-from protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, NO_SEQUENCE, TRANSACTIONAL_MASK
 from protocol.records.errors import RecordFormatError
-from storage.disk.file_names import (
-    INDEX_SUFFIXES,
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    PRODUCER_SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    file_name,
-)
-from storage.disk.filesystem import File
 from storage.disk.leader_epochs import LeaderEpochCache
 from storage.disk.partition_metadata import ZERO_UUID
 from storage.disk.small_files import SmallFiles
@@ -43,26 +29,23 @@ from storage.errors import (
     RecordBatchTooLarge,
     UnexpectedAppendOffset,
 )
-from storage.log import deletion, flush, time_lookups, truncation
+from storage.log import deletion, flush, roll, time_lookups, truncation
+from storage.log.batch_reader import BatchReader
 from storage.log.context import LogContext
 from storage.log.deletion import NO_LIMIT, OnReplaced, ShouldDelete, ignore_result
 from storage.log.flush import FlushPlan
 from storage.log.origins import CLIENT, REPLICATION
 from storage.log.producer_replay import read_marker, replay_producer
-from storage.log.reads import MAX_HINTS, FetchSlice, OffsetAndTimestamp
-from storage.log.roll import MOST_UNFINISHED, Roll
+from storage.log.reads import FetchSlice, OffsetAndTimestamp
 from storage.log.truncation import OnTruncated, Truncation
-from storage.producers import log_snapshot
 from storage.producers.limits import SEQUENCES
 from storage.producers.state import ProducerStateEntry
 from storage.producers.state_manager import ProducerStateManager
 from storage.producers.verification import VerificationStateEntry, begin_verification
-from storage.segment.batch_finder import BatchFinder
 from storage.segment.closed_segment import ClosedSegment
-from storage.segment.cold_lookups import ColdRead, NotCached, UnwaitingFile, unwaiting_file
+from storage.segment.cold_lookups import LOOKUP_ERRORS, ColdRead, NotCached
 from storage.segment.discards import Discard
-from storage.segment.file_region import FileRegion
-from storage.segment.limits import CHUNK_BYTES, INLINE_BYTES, MAX_RELATIVE_OFFSET, NEVER
+from storage.segment.limits import MAX_RELATIVE_OFFSET, NEVER
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings, rules_for
 from storage.segment.segment import Segment
@@ -74,8 +57,6 @@ from storage.validation.limits import LARGEST_OFFSET
 from storage.validation.run import BatchRun
 
 log = logging.getLogger(__name__)
-
-_INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 class PartitionLog:
@@ -98,7 +79,7 @@ class PartitionLog:
         "log_start_offset",
         "next_flush_offset",
         "producer_state",
-        "read_hints",
+        "reader",
         "recovery_point",
         "rules",
         "segments",
@@ -148,14 +129,14 @@ class PartitionLog:
         self.flush_due_offset = 0
         """End of the records that had been appended when `flush.messages` was reached. They are acknowledged only once they are on the
         disk."""
-        self.read_hints: dict[int, tuple[Segment, int]] = {}
+        self.reader = BatchReader(segments)
         self.is_closed = False
         self.truncation: Truncation | None = None
         """The truncation in progress. Meanwhile nothing is appended, and nothing is read of the segment being cut."""
         self.flushes: list[FlushPlan] = []  # in progress: a truncation lowers their recovery points
         self.discards: list[Discard] = []
         """Segments whose files a thread is renaming."""
-        self.unfinished_rolls: list[Roll] = []  # a deque takes 0.6 KB, and would be empty in most logs
+        self.unfinished_rolls: list[roll.Roll] = []  # a deque takes 0.6 KB, and would be empty in most logs
         self.producer_state.state.on_high_watermark(self.high_watermark)
         if self.rules.magic != CURRENT_MAGIC:
             self.forget_epochs()
@@ -485,81 +466,15 @@ class PartitionLog:
 
     def roll(self, expected_next_offset: int = 0) -> Segment:
         """End the active segment and begin one at the log end offset, or at `expected_next_offset` if higher. May raise OSError."""
-        if len(self.unfinished_rolls) >= MOST_UNFINISHED:
-            self._finish_oldest()
-        base_offset = max(expected_next_offset, self.log_end_offset)
-        ended: Segment | None = self.active_segment
-        if self.active_segment.base_offset == base_offset:
-            if self.active_segment.size:
-                raise LogDirFailure(self.log_dir, self.active_segment.path, f"a segment from offset {base_offset} on exists already")
-            log.warning("%s: the empty active segment at offset %d is replaced", self.topic_partition, base_offset)
-            self.finish_rolls()
-            deletion.discard_segments(self, [self.active_segment])
-            ended = None
-        else:
-            self._remove_leftovers(base_offset)
-            if self.recovery_point >= base_offset:
-                self.active_segment.become_inactive()
-                ended = None
-        if ended is not None:
-            ended.trim()  # at once: recovery would take preallocated bytes for torn, and delete all later segments
-        begun = self._begin_segment(base_offset)
-        producers = self.producer_state
-        producers.map_end_offset = base_offset
-        writing = producers.begin_snapshot()
-        if writing is not None:
-            log_snapshot.write_in_thread(self, writing)
-        self.unfinished_rolls.append(Roll(ended, begun, producers.encode_snapshot()))
-        self.context.complete_roll_later(self)
-        return begun
+        return roll.begin(self, expected_next_offset)
 
     def complete_roll(self) -> None:
         """Complete the oldest roll, if it is still incomplete, and request a flush. May raise OSError."""
-        if self.unfinished_rolls:
-            self._finish_oldest()
-        if self.producer_state.writing is None and not self.is_closed:
-            self.context.on_flush_due(self)
+        roll.complete(self)
 
     def finish_rolls(self) -> None:
         """Complete all rolls. May raise OSError."""
-        while self.unfinished_rolls:
-            self._finish_oldest()
-
-    def _finish_oldest(self) -> None:
-        ended, begun, snapshot = self.unfinished_rolls[0]
-        for suffix in _INDEXES if snapshot is None else (*_INDEXES, PRODUCER_SNAPSHOT_SUFFIX):
-            self.context.take_spare_file(self.log_dir, f"{self.directory}/{file_name(begun.base_offset, suffix)}")
-        if ended is not None:
-            ended.become_inactive()
-        begun.allocate_indexes()
-        if snapshot is not None:
-            self.producer_state.write_snapshot(begun.base_offset, snapshot)
-        del self.unfinished_rolls[0]  # only now, so that the work is repeated after a disk error
-        log.info("%s: rolled a new segment at offset %d", self.topic_partition, begun.base_offset)
-
-    def _begin_segment(self, base_offset: int) -> Segment:
-        context = self.context
-        begun = Segment.create(
-            context.filesystem,
-            self.directory,
-            base_offset,
-            self.settings,
-            now_ms=context.clock.now_ms(),
-            roll_jitter_ms=context.roll_jitter_ms(self.settings),
-            file=context.take_spare_file(self.log_dir, f"{self.directory}/{file_name(base_offset, LOG_SUFFIX)}"),
-            has_index_files=False,
-        )
-        self.segments.add(begun)
-        self.active_segment = begun
-        return begun
-
-    def _remove_leftovers(self, base_offset: int) -> None:
-        filesystem = self.context.filesystem
-        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-            path = f"{self.directory}/{file_name(base_offset, suffix)}"
-            if filesystem.exists(path):
-                log.warning("%s has the name of a new segment's file, and is not part of the log; deleted", path)
-                filesystem.unlink(path)
+        roll.finish_all(self)
 
     # ---- reading
 
@@ -576,90 +491,9 @@ class PartitionLog:
         if offset >= end_offset:
             return FetchSlice(None, offset)
         try:
-            return self._find_batches(offset, max_bytes, end_offset, min_one_batch, may_wait)
-        except NotCached as cold:
-            raise ColdRead(self.topic_partition, cold) from None
-        except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
-        except RecordFormatError as error:
-            raise CorruptRecord(self.topic_partition, f"at offset {offset}: {error}") from None
-
-    def _find_batches(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, may_wait: bool) -> FetchSlice:
-        ahead = max_bytes if HEADER_SIZE < max_bytes <= INLINE_BYTES else CHUNK_BYTES
-        finder: BatchFinder | None = None
-        hint = self.read_hints.get(offset)
-        if hint is not None and hint[1] < hint[0].size:
-            segment, position = hint
-        else:
-            # A sequential reader finds its next regions this way, too, until it is near the end, where hints exist.
-            finder = self._locate(offset, ahead, may_wait)
-            if finder is None:
-                return FetchSlice(None, offset)
-            segment = finder.segment
-            position = finder.position
-        next_offset = end_offset
-        higher = None if segment is self.active_segment else self.segments.higher(segment.base_offset)
-        if higher is None and end_offset == self.log_end_offset:
-            limit = segment.size
-        elif higher is not None and end_offset >= higher.base_offset:
-            limit = segment.size
-            next_offset = higher.base_offset
-        else:
-            limit = self._position_of(segment, end_offset, may_wait)
-        length = limit - position
-        if length <= 0:
-            return FetchSlice(None, offset)
-        end_is_cached = False
-        if length > max_bytes:
-            if finder is None:
-                finder = segment.finder(self.file_of(segment, may_wait))
-                if not finder.stand_at(position, ahead):
-                    return FetchSlice(None, offset)
-            length = finder.fit(max_bytes)
-            if length:
-                next_offset = finder.next_offset
-                end_is_cached = finder.has_read(position + length)
-            elif min_one_batch and max_bytes >= 0:
-                length = finder.end - position
-                next_offset = finder.last_offset + 1
-            else:
-                return FetchSlice(None, offset)
-        if next_offset not in self.read_hints:
-            self._remember(next_offset, segment, position + length)
-        begun = None if finder is None else finder.read_of(position, length)
-        return FetchSlice(FileRegion(segment.file, position, length, end_is_cached, begun), next_offset)
-
-    def file_of(self, segment: Segment, may_wait: bool) -> File | UnwaitingFile:
-        """The file through which lookups read the segment. Raises NotCached."""
-        return segment.file if may_wait or segment is self.active_segment else unwaiting_file(segment)
-
-    def _locate(self, offset: int, ahead: int, may_wait: bool) -> BatchFinder | None:
-        """A finder at the batch with `offset`, or at the one after a gap. Raises NotCached."""
-        segment: Segment | None = self.active_segment
-        if offset < self.active_segment.base_offset:
-            segment = self.segments.floor(offset)
-        while segment is not None:
-            finder = segment.finder(self.file_of(segment, may_wait))
-            if finder.locate(offset, ahead):
-                return finder
-            segment = self.segments.higher(segment.base_offset)
-        return None
-
-    def _position_of(self, segment: Segment, end_offset: int, may_wait: bool) -> int:
-        """The position in `segment` up to which all batches end below `end_offset`."""
-        hint = self.read_hints.get(end_offset)
-        if hint is not None and hint[0] is segment:
-            return hint[1]
-        finder = segment.finder(self.file_of(segment, may_wait))
-        position = finder.position if finder.locate(end_offset, HEADER_SIZE) else segment.size
-        self._remember(end_offset, segment, position)
-        return position
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        hints = self.read_hints
-        if len(hints) >= MAX_HINTS:
-            del hints[next(iter(hints))]
-        hints[offset] = (segment, position)
+            return self.reader.find(self.active_segment, log_end_offset, offset, max_bytes, end_offset, min_one_batch, may_wait)
+        except LOOKUP_ERRORS as error:
+            raise self.failed_lookup(error, f"at offset {offset}: ") from error
 
     def offset_for_timestamp(self, timestamp_ms: int, may_wait: bool = True) -> OffsetAndTimestamp | None:
         """The first record with a timestamp of at least `timestamp_ms`; None if there is none. Reads the disk, decompresses one batch.
@@ -692,11 +526,17 @@ class PartitionLog:
                 if is_complete:
                     break
                 segment = self.segments.higher(segment.base_offset)
-        except NotCached as cold:
-            raise ColdRead(self.topic_partition, cold) from None
-        except OSError as error:
-            raise self.disk_failure(self.directory, error) from error
+        except LOOKUP_ERRORS as error:
+            raise self.failed_lookup(error) from error
         return found
+
+    def failed_lookup(self, error: NotCached | OSError | RecordFormatError, where: str = "") -> ColdRead | LogDirFailure | CorruptRecord:
+        """The error to raise for one of `LOOKUP_ERRORS`. Raises LogClosed for a closed log."""
+        if isinstance(error, NotCached):
+            return ColdRead(self.topic_partition, error)
+        if isinstance(error, OSError):
+            return self.disk_failure(self.directory, error)
+        return CorruptRecord(self.topic_partition, f"{where}{error}")
 
     # ---- making durable
 
@@ -772,7 +612,7 @@ class PartitionLog:
         context = self.context
         end_offset = begun.end_offset
         self.truncation = begun
-        self.read_hints.clear()
+        self.reader.hints.clear()
         for each in begun.gone:
             self.segments.remove(each)
         self.active_segment = SegmentBeingTruncated(
@@ -870,7 +710,7 @@ class PartitionLog:
         """Refuse all further writes. Open files stay open."""
         self.is_closed = True
         self.unfinished_rolls.clear()
-        self.read_hints.clear()
+        self.reader.hints.clear()
         self.active_segment = ClosedSegment(self.topic_partition, self.log_end_offset)
 
     def disk_failure(self, path: str, error: OSError) -> LogDirFailure:

@@ -6,10 +6,9 @@ to be read from the disk first. Unless a search may wait for that, it raises Col
 
 from typing import TYPE_CHECKING
 
-from protocol.records.errors import RecordFormatError
-from storage.errors import CorruptRecord
+from storage.log.batch_reader import file_of
 from storage.log.reads import MAX_UNKNOWN, OffsetAndTimestamp
-from storage.segment.cold_lookups import ColdRead, NotCached, check_time_cached
+from storage.segment.cold_lookups import LOOKUP_ERRORS, NotCached, check_time_cached
 from storage.segment.segment import RecordPosition, Segment
 
 if TYPE_CHECKING:
@@ -28,15 +27,11 @@ def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int, may_wait: bool)
             if segment.size and segment.largest_timestamp >= timestamp_ms:
                 if not may_wait and segment is not log.active_segment:
                     check_time_cached(segment)
-                found = segment.find_by_timestamp(timestamp_ms, log.log_start_offset, log.file_of(segment, may_wait))
+                found = segment.find_by_timestamp(timestamp_ms, log.log_start_offset, file_of(log.active_segment, segment, may_wait))
                 if found is not None:
                     return _answer(found)
-    except NotCached as cold:
-        raise ColdRead(log.topic_partition, cold) from None
-    except OSError as error:
-        raise log.disk_failure(log.directory, error) from error
-    except RecordFormatError as error:
-        raise CorruptRecord(log.topic_partition, str(error)) from None
+    except LOOKUP_ERRORS as error:
+        raise log.failed_lookup(error) from error
     return None
 
 
@@ -50,13 +45,9 @@ def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool) -> OffsetAndTim
                 _check_unknown(each, unknown)
                 _ = each.max_timestamp
         segment = max(log.segments, key=lambda each: each.max_timestamp.timestamp)
-        return _answer(segment.record_of_max_timestamp(log.file_of(segment, may_wait)))
-    except NotCached as cold:
-        raise ColdRead(log.topic_partition, cold) from None
-    except OSError as error:
-        raise log.disk_failure(log.directory, error) from error
-    except RecordFormatError as error:
-        raise CorruptRecord(log.topic_partition, str(error)) from None
+        return _answer(segment.record_of_max_timestamp(file_of(log.active_segment, segment, may_wait)))
+    except LOOKUP_ERRORS as error:
+        raise log.failed_lookup(error) from error
 
 
 def _check_unknown(segment: Segment, count: int) -> None:

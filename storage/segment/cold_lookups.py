@@ -8,6 +8,7 @@ repeated. Every repetition gets further, as long as the page cache keeps the byt
 
 from typing import TYPE_CHECKING
 
+from protocol.records.errors import RecordFormatError
 from storage.disk.filesystem import File, FileSystem
 from storage.disk.topic_partition import TopicPartition
 
@@ -39,6 +40,10 @@ class NotCached(Exception):
                 file.close()
         except OSError:
             pass
+
+
+LOOKUP_ERRORS = (NotCached, OSError, RecordFormatError)
+"""Errors of searches in segments. `PartitionLog.failed_lookup` translates them."""
 
 
 class ColdRead(Exception):

@@ -96,7 +96,7 @@ class IdleFiles:
             each = self._hand.popleft()
             if each.is_closed or each.truncation is not None:
                 continue
-            each.read_hints.clear()
+            each.reader.hints.clear()
             flushed = _being_flushed(each)
             left -= sum(segment.release() for segment in each.segments if segment not in flushed)
             if left <= 0:
@@ -136,7 +136,7 @@ class IdleFiles:
             if (is_idle or segment is not active) and segment not in flushed:
                 segment.release()
         if is_idle:
-            partition_log.read_hints.clear()
+            partition_log.reader.hints.clear()
 
 
 def _being_flushed(partition_log: PartitionLog) -> set[Segment]:

@@ -14,7 +14,6 @@ from broker.coordination.record_encoding import encode_pairs
 from broker.groups import loading
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.offsets import GroupOffsets
-from broker.handlers.data import delayed_produce, produce
 from broker.serving.dispatch import Dispatcher
 from broker.transactions import state as transaction_state
 from broker.transactions.effects import Store
@@ -83,8 +82,8 @@ def consumers_see_everything(patch: pytest.MonkeyPatch) -> None:
 
 def leader_acknowledges_before_the_isr_has_it(patch: pytest.MonkeyPatch) -> None:
     """acks=all is answered as acks=1 is."""
-    for module in (produce, delayed_produce):
-        patch.setattr(module, "ACKS_ALL", -2)
+    is_acknowledged = Partition.is_acknowledged
+    patch.setattr(Partition, "is_acknowledged", lambda self, end_offset, _: is_acknowledged(self, end_offset, 1))
 
 
 def leader_commits_alone(patch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Decodes the binary encoding of Avro (specification 1.12) by the schema that wrote it, into values that JSON can show.
 
-Logical types are shown as the values that they are stored as. Bytes become `{"$bytes": HEX}`.
+Logical types appear as their stored values. Bytes become `{"$bytes": HEX}`.
 """
 
 from __future__ import annotations

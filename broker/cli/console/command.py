@@ -220,7 +220,7 @@ def _check_listener(listener: Listener, passwords: Path | None, names: tuple[str
 
 
 def _check_registry(registry: str | None) -> None:
-    """Raises UsageError for an address that is none of a schema registry."""
+    """Raises UsageError for an address that cannot be that of a schema registry."""
     from broker.cli.console.schema_registry import check_url
 
     try:

@@ -27,7 +27,7 @@ COLUMNS: Final = (
 _FORMULA: Final = re.compile(r"\s*[=+\-@\uff0b\uff0d\uff1d\uff20]|['\t\r\n]")
 """Also the wide forms of + - = @, which spreadsheets take for the narrow ones."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""No text of CSV; a tab and the ends of lines are."""
+"""Control characters, which are no text of CSV. Tabs and ends of lines are allowed."""
 
 
 class ExportForm(NamedTuple):

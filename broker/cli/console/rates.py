@@ -1,4 +1,4 @@
-"""Limits how often something happens, for each key a number at once and then one in a time, in bounded memory."""
+"""Limits how often something happens for each key: a burst at once, then one per interval. Memory is bounded."""
 
 from __future__ import annotations
 

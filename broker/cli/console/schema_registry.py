@@ -62,7 +62,7 @@ class Login:
         return "Login(hidden)"
 
     def add_to(self, request: urllib.request.Request) -> None:
-        """Authenticate a request, and none that a redirect would lead to."""
+        """Authenticate a request. A request to which a redirect leads gets no login."""
         request.add_unredirected_header("Authorization", self._header)
 
 
@@ -89,7 +89,7 @@ def read_login(file: Path) -> Login:
 
 
 def check_url(url: str) -> None:
-    """Raises ClientError for an address that is none of a registry. A login in it is refused, because processes show their arguments."""
+    """Raises ClientError for an address that no registry can have. A login in it is refused, because processes show their arguments."""
     try:
         parts = urlsplit(url)
         _ = parts.port

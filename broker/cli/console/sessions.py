@@ -116,7 +116,7 @@ def _key_of(cookies: str) -> str:
 
 
 def _network(address: str) -> str:
-    """The key that limits attempts: the address, or the network of an IPv6 address, which one host may have all of."""
+    """The key that limits attempts: the IPv4 address, or the network of an IPv6 address, because one host may have a whole network."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -121,7 +121,7 @@ def _answering(facts: ClusterFacts) -> list[int]:
 
 
 def ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
-    """Add the examined keys of all topics, and a note of those that the cluster does not describe. Raises ClientError."""
+    """Add the examined keys of all topics. Topics that the cluster does not describe are noted. Raises ClientError."""
     names = [str(topic.name) for topic in facts.topics]
     refused: list[str] = []
     for begin in range(0, len(names), _TOPICS_AT_ONCE):

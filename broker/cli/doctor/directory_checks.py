@@ -87,7 +87,7 @@ def _unusable(what: str, path: str) -> Finding:
 
 
 def _is_closed(path: str) -> bool:
-    """Whether a file or a directory is there, and not for this user."""
+    """Whether a file or a directory exists, but this user may not read it."""
     try:
         needed = os.R_OK | os.W_OK | (os.X_OK if stat.S_ISDIR(os.stat(path).st_mode) else 0)
     except FileNotFoundError:

@@ -50,7 +50,7 @@ def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text
 
 
 def _within(cluster: Cluster, partitions: Sequence[TopicPartition], offset: int) -> dict[TopicPartition, int]:
-    """The offset in each partition. Raises ClientError if it is neither that of a record nor of the next one in one of them."""
+    """The offset in each partition. Raises ClientError for a partition without this offset, unless its next record gets it."""
     from broker.client.offsets import end_offsets, start_offsets
 
     starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions)

@@ -1,8 +1,7 @@
 from libc.stdint cimport int64_t
 from replication.leader.partition cimport Partition
 
-cdef int64_t ACKS_ALL, FLUSH_TIMEOUT_MS, KAFKA_STORAGE_ERROR, NONE, NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT
-cdef int64_t UNDECIDED
+cdef int64_t ACKS_ALL, FLUSH_TIMEOUT_MS, NONE, REQUEST_TIMED_OUT
 
 cdef class AppendedPartition:
     cdef public Partition partition
@@ -12,5 +11,3 @@ cdef class AppendedPartition:
     cdef public object produce
 
     cpdef bint try_complete(self) except -1
-
-cpdef int64_t outcome(Partition partition, int64_t end_offset, int64_t acks) except -3

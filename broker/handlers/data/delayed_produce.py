@@ -9,20 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.handlers.data.produce_codes import (
-    ACKS_ALL,
-    FLUSH_TIMEOUT_MS,
-    KAFKA_STORAGE_ERROR,
-    NONE,
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    NOT_LEADER_OR_FOLLOWER,
-    REQUEST_TIMED_OUT,
-)
+from broker.handlers.data.produce_codes import ACKS_ALL, FLUSH_TIMEOUT_MS, NONE, REQUEST_TIMED_OUT
 from broker.loop.purgatory import DelayedOperation, Purgatory
+from broker.request.error_map import error_code
+from replication.errors import ReplicationError
 from replication.leader.partition import Partition
-
-UNDECIDED = -2
-"""No error code: the outcome is still open."""
 
 
 class AppendedPartition:
@@ -45,10 +36,11 @@ class AppendedPartition:
         produce = self.produce
         if self.completed or produce is None:
             return self.completed
-        code = outcome(self.partition, self.end_offset, produce.acks)
-        if code == UNDECIDED:
-            return False
-        self.error_code = code
+        try:
+            if not self.partition.is_acknowledged(self.end_offset, produce.acks):
+                return False
+        except ReplicationError as error:
+            self.error_code = error_code(error)
         self.completed = True
         produce.on_decided()
         return True
@@ -114,16 +106,3 @@ class DelayedProduce(DelayedOperation):
     def _end_waiting(self) -> None:
         for each in self._waiting:
             each.completed = True
-
-
-def outcome(partition: Partition, end_offset: int, acks: int) -> int:
-    """The error code for the records below `end_offset`; UNDECIDED while the outcome is open."""
-    if not partition.is_leader:
-        return KAFKA_STORAGE_ERROR if partition.has_failed else NOT_LEADER_OR_FOLLOWER
-    if not partition.is_flushed(end_offset):
-        return UNDECIDED
-    if acks != ACKS_ALL:
-        return NONE
-    if partition.log.high_watermark < end_offset:
-        return NOT_LEADER_OR_FOLLOWER if partition.is_cut_off else UNDECIDED
-    return NOT_ENOUGH_REPLICAS_AFTER_APPEND if len(partition.maximal_isr) < partition.effective_min_isr else NONE

@@ -3,11 +3,10 @@ from libc.stdint cimport int64_t
 from broker.handlers.data.delayed_produce cimport AppendedPartition
 from protocol.cursors.produce cimport ProduceAnswer, ProduceReader
 from replication.leader.partition cimport Partition
-from storage.log.partition_log cimport PartitionLog
 from storage.validation.batch cimport read_only_batch
 from storage.validation.run cimport BatchRun
 
-cdef int64_t ACKS_ALL, AT_ONCE, BYTES_SHIFT, CLIENT, CURRENT_MAGIC, END, FIRST_WITH_ABORTABLE, FIRST_WITH_LEADER_HINTS, HEADER_SIZE
+cdef int64_t AT_ONCE, BYTES_SHIFT, CLIENT, CURRENT_MAGIC, END, FIRST_WITH_ABORTABLE, FIRST_WITH_LEADER_HINTS, HEADER_SIZE
 cdef int64_t INVALID_PRODUCER_ID_MAPPING, INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION, NONE
 cdef int64_t NO_RECORDS, NOT_LEADER_OR_FOLLOWER, PARTITION, PRODUCE, RECORDS_SHIFT, TOPIC, TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_MASK
 cdef int64_t TRANSACTIONAL_ID, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION, WRITE
@@ -38,7 +37,7 @@ cdef class Produce:
     cdef bint _is_kept_back(self, int64_t index, Partition partition) except -1
     cdef void _leave_unverified(self, int64_t index, Partition partition) except *
     cdef void _begin_topic(self, bytes topic) except *
-    @cython.locals(log=PartitionLog, end_offset=int64_t)
+    @cython.locals(end_offset=int64_t)
     cdef void _wait_if_unsafe(self, Partition partition, BatchRun run, Py_ssize_t place) except *
     cpdef object finish(self)
     cdef void _take_throttle_time(self) except *

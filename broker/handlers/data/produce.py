@@ -28,7 +28,6 @@ from broker.handlers.data.delayed_produce import AppendedPartition, DelayedProdu
 from broker.handlers.data.leader_hints import current_leader, leader_nodes
 from broker.handlers.data.partition_errors import partition_error
 from broker.handlers.data.produce_codes import (
-    ACKS_ALL,
     AT_ONCE,
     BYTES_SHIFT,
     FIRST_WITH_ABORTABLE,
@@ -311,8 +310,7 @@ class Produce:
     def _wait_if_unsafe(self, partition: Partition, run: BatchRun, place: int) -> None:
         """Let the answer wait if the records are not yet as safe as the producer wants."""
         end_offset = run.last_offset + 1
-        log = partition.log
-        if (self._acks == ACKS_ALL and log.high_watermark < end_offset) or not partition.is_flushed(end_offset):
+        if not partition.is_acknowledged(end_offset, self._acks):
             if self._waiting is None:
                 self._waiting = []
             self._waiting.append(AppendedPartition(partition, run.first_offset, end_offset, place))

@@ -11,7 +11,6 @@ from benchmarks.lines import Line, cpu_of, cpu_per_gb_of, latency_of, number, ra
 from benchmarks.loadgen.runner import Measured
 from benchmarks.parts.part import Curve
 from benchmarks.parts.single import LINES
-from benchmarks.picture import curve_picture, ratio_picture
 from benchmarks.table import is_well, line_table, markdown, notes
 from benchmarks.turns import Turn
 
@@ -118,6 +117,8 @@ def test_a_run_on_a_busy_machine_says_so() -> None:
 
 
 def test_the_picture_is_well_formed_and_has_a_bar_per_ratio() -> None:
+    from benchmarks.picture import ratio_picture
+
     sides = {"Apache <3.9>": [a_turn("Apache", 1000, time=2.0)], "Ottla": [a_turn("Ottla", 2500, time=0.2)]}
 
     picture = ElementTree.fromstring(ratio_picture(sides, [line for line in LINES if line.unit == "req/s"]))
@@ -128,10 +129,14 @@ def test_the_picture_is_well_formed_and_has_a_bar_per_ratio() -> None:
 
 
 def test_without_a_ratio_there_is_no_picture() -> None:
+    from benchmarks.picture import ratio_picture
+
     assert ratio_picture({"Ottla": [a_turn("Ottla")]}, LINES) == ""
 
 
 def test_courses_of_all_sides_stand_in_one_picture() -> None:
+    from benchmarks.picture import curve_picture
+
     curve = Curve("c", "memory", "seconds", "MB", lambda turns: {"all": turns[0].courses["memory"]} if turns[0].courses else {})
     sides = {"Apache": [Turn("Apache", courses={"memory": [(0, 400), (1, 410)]})], "Ottla": [Turn("Ottla", courses={"memory": [(0, 45)]})]}
 

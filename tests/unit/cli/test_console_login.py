@@ -79,11 +79,11 @@ def test_another_site_cannot_log_in(console: ConsoleUnderTest) -> None:
         assert console.change("POST", "session", {"user": "alice", "password": PASSWORD}, more=header).status == 403
 
 
-def test_a_thousand_wrong_passwords_cost_five_hashes_and_few_lines(console: ConsoleUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hundred_wrong_passwords_cost_five_hashes_and_few_lines(console: ConsoleUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = []
     monkeypatch.setattr(HashedPassword, "fits", lambda self, password: bool(hashes.append(password)) or password == PASSWORD)
-    answers = [log_in(console, f"wrong {number}") for number in range(1000)]
-    assert [each.status for each in answers] == [401] * ATTEMPTS_AT_ONCE + [429] * (1000 - ATTEMPTS_AT_ONCE)
+    answers = [log_in(console, f"wrong {number}") for number in range(100)]
+    assert [each.status for each in answers] == [401] * ATTEMPTS_AT_ONCE + [429] * (100 - ATTEMPTS_AT_ONCE)
     assert answers[0].error == "wrong user or password"
     assert answers[-1].headers["retry-after"] == "11"
     assert len(hashes) == ATTEMPTS_AT_ONCE
@@ -108,7 +108,7 @@ def test_attempts_are_counted_by_address_and_by_network_of_ipv6() -> None:
 def test_many_addresses_share_what_is_left() -> None:
     now = 0.0
     buckets = Buckets(2, 1.0, lambda: now)
-    for at in range(100 * MAX_KEYS):
+    for at in range(3 * MAX_KEYS):
         buckets.take(str(at))
     assert len(buckets) == MAX_KEYS + 1
     assert buckets.seconds_until_free("another") > 0

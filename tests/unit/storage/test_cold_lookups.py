@@ -34,7 +34,7 @@ def a_cold_log(*, is_reopened: bool) -> PartitionLog:
     for segment in log.segments:
         segment.write_out_indexes()
         segment.release()
-    log.read_hints.clear()
+    log.reader.hints.clear()
     filesystem.cached = {}
     return log
 
@@ -66,7 +66,7 @@ def test_what_is_cold_is_looked_up_in_rounds() -> None:
     log = a_cold_log(is_reopened=False)
     _, rounds = when_cached(lambda: log.read(11, 300, log.log_end_offset, True, False))
     assert rounds > 0
-    log.read_hints.clear()
+    log.reader.hints.clear()
     assert when_cached(lambda: log.read(11, 300, log.log_end_offset, True, False))[1] == 0
 
 

@@ -133,7 +133,7 @@ def test_no_more_places_are_remembered_than_is_worth() -> None:
     log = _log(3 * MAX_HINTS)
     for offset in range(0, 6 * MAX_HINTS, 2):
         log.read(offset, 1, log.log_end_offset, True)
-    assert len(log.read_hints) <= MAX_HINTS
+    assert len(log.reader.hints) <= MAX_HINTS
 
 
 def test_places_are_forgotten_when_the_log_is_cut() -> None:
@@ -256,7 +256,7 @@ def test_any_offset_and_any_size_give_the_batches_that_are_there(index_interval_
         for bound in (end_offset, offset + 1, end_offset - 3):
             fitting = [(at, each) for at, each in batches[first:] if each.next_offset <= bound]
             for max_bytes in (-1, 0, 1, 700, 5000, 12_000, 17_000, 1 << 20):
-                log.read_hints.clear()
+                log.reader.hints.clear()
                 found = log.read(offset, max_bytes, bound, True)
                 region, next_offset = found.region, found.next_offset
                 if max_bytes < 0 or not fitting:
@@ -286,7 +286,7 @@ def test_a_small_read_is_one_read_of_the_file() -> None:
     log.active_segment.file.pread = lambda length, at: (reads.append(length), pread(length, at))[1]
     for offset in range(0, log.log_end_offset - 40, 7):
         for max_bytes in (4000, 8000, 16 * 1024):
-            log.read_hints.clear()
+            log.reader.hints.clear()
             reads.clear()
             region = log.read(offset, max_bytes, log.log_end_offset, True).region
             assert region is not None
@@ -303,7 +303,7 @@ def test_a_large_read_looks_at_both_ends() -> None:
     pread = log.active_segment.file.pread
     log.active_segment.file.pread = lambda length, at: (reads.append(length), pread(length, at))[1]
     for offset in range(0, 150, 7):
-        log.read_hints.clear()
+        log.reader.hints.clear()
         reads.clear()
         region = log.read(offset, 100_000, log.log_end_offset, True).region
         assert region is not None
@@ -318,7 +318,7 @@ def test_of_a_region_of_one_packet_the_bytes_before_its_first_page_are_read_once
     for _ in range(300):
         append(log, a_batch(1, value_bytes=1000))
     for offset in range(0, 150, 7):
-        log.read_hints.clear()
+        log.reader.hints.clear()
         region = log.read(offset, PACKET_BYTES, log.log_end_offset, True).region
         assert region is not None
         before_page = -region.position % PAGE_BYTES

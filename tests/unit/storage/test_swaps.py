@@ -100,7 +100,7 @@ def values(log: PartitionLog) -> dict[bytes, bytes | None]:
     """What consumers find, from files that are opened anew."""
     for segment in log.segments:
         segment.release()
-    log.read_hints.clear()
+    log.reader.hints.clear()
     return {key: record.value for key, record in latest_of(committed_of(log)).items()}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.compiled import describe
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 HEAVY = {
     "asyncio",

@@ -14,7 +14,7 @@ def refused(folder: Path, *arguments: str, user: int | None = None) -> str:
     """The only line of a refused start."""
     command = [sys.executable, "-m", "ottla", "serve", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[3])
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     done = subprocess.run(command, cwd=folder, env=environment, user=user, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, ""), done
     (line,) = done.stderr.splitlines()

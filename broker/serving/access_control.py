@@ -1,0 +1,109 @@
+"""Reads the ACLs and the delegation tokens of the cluster at the start, and follows their changes.
+
+`broker.server` makes one `AccessControl` per broker, before the logs are loaded. It fills `Services.authorizer`, and `acls` and
+`delegation_tokens` of the administration. Without `authorizer.class.name` everything is allowed, without a secret there are no tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.metadata_store import open_acl_store
+from broker.network.offenders import Offenders
+from broker.security.acl_admin import AclAdmin
+from broker.security.acl_authorizer import AclAuthorizer
+from broker.security.acl_session import AclSession
+from broker.security.audit_log import AuditLog
+from broker.security.audit_log import logger as audit_logger
+from broker.security.delegation_tokens import DelegationTokens, Lifetimes
+from broker.start_checks import check_acl_znodes, super_users
+from config.keys.authorizer_zookeeper import AuthorizerReading
+from config.keys.security import (
+    ALLOW_EVERYONE_IF_NO_ACL_FOUND,
+    AUTHORIZER_CLASS_NAME,
+    DELEGATION_TOKEN_EXPIRY_TIME_MS,
+    DELEGATION_TOKEN_MASTER_KEY,
+    DELEGATION_TOKEN_MAX_LIFETIME_MS,
+    DELEGATION_TOKEN_SECRET_KEY,
+)
+from controller.registration import in_session
+
+if TYPE_CHECKING:
+    from broker.request.services import Services
+    from controller.controller import Controller
+    from controller.store.metadata_store import MetadataStore
+
+
+class AccessControl:
+    """See the module. `services` have their configuration, clock, workers and store."""
+
+    def __init__(self, services: Services, random: Callable[[], float], random_bytes: Callable[[int], bytes]) -> None:
+        self._services = services
+        self._random = random
+        self._random_bytes = random_bytes
+        self._acl_session: AclSession | None = None
+        self._held = AsyncExitStack()
+
+    async def load(self) -> None:
+        """Replace the authorizer by the configured one, and read ACLs and tokens. Raises Unsupported, and the errors of the store."""
+        await self._load_acls()
+        await self._load_delegation_tokens()
+
+    def follow(self, controller: Controller) -> None:
+        """Read the changes that were missed, whenever the controller has a new session with the store."""
+        administration = self._services.administration
+        if administration.acls is not None and self._acl_session is None:
+            controller.on_new_session(administration.acls.on_new_session)
+        if administration.delegation_tokens is not None:
+            controller.on_new_session(administration.delegation_tokens.on_new_session)
+
+    def maybe_remove_expired_tokens(self) -> None:
+        """Have the broker of the active controller remove expired delegation tokens."""
+        tokens = self._services.administration.delegation_tokens
+        if tokens is not None and self._services.cluster.controller.is_active:
+            tokens.begin_removal()
+
+    async def close(self) -> None:
+        """Follow no more changes. A store that has nothing but ACLs is closed, too."""
+        await self._held.aclose()
+
+    async def _load_acls(self) -> None:
+        services = self._services
+        config = services.config
+        if not config[AUTHORIZER_CLASS_NAME]:
+            return
+        authorizer = AclAuthorizer(
+            super_users(config), allow_without_acls=config[ALLOW_EVERYONE_IF_NO_ACL_FOUND], audit_log=self._audit_log()
+        )
+        own_store = open_acl_store(config)
+        store: MetadataStore = own_store or services.administration.store
+        acls = AclAdmin(store, services.clock, authorizer, self._random)
+        if own_store is not None:
+            self._acl_session = AclSession(own_store, acls.on_new_session)
+            self._held.push_async_callback(self._acl_session.close)
+        self._held.push_async_callback(acls.close)
+        if own_store is not None or not config.standalone:
+            await in_session(store, partial(check_acl_znodes, AuthorizerReading(config), store))
+        await in_session(store, acls.load)
+        services.authorizer = authorizer
+        services.administration.acls = acls
+
+    async def _load_delegation_tokens(self) -> None:
+        services = self._services
+        config, store = services.config, services.administration.store
+        secret = config[DELEGATION_TOKEN_SECRET_KEY] or config[DELEGATION_TOKEN_MASTER_KEY]
+        if secret is None or not secret.value:
+            return
+        lifetimes = Lifetimes(config[DELEGATION_TOKEN_MAX_LIFETIME_MS], config[DELEGATION_TOKEN_EXPIRY_TIME_MS])
+        tokens = DelegationTokens(store, services.clock, secret.value, lifetimes, self._random_bytes, self._random, services.workers)
+        self._held.push_async_callback(tokens.close)
+        await in_session(store, tokens.load)
+        services.administration.delegation_tokens = tokens
+
+    def _audit_log(self) -> AuditLog:
+        refusing = Offenders(audit_logger.info, "requests were refused")
+        self._held.callback(refusing.summarize)
+        return AuditLog(lambda host, line: refusing.report(host, line, self._services.clock.monotonic()))

@@ -1,0 +1,30 @@
+"""Runs property tests with fewer examples if OTTLA_FEW_EXAMPLES is set, as `make test-fast` does. `make test` runs all examples."""
+
+import os
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import settings
+
+DIVISOR = 8
+LEAST = 10
+"""A test has at least this number of examples, unless it asks for fewer itself."""
+
+
+def maybe_reduce(items: Sequence[pytest.Function]) -> None:
+    """Reduce the examples of the property tests among these. Parameters of a test share its settings, so they count once."""
+    if "OTTLA_FEW_EXAMPLES" not in os.environ:
+        return
+    functions = {getattr(item.obj, "__func__", item.obj) for item in items}
+    for function in functions:
+        if getattr(function, "is_hypothesis_test", False):
+            function._hypothesis_internal_use_settings = few(function._hypothesis_internal_use_settings)
+    for machine in {item.cls for item in items}:
+        if isinstance(getattr(machine, "settings", None), settings):
+            machine.settings = few(machine.settings)
+
+
+def few(full: settings) -> settings:
+    """The settings with a part of their examples."""
+    count = full.max_examples
+    return full if count <= LEAST else settings(full, max_examples=max(LEAST, count // DIVISOR))
