@@ -35,6 +35,10 @@ class Verifier:
         self.asked: list[tuple[str, int, int, Sequence[TopicPartition], bool]] = []
         self._waiting: list[OnVerified] = []
         self.at_once = False
+        self.confirmed_here: set[tuple[str, int, int, str, int]] = set()
+
+    def is_confirmed_here(self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, index: int) -> bool:
+        return (transactional_id, producer_id, producer_epoch, topic, index) in self.confirmed_here
 
     def verify(
         self,
