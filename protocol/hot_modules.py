@@ -51,8 +51,6 @@ HOT: Final = (
     "broker.serving.dispatch",
     "broker.coordination.record_encoding",
     "broker.coordination.topic_log",
-    "broker.coordination.runner",
-    "broker.coordination.owned",
     "broker.groups.record_encoding",
     "broker.handlers.groups.offset_commit",
     "broker.handlers.data.delayed_produce",
@@ -65,8 +63,6 @@ HOT: Final = (
     "broker.transactions.log_records",
     "broker.transactions.markers",
     "broker.transactions.machines",
-    "broker.transactions.coordinator",
-    "broker.transactions.verification",
     "broker.handlers.delayed_answer",
     "broker.handlers.transactions.marker_writer",
 )

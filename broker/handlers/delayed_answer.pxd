@@ -1,1 +1,5 @@
-# Its classes stay classes of Python: the bodies of the functions are compiled, and types of C would save little.
+cdef class DelayedAnswer:
+    cdef object _context, _pending, _response
+
+    cpdef void complete(self, object response) except *
+    cpdef object answer(self)

@@ -1,1 +1,1 @@
-# Its classes stay classes of Python: the bodies of the functions are compiled, and types of C would save little.
+# Its functions have no types of C: they deal with bytes and with fields of tuples.

@@ -139,6 +139,27 @@ class TransactionMarkers:
     `requests` and `responses` count those to and from other brokers, and one of each for what is written here in a turn.
     """
 
+    __slots__ = (
+        "_cluster",
+        "_coordinator_epoch",
+        "_due",
+        "_flushing",
+        "_listener",
+        "_look_again",
+        "_looking",
+        "_on_written",
+        "_partitions_of",
+        "_pending",
+        "_routing",
+        "_senders",
+        "_timing_wheel",
+        "_unrouted",
+        "_write_markers",
+        "here",
+        "requests",
+        "responses",
+    )
+
     def __init__(
         self,
         cluster: MetadataCache,

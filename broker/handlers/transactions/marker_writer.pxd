@@ -1,1 +1,7 @@
-# Its classes stay classes of Python: the bodies of the functions are compiled, and types of C would save little.
+from libc.stdint cimport int64_t
+
+cdef class MarkerWriter:
+    cdef object _services
+    cdef int64_t _timeout_ms
+
+    cpdef void _on_decided(self, object marker, dict codes, object then, object decided) except *

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from broker.handlers.data.delayed_produce import AppendedPartition, DelayedProduce
 from broker.handlers.data.partition_errors import partition_error
@@ -76,17 +77,17 @@ class MarkerWriter:
         if not waiting:
             then(codes)
             return
+        decided = partial(self._on_decided, marker, codes, then)
+        DelayedProduce(waiting, ACKS_ALL, decided).begin(data.produce_purgatory, self._timeout_ms)
 
-        def on_decided(decided: Sequence[AppendedPartition]) -> None:
-            for each in decided:
-                code = each.error_code
-                topic_partition = each.partition.topic_partition
-                if not code and topic_partition.topic == GROUP_METADATA_TOPIC:
-                    code = self._complete_offsets(marker, topic_partition.partition)
-                codes[topic_partition] = code
-            then(codes)
-
-        DelayedProduce(waiting, ACKS_ALL, on_decided).begin(data.produce_purgatory, self._timeout_ms)
+    def _on_decided(self, marker: Marker, codes: dict[tuple[str, int], int], then: OnMarked, decided: Sequence[AppendedPartition]) -> None:
+        for each in decided:
+            code = each.error_code
+            topic_partition = each.partition.topic_partition
+            if not code and topic_partition.topic == GROUP_METADATA_TOPIC:
+                code = self._complete_offsets(marker, topic_partition.partition)
+            codes[topic_partition] = code
+        then(codes)
 
     def _complete_offsets(self, marker: Marker, index: int) -> int:
         """Decide about the pending offsets; the error code for the marker. The marker is in the log even if that fails."""

@@ -1,1 +1,0 @@
-# Its classes stay classes of Python: the bodies of the functions are compiled, and types of C would save little.
