@@ -7,6 +7,7 @@ while its request waits, so the number of connections bounds these requests.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -35,13 +36,17 @@ class Between:
         waiting[1].append(then)
 
     def end(self, txn: TransactionMetadata) -> None:
-        """Go on with what waits for the end of the transaction."""
+        """Go on with what waits for the end of the transaction, in the next turn of the event loop.
+
+        The end may be told while the waiters of the log are notified. An append then would not be seen by those that were asked before.
+        """
         waiting = self._waiting.pop(txn, None)
         if waiting is not None:
             timer, requests = waiting
             timer.cancel()
+            loop = asyncio.get_running_loop()
             for then in requests:
-                then()
+                loop.call_soon(then)
 
     def end_lost(self, is_lost: Callable[[TransactionMetadata], bool]) -> None:
         """Go on with what waits for transactions that another broker coordinates now."""

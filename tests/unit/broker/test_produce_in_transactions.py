@@ -115,6 +115,19 @@ async def test_nothing_is_asked_again_until_the_transaction_ends() -> None:
 
 
 @on_a_loop
+async def test_what_this_broker_coordinates_itself_is_appended_without_a_question() -> None:
+    bench = Bench()
+    bench.verifier.confirmed_here = {(ID, PRODUCER, 0, TOPIC, 0)}
+    assert codes(bench.write(a_transactional_batch())) == [0]
+    assert bench.verifier.asked == []
+    bench.end_transaction()
+    asked = bench.write(a_transactional_batch(1), a_transactional_batch())
+    assert bench.verifier.asked == [(ID, PRODUCER, 0, [T1], True)]
+    bench.verifier.answer(p1=ErrorCode.TRANSACTION_ABORTABLE)
+    assert codes(asked) == [0, ErrorCode.TRANSACTION_ABORTABLE]
+
+
+@on_a_loop
 async def test_only_the_partitions_that_are_new_to_the_transaction_are_asked_about() -> None:
     bench = Bench()
     bench.verifier.at_once = True
