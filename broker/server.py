@@ -35,6 +35,7 @@ from broker.configuration.reconfiguration import Reconfiguration
 from broker.configuration.scram_credentials import ScramCredentials
 from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.groups.coordinator import GroupCoordinator
+from broker.handlers.transactions.marker_writer import MarkerWriter
 from broker.loop.background import LoopBackground, in_thread
 from broker.loop.collector import collector_paused, collector_resting
 from broker.loop.purgatory import Purgatory
@@ -366,7 +367,9 @@ class Broker:
             self._partitions_of,
             while_loading=while_loading,
         )
+        transactions.markers.here = services.broker_id, MarkerWriter(services).write
         data.transaction_verifier = self._cluster.transaction_verifier(transactions.partition_for)
+        data.transaction_verifier.verify_here = transactions.verify_partitions
         groups = services.coordinators.groups = GroupCoordinator(
             self.config,
             self._clock,

@@ -51,6 +51,7 @@ HOT: Final = (
     "broker.serving.route",
     "broker.serving.dispatch",
     "broker.coordination.record_encoding",
+    "broker.coordination.topic_log",
     "broker.groups.record_encoding",
     "broker.handlers.groups.offset_commit",
     "broker.handlers.data.delayed_produce",
@@ -58,6 +59,13 @@ HOT: Final = (
     "broker.handlers.data.fetch_writing",
     "broker.handlers.data.fetch_reading",
     "broker.handlers.data.fetch",
+    "broker.transactions.state",
+    "broker.transactions.metadata",
+    "broker.transactions.log_records",
+    "broker.transactions.markers",
+    "broker.transactions.machines",
+    "broker.handlers.delayed_answer",
+    "broker.handlers.transactions.marker_writer",
 )
 """Modules compiled from the Python file itself, with the `.pxd` beside it. Without a compiler the same file is run."""
 

@@ -69,9 +69,11 @@ TRANSACTION_FAMILIES: tuple[Family, ...] = (
     ),
     _load_time("max", "The longest of those times.", max),
     _channel(
-        "request", "WriteTxnMarkers that were sent to brokers, this one among them.", lambda coordinator: coordinator.markers.requests
+        "request",
+        "WriteTxnMarkers that were sent to other brokers, and turns in which this broker wrote markers to its own partitions.",
+        lambda coordinator: coordinator.markers.requests,
     ),
-    _channel("response", "Answers to those.", lambda coordinator: coordinator.markers.responses),
+    _channel("response", "Answers to those, and the same turns.", lambda coordinator: coordinator.markers.responses),
     Family(
         "ottla_transactional_ids", Kind.GAUGE, ("state",), "", "Transactional ids that this broker coordinates, by their state.", _in_states
     ),

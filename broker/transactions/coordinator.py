@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 from broker.coordination.elections import Elections
 from broker.coordination.load_times import LoadTimes
@@ -30,7 +31,7 @@ from broker.transactions.effects import InitProducerIdResult
 from broker.transactions.expiration import TransactionExpiration
 from broker.transactions.machines import TransactionMachines
 from broker.transactions.markers import PartitionsOf, TransactionMarkers, WriteMarkers
-from broker.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata
+from broker.transactions.metadata import PREPARED, ProducerIdAndEpoch, TransactionMetadata
 from broker.transactions.partitions import Partitions
 from broker.transactions.state import NewProducerId, on_add_partitions, on_end, on_init_producer_id, verify
 from config.broker import BrokerConfig
@@ -166,11 +167,23 @@ class TransactionCoordinator:
         return ErrorCode.NONE, txn
 
     def add_partitions(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, reply: ErrorReply) -> None:
-        """AddPartitionsToTxn, and AddOffsetsToTxn with the partition of the group."""
+        """AddPartitionsToTxn, and AddOffsetsToTxn with the partition of the group. May wait for the end of the transaction before."""
         error, txn = self._find(transactional_id)
         if txn is None:
             reply(error)
-            return
+        elif txn.state in PREPARED and verify(txn, producer) == ErrorCode.CONCURRENT_TRANSACTIONS:
+            self.machines.between.wait(txn, partial(self._add_late, transactional_id, producer, partitions, reply))
+        else:
+            self._add(txn, producer, partitions, reply)
+
+    def _add_late(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, reply: ErrorReply) -> None:
+        error, txn = self._find(transactional_id)
+        if txn is None:
+            reply(error)
+        else:
+            self._add(txn, producer, partitions, reply)
+
+    def _add(self, txn: TransactionMetadata, producer: ProducerIdAndEpoch, partitions: Partitions, reply: ErrorReply) -> None:
         self.machines.runner.run(txn, on_add_partitions(txn, reply, producer, partitions, self._clock.now_ms()))
 
     def verify_partitions(self, transactional_id: str, producer: ProducerIdAndEpoch) -> tuple[ErrorCode, Partitions]:

@@ -6,14 +6,14 @@ The key is the transactional id. The value has no partitions (null) in the state
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
 from struct import Struct
-from typing import Final, cast
+from typing import Final
 
 from broker.request.turns import Steps
 from broker.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata
-from broker.transactions.partitions import NO_PARTITIONS, Partitions, of_pairs
-from protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from broker.transactions.partitions import NO_PARTITIONS, of_pairs
+from protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from protocol.schema.wire import ProtocolError
 
 KEY_VERSION: Final = 0
@@ -21,46 +21,44 @@ VALUE_VERSION: Final = 0
 LATEST_VALUE_VERSION: Final = 1
 
 _VERSION = Struct(">h")
-_KEY_PREFIX: Final = _VERSION.pack(KEY_VERSION)
-_VALUE_PREFIX: Final = _VERSION.pack(VALUE_VERSION)
+_KEY_HEAD: Final = Struct(">hh")  # version, length of the id
+_VALUE_HEAD: Final = Struct(">hqhib")  # version, producer id and epoch, timeout, state
+_COUNT: Final = Struct(">i")
+_LENGTH: Final = Struct(">h")
+_TIMES: Final = Struct(">qq")
+_NULL: Final = -1
 _STATES: Final = {state.value: state for state in TransactionState}
 
 
 def transaction_key(transactional_id: str) -> bytes:
     """The key of the records of a transactional id."""
-    return _KEY_PREFIX + TransactionLogKey(transactional_id=transactional_id).encode(KEY_VERSION)
+    name = transactional_id.encode()
+    return _KEY_HEAD.pack(KEY_VERSION, len(name)) + name
 
 
 def transaction_value(transit: TransitMetadata) -> Steps[bytes]:
-    """The value that a transition leads to, in steps: a transaction may have 100,000 topics."""
-    topics = None if transit.state is TransactionState.EMPTY else _Topics(transit.partitions)
-    value = TransactionLogValue(
-        producer_id=transit.producer_id,
-        producer_epoch=transit.producer_epoch,
-        transaction_timeout_ms=transit.timeout_ms,
-        transaction_status=transit.state,
-        transaction_partitions=cast("list[PartitionsSchema] | None", topics),
-        transaction_last_update_timestamp_ms=transit.last_update_ms,
-        transaction_start_timestamp_ms=transit.start_ms,
-    )
-    parts = yield from value.encode_steps(VALUE_VERSION)
-    return b"".join((_VALUE_PREFIX, *parts))
+    """The value that a transition leads to, in steps: a transaction may have 100,000 topics.
+
+    Written by hand, as the declared message takes three times as long. A test holds both equal.
+    """
+    state = transit.state
+    parts = [_VALUE_HEAD.pack(VALUE_VERSION, transit.producer_id, transit.producer_epoch, transit.timeout_ms, state)]
+    if state is TransactionState.EMPTY:
+        parts.append(_COUNT.pack(_NULL))
+    else:
+        partitions = transit.partitions
+        parts.append(_COUNT.pack(len(partitions)))
+        for topic, indexes in partitions.items():
+            name = topic.encode()
+            parts += (_LENGTH.pack(len(name)), name, _COUNT.pack(len(indexes)), _indexes(len(indexes)).pack(*sorted(indexes)))
+            yield
+    parts.append(_TIMES.pack(transit.last_update_ms, transit.start_ms))
+    return b"".join(parts)
 
 
-class _Topics:
-    """The topics of a record, each made when it is encoded. The collector would scan 100,000 of them for long."""
-
-    __slots__ = ("_partitions",)
-
-    def __init__(self, partitions: Partitions) -> None:
-        self._partitions = partitions
-
-    def __len__(self) -> int:
-        return len(self._partitions)
-
-    def __iter__(self) -> Iterator[PartitionsSchema]:
-        for topic, indexes in self._partitions.items():
-            yield PartitionsSchema(topic=topic, partition_ids=sorted(indexes))
+@lru_cache(maxsize=256)
+def _indexes(count: int) -> Struct:
+    return Struct(f">{count}i")
 
 
 def read_key(key: bytes) -> str | None:

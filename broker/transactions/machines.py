@@ -14,6 +14,7 @@ from broker.coordination.runner import EffectRunner
 from broker.coordination.topic_log import UNAVAILABLE, TopicLog
 from broker.loop.timing_wheel import TimingWheel
 from broker.request.turns import Steps
+from broker.transactions.between import Between
 from broker.transactions.effects import AfterComplete, Effect, SendMarkers, Store
 from broker.transactions.loading import TransactionLoader
 from broker.transactions.log_records import transaction_key, transaction_value
@@ -47,7 +48,7 @@ WEIGHT_OF_AN_ID: Final = 10
 class TransactionMachines:
     """See the module. Implements `coordination.elections.StateKind` and `coordination.runner.Machines`."""
 
-    __slots__ = ("_clock", "_log", "_owned", "_timing_wheel", "log_append_retry_queue_size", "markers", "runner", "stats")
+    __slots__ = ("_clock", "_log", "_owned", "_timing_wheel", "between", "log_append_retry_queue_size", "markers", "runner", "stats")
 
     noun = "transactional ids"
 
@@ -65,6 +66,7 @@ class TransactionMachines:
         self.log_append_retry_queue_size = 0
         """Transactions whose end could not be appended yet (LogAppendRetryQueueSize)."""
         self.stats = TransactionStats()
+        self.between = Between(timing_wheel)
         self.runner: EffectRunner[TransactionMetadata, Store | SendMarkers] = EffectRunner(self, timing_wheel)
 
     # -- kept in partitions --------------------------------------------------------------------------------------------------
@@ -88,6 +90,7 @@ class TransactionMachines:
         Of a million ids only those with markers to write are looked at.
         """
         self.markers.forget_lost()
+        self.between.end_lost(lambda txn: not self._coordinates(txn))
 
     def weight(self, state: TransactionMetadata) -> int:
         """How long it takes to free the id, in units of 0.1 µs."""
@@ -150,6 +153,8 @@ class TransactionMachines:
         effects = on_stored(txn, store.transit, store.then, error, now_ms)
         self.stats.count(txn, former, since_ms, now_ms)
         self.runner.run(txn, effects)
+        if isinstance(store.then, AfterComplete):
+            self.between.end(txn)
 
     def _store_later(self, txn: TransactionMetadata, store: Store, error: ErrorCode) -> None:
         """Append the end of a transaction again after a pause, until it is safe or another broker coordinates the id."""

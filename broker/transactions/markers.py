@@ -4,6 +4,9 @@ A broker that leads some of the partitions gets one WriteTxnMarkers at a time, w
 that bounds a turn of the event loop. A marker is sent until the leader of its partition has it. An unreachable broker and a retriable error
 lead to another look at the metadata. Partitions without a leader are looked at again after a pause.
 
+This broker writes the markers of its own partitions without a request, once the answers of the present turn have left: the producers read
+them meanwhile. Each of these markers is waited for by itself.
+
 A partition that this broker's metadata does not have may be new, so the metadata store is asked. Without the partition there is nothing to
 mark.
 
@@ -20,10 +23,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.loop.timing_wheel import TimerTask, TimingWheel
+from broker.request.turns import Steps
 from broker.transactions.metadata import TransactionMetadata, TransitMetadata
 from broker.transactions.partitions import NO_PARTITIONS, Partitions, difference, in_parts, of_pairs, union
 from protocol.errors import ErrorCode
@@ -36,6 +41,7 @@ from protocol.messages.write_txn_markers import (
 )
 from replication.ports.cluster import MetadataCache
 from replication.ports.senders import Senders
+from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +53,9 @@ PARTITIONS_PER_TURN: Final = 2_000
 
 TRANSACTIONS_PER_TURN: Final = 100
 """Transactions whose markers are written, and whose ends are stored, in a turn of the event loop: 3 ms."""
+
+MARKERS_PER_TURN: Final = 60
+"""Markers that this broker writes to its own partitions in a turn of the event loop: 1 to 2 ms, with the ends of their transactions."""
 
 WRITE_MARKERS_VERSION: Final = 1
 """Of WriteTxnMarkers between brokers; a broker that does not know the version gets an older one."""
@@ -64,6 +73,9 @@ RETRIABLE: Final = frozenset(
 )
 """The leader is another broker, or may have the marker the next time."""
 
+UNANSWERED: Final = ErrorCode.UNKNOWN_SERVER_ERROR
+"""In place of an error code that a broker left out of its answer."""
+
 UNMARKABLE: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_PRODUCER_EPOCH})
 """The partition gets no marker of this producer epoch, now or later.
 
@@ -73,6 +85,22 @@ it, in an unclean election. The transaction of the older epoch had ended before,
 
 WriteMarkers: TypeAlias = Callable[[int, WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
 """Asks a broker by its id, this one among them, to write markers. Raises OSError; the markers may have been written."""
+
+OnMarked: TypeAlias = Callable[[Mapping[tuple[str, int], int]], None]
+"""Called once with the error code of each partition, when it is known of all what became of the marker."""
+
+
+class Marker(NamedTuple):
+    """What a marker says."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+
+
+WriteHere: TypeAlias = Callable[[Marker, Iterable[TopicPartition], str, OnMarked], Steps[None]]
+"""Writes a marker to partitions of this broker, in steps. The text names the coordinator, for the log."""
 
 PartitionsOf: TypeAlias = Callable[[str], Awaitable[Collection[int]]]
 """Asks the metadata store for the partitions of a topic; what it raises means that the store could not be asked."""
@@ -106,7 +134,31 @@ FLUSH: Final = DueMarkers()
 
 
 class TransactionMarkers:
-    """See the module. Owned by the coordinator. `requests` and `responses` count those to and from brokers, this one among them."""
+    """See the module. Owned by the coordinator.
+
+    `requests` and `responses` count those to and from other brokers, and one of each for what is written here in a turn.
+    """
+
+    __slots__ = (
+        "_cluster",
+        "_coordinator_epoch",
+        "_due",
+        "_flushing",
+        "_listener",
+        "_look_again",
+        "_looking",
+        "_on_written",
+        "_partitions_of",
+        "_pending",
+        "_routing",
+        "_senders",
+        "_timing_wheel",
+        "_unrouted",
+        "_write_markers",
+        "here",
+        "requests",
+        "responses",
+    )
 
     def __init__(
         self,
@@ -138,6 +190,8 @@ class TransactionMarkers:
         """Markers that no broker can be sent now."""
         self._look_again: TimerTask | None = None
         self._looking: asyncio.Task[None] | None = None
+        self.here: tuple[int, WriteHere] | None = None
+        """The id of this broker, and its way to its own partitions. Without it this broker is asked like the others."""
         self.requests = 0
         self.responses = 0
         self._senders: Senders[int, DueMarkers, None] = Senders("transaction markers", self._channel_to, monotonic)
@@ -225,8 +279,13 @@ class TransactionMarkers:
         self._have_flushed(broker_id)
 
     def _have_flushed(self, broker_id: int) -> None:
-        if broker_id not in self._flushing:
-            self._flushing.add(broker_id)
+        if broker_id in self._flushing:
+            return
+        self._flushing.add(broker_id)
+        if self.here is not None and broker_id == self.here[0]:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._begin_here, *self.here)  # answers of this turn are written in the next one
+        else:
             self._senders.add(broker_id, broker_id)
             self._senders.send(broker_id, FLUSH, lambda _: None)
 
@@ -275,6 +334,38 @@ class TransactionMarkers:
     def _is_pending(self, marked: Marked) -> bool:
         return self._pending.get(marked.txn) is marked
 
+    # -- this broker -------------------------------------------------------------------------------------------------------
+
+    def _begin_here(self, broker_id: int, write: WriteHere) -> None:
+        self.requests += 1
+        self.responses += 1
+        self._go_on_here(broker_id, self._due_here(broker_id, write))
+
+    def _go_on_here(self, broker_id: int, steps: Steps[None]) -> None:
+        for _ in range(MARKERS_PER_TURN):
+            if next(steps, steps) is steps:
+                self._flushing.discard(broker_id)
+                if broker_id in self._due:
+                    self._have_flushed(broker_id)
+                return
+        asyncio.get_running_loop().call_soon(self._go_on_here, broker_id, steps)
+
+    def _due_here(self, broker_id: int, write: WriteHere) -> Steps[None]:
+        for marked, (partitions, epoch) in self._take_due(broker_id).items():
+            txn = marked.txn
+            marker = Marker(txn.producer_id, txn.producer_epoch, marked.is_commit, epoch)
+            named = (TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes)
+            try:
+                yield from write(marker, named, "this broker", partial(self._on_marked_here, marked, partitions, broker_id))
+            except Exception:
+                logger.exception("%s: its markers cannot be written here; they are written again", txn)
+                if self._is_pending(marked):
+                    self._put_off(marked, partitions)
+
+    def _on_marked_here(self, marked: Marked, partitions: Partitions, broker_id: int, codes: Mapping[tuple[str, int], int]) -> None:
+        if self._is_pending(marked):
+            self._take(marked, partitions, codes, broker_id)
+
     # -- one broker --------------------------------------------------------------------------------------------------------
 
     def _channel_to(self, broker_id: int) -> _Channel:
@@ -312,7 +403,7 @@ class TransactionMarkers:
         results = {result.producer_id: result for result in response.markers}
         for number, (marked, (partitions, _)) in enumerate(due.items(), 1):
             if self._is_pending(marked):
-                self._take(marked, partitions, results.get(marked.txn.producer_id), broker_id)
+                self._take(marked, partitions, _codes(results.get(marked.txn.producer_id)), broker_id)
             if number % TRANSACTIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
@@ -332,26 +423,30 @@ class TransactionMarkers:
             self._due.pop(broker_id, None)
         return taken
 
-    def _take(self, marked: Marked, partitions: Partitions, result: WritableTxnMarkerResult | None, broker_id: int) -> None:
+    def _take(self, marked: Marked, partitions: Partitions, codes: Mapping[tuple[str, int], int], broker_id: int) -> None:
         """Take in what became of the markers of a transaction on one broker."""
         txn = marked.txn
-        done: dict[str, list[int]] = {}
         again: dict[str, list[int]] = {}
-        codes = _codes(result)
         for topic, indexes in partitions.items():
-            of_topic = codes.get(topic, {})
             for index in indexes:
-                code = of_topic.get(index, ErrorCode.UNKNOWN_SERVER_ERROR)
-                if code and marked.refusals.get((topic, index)) != code:
-                    marked.refusals[topic, index] = code
-                    level = logging.INFO if code in RETRIABLE else logging.WARNING
-                    logger.log(level, "%s: broker %d did not write its marker to %s-%d (%s)", txn, broker_id, topic, index, code.name)
-                is_done = not code or code in UNMARKABLE
-                (done if is_done else again).setdefault(topic, []).append(index)
-        txn.remove_partitions(of_pairs(done.items()))
+                code = codes.get((topic, index), UNANSWERED)
+                if code:
+                    self._on_refused(marked, topic, index, ErrorCode.of(code), broker_id)
+                    if code not in UNMARKABLE:
+                        again.setdefault(topic, []).append(index)
         if again:
-            self._put_off(marked, of_pairs(again.items()))
+            left = of_pairs(again.items())
+            txn.remove_partitions(difference(partitions, left))
+            self._put_off(marked, left)
+        else:
+            txn.remove_partitions(partitions)
         self._maybe_complete(marked)
+
+    def _on_refused(self, marked: Marked, topic: str, index: int, code: ErrorCode, broker_id: int) -> None:
+        if marked.refusals.get((topic, index)) != code:
+            marked.refusals[topic, index] = code
+            level = logging.INFO if code in RETRIABLE else logging.WARNING
+            logger.log(level, "%s: broker %d did not write its marker to %s-%d (%s)", marked.txn, broker_id, topic, index, code.name)
 
     def _maybe_complete(self, marked: Marked) -> None:
         if not marked.txn.partitions and self._is_pending(marked):
@@ -386,7 +481,7 @@ def _marker(marked: Marked, partitions: Partitions, coordinator_epoch: int) -> W
     )
 
 
-def _codes(result: WritableTxnMarkerResult | None) -> Mapping[str, Mapping[int, ErrorCode]]:
+def _codes(result: WritableTxnMarkerResult | None) -> Mapping[tuple[str, int], int]:
     if result is None:
         return {}
-    return {topic.name: {each.partition_index: ErrorCode.of(each.error_code) for each in topic.partitions} for topic in result.topics}
+    return {(topic.name, each.partition_index): each.error_code for topic in result.topics for each in topic.partitions}

@@ -286,7 +286,7 @@ class TransactionMetadata:
         """These partitions have their markers, or are gone. Raises IllegalTransition while no markers are written."""
         if self.state not in PREPARED:
             raise IllegalTransition(f"{self}: no markers are written now")
-        self.partitions = difference(self.partitions, partitions)
+        self.partitions = NO_PARTITIONS if partitions == self.partitions else difference(self.partitions, partitions)
 
     def __str__(self) -> str:
         pending = "" if self.pending_state is None else f", pending {self.pending_state.label}"

@@ -116,10 +116,11 @@ def verify(txn: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
 
 
 def _check_producer(txn: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
-    if txn.producer_id != producer.producer_id:
+    producer_id, producer_epoch = producer
+    if txn.producer_id != producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     # No producer was given the largest epoch. A transaction of it could never be aborted.
-    is_owner = txn.producer_epoch == producer.producer_epoch != MAX_EPOCH
+    is_owner = txn.producer_epoch == producer_epoch != MAX_EPOCH
     return ErrorCode.NONE if is_owner else ErrorCode.PRODUCER_FENCED
 
 

@@ -1,7 +1,7 @@
 """Asks transaction coordinators whether partitions belong to open transactions (KIP-890). Kafka's AddPartitionsToTxnManager.
 
-A leader asks before a transactional batch opens a transaction in one of its partitions. The question is an AddPartitionsToTxn that only
-verifies. One request is in flight for each coordinator; the questions that come meanwhile go into the next request, at most one of each
+A leader asks before a transactional batch opens a transaction in one of its partitions. If it coordinates the transaction itself, it looks
+at once (`is_confirmed_here`). The question to another broker is an AddPartitionsToTxn that only verifies. One request is in flight for each coordinator; the questions that come meanwhile go into the next request, at most one of each
 transactional id. Each question is held by a request of a client that waits for it, so connections bound their number.
 """
 
@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from broker.transactions.metadata import ProducerIdAndEpoch
+from broker.transactions.partitions import Partitions
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -32,6 +34,9 @@ VERIFICATION_VERSION: Final = 5
 OnVerified: TypeAlias = Callable[[dict[TopicPartition, ErrorCode]], None]
 """Called once, with the partitions that do not belong to the transaction, or of which that is not known."""
 
+VerifyHere: TypeAlias = Callable[[str, ProducerIdAndEpoch], tuple[ErrorCode, Partitions]]
+"""`TransactionCoordinator.verify_partitions`."""
+
 AskCoordinator: TypeAlias = Callable[[int, AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]]
 """Asks a broker by its id. Raises OSError when it does not answer, UnsupportedVersion or UnsupportedField when it cannot be asked this."""
 
@@ -39,7 +44,7 @@ AskCoordinator: TypeAlias = Callable[[int, AddPartitionsToTxnRequest], Awaitable
 class TransactionVerifier:
     """See the module. `failures` counts partitions that were not verified, `on_answered` hears how long each question took, ms."""
 
-    __slots__ = ("_ask", "_coordinators", "_metadata", "_monotonic", "_partition_for", "failures", "on_answered")
+    __slots__ = ("_ask", "_coordinators", "_metadata", "_monotonic", "_partition_for", "failures", "on_answered", "verify_here")
 
     def __init__(
         self, metadata: MetadataCache, partition_for: Callable[[str], int], ask: AskCoordinator, monotonic: Callable[[], float]
@@ -52,6 +57,15 @@ class TransactionVerifier:
         self._coordinators: dict[int, _Coordinator] = {}
         self.failures = 0
         self.on_answered: Callable[[float], None] | None = None
+        self.verify_here: VerifyHere | None = None
+        """Asks this broker's own coordinator. Without it this broker is asked like the others."""
+
+    def is_confirmed_here(self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, index: int) -> bool:
+        """Whether this broker coordinates the id, and the partition belongs to the open transaction of the producer. Asks nobody."""
+        if self.verify_here is None:
+            return False
+        error, partitions = self.verify_here(transactional_id, ProducerIdAndEpoch(producer_id, producer_epoch))
+        return not error and index in partitions.get(topic, ())
 
     def verify(
         self,
@@ -67,6 +81,9 @@ class TransactionVerifier:
 
         `knows_abortable` says that the client knows TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE. `then` may be called at once.
         """
+        if all(self.is_confirmed_here(transactional_id, producer_id, producer_epoch, *each) for each in partitions):
+            then({})
+            return
         question = _Question(transactional_id, producer_id, producer_epoch, partitions, then, knows_abortable, self._monotonic())
         broker_id, _ = self._metadata.leader_of(TRANSACTION_STATE_TOPIC, self._partition_for(transactional_id))
         if broker_id not in self._metadata.brokers:

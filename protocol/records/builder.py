@@ -35,6 +35,8 @@ from protocol.records.reader import Header, Record
 _CRC: Final = struct.Struct(">I")
 _CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
 _END_TXN_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
+_MARKER_RECORD: Final = struct.Struct(">bbbbbhhbhib")
+"""A marker as it stands in the body, where all numbers but the type and the coordinator epoch are the same."""
 
 
 def build_batch(
@@ -286,10 +288,18 @@ def control_record_type(key: bytes | None) -> ControlRecordType:
 
 def parse_end_transaction_marker(record: Record) -> EndTransactionMarker:
     """The marker in a control record. Raises InvalidRecord if the record is another one or is malformed."""
-    kind = control_record_type(record.key)
-    if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+    marker = end_transaction_marker(record.key, record.value)
+    if marker is None:
+        kind = control_record_type(record.key)
         raise InvalidRecord(f"Control record of type {kind.name} at offset {record.offset} is no end transaction marker")
-    value = record.value
+    return marker
+
+
+def end_transaction_marker(key: bytes | None, value: bytes | None) -> EndTransactionMarker | None:
+    """The marker with this key and value; None for a control record of another type. Raises InvalidRecord if it is malformed."""
+    kind = control_record_type(key)
+    if kind is not ControlRecordType.COMMIT and kind is not ControlRecordType.ABORT:
+        return None
     if value is None or len(value) < _END_TXN_VALUE.size:
         found = 0 if value is None else len(value)
         raise InvalidRecord(f"Invalid end transaction marker: {found} bytes of value where at least {_END_TXN_VALUE.size} are needed")
@@ -309,12 +319,20 @@ def build_end_transaction_marker(
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
     """The control batch that commits or aborts a producer's transaction."""
-    record = Record(base_offset, timestamp, _CONTROL_KEY.pack(0, marker.type), _END_TXN_VALUE.pack(0, marker.coordinator_epoch))
-    return build_batch(
-        [record],
+    size = _MARKER_RECORD.size - 1  # the length, which comes first, does not count itself
+    body = _MARKER_RECORD.pack(
+        size << 1, 0, 0, 0, _CONTROL_KEY.size << 1, 0, marker.type, _END_TXN_VALUE.size << 1, 0, marker.coordinator_epoch, 0
+    )  # fmt: skip
+    return frame_batch(
+        body,
+        attributes=TRANSACTIONAL_MASK | CONTROL_MASK,
+        base_offset=base_offset,
+        last_offset=base_offset,
+        partition_leader_epoch=partition_leader_epoch,
+        base_timestamp=timestamp,
+        max_timestamp=max(NO_TIMESTAMP, timestamp),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-        partition_leader_epoch=partition_leader_epoch,
+        base_sequence=NO_SEQUENCE,
+        record_count=1,
     )

@@ -351,7 +351,9 @@ class PartitionLog:
         """Whether the batch is in the log already; then the run gets its offsets. Raises the errors of ProducerState's checks."""
         state = self.producer_state.state
         if run.attributes & CONTROL_MASK:
-            marker = read_marker(run.frame, run.at, run.header())
+            marker = run.marker
+            if marker is None:
+                marker = run.marker = read_marker(run.frame, run.at, run.header())
             if marker is not None:
                 state.check_marker(run.producer_id, run.producer_epoch, marker.coordinator_epoch, first_offset)
                 return False
@@ -446,8 +448,9 @@ class PartitionLog:
         state = self.producer_state.state
         if run.attributes & CONTROL_MASK:
             header = run.header()
+            marker = read_marker(run.frame, run.at, header) if run.marker is None else run.marker
             try:
-                replay_producer(state, segment, header, read_marker(run.frame, run.at, header), run.base_offset)
+                replay_producer(state, segment, header, marker, run.base_offset)
             except OSError as error:
                 raise self.disk_failure(segment.transaction_index.path, error) from error
             return

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Iterator
 
 from protocol.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, control_record_type, parse_end_transaction_marker
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, end_transaction_marker
 from protocol.records.errors import RecordFormatError
-from protocol.records.reader import iter_records
+from protocol.records.reader import iter_keys_and_values, record_data
 from storage.disk.yielding import no_yield
 from storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE
 from storage.producers.state import BatchMetadata, ProducerState
@@ -162,10 +162,8 @@ def read_marker(records: memoryview | bytearray | bytes, position: int, header: 
 
     Raises protocol's RecordFormatError.
     """
-    for record in iter_records(records, position, header):
-        if control_record_type(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
-            return parse_end_transaction_marker(record)
-        break
+    for key, value in iter_keys_and_values(record_data(records, position, header), header):
+        return end_transaction_marker(key, value)
     return None
 
 

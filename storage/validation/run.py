@@ -26,6 +26,7 @@ from protocol.records.batch import (
     parse_header,
     stamp_max_timestamp,
 )
+from protocol.records.builder import EndTransactionMarker
 from protocol.records.checksum import crc32c
 from storage.validation.conversion_cost import Conversion
 
@@ -65,6 +66,7 @@ class BatchRun:
         "log_append_time_ms",
         "log_start_offset",
         "magic",
+        "marker",
         "max_timestamp",
         "needs_recompression",
         "needs_worker",
@@ -98,6 +100,8 @@ class BatchRun:
         self.is_duplicate = False
         self.guard: object = None
         """The guard from `PartitionLog.begin_verification`, for a batch that opens a transaction."""
+        self.marker: EndTransactionMarker | None = None
+        """What the only batch of the run says as a control batch, once that is known."""
         self.records_checked = 0
         self.is_message_set = False
         self.conversion: Conversion | None = None

@@ -19,7 +19,7 @@ cdef class Produce:
     cdef object _connection, _pending, _services, _task
     cdef int64_t _accepted, _acks, _now_ms, _topic_refusal, _throttle_time_ms, _version
     cdef Py_ssize_t _size
-    cdef str _topic
+    cdef str _topic, _transactional_id
     cdef bytes _topic_bytes
     cdef dict _partitions
     cdef bint _has_valid_acks, _is_closed, _is_looked_through, _may_write
@@ -35,6 +35,8 @@ cdef class Produce:
     @cython.locals(run=BatchRun, kind=int64_t)
     cdef bint _look_through(self, ProduceReader reader, int64_t limit) except -1
     cdef bint _is_kept_back(self, int64_t index, Partition partition) except -1
+    @cython.locals(run=BatchRun)
+    cdef bint _is_confirmed_here(self, int64_t index) except -1
     cdef void _leave_unverified(self, int64_t index, Partition partition) except *
     cdef void _begin_topic(self, bytes topic) except *
     @cython.locals(end_offset=int64_t)

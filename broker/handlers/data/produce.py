@@ -157,6 +157,7 @@ class Produce:
         "_topic_bytes",
         "_topic_refusal",
         "_transaction",
+        "_transactional_id",
         "_unverified",
         "_version",
         "_waiting",
@@ -190,6 +191,7 @@ class Produce:
         self._is_looked_through = self.reader.transactional_id is None
         self._transaction: tuple[int, int] | None = None
         """The producer id and epoch of the transactional batches."""
+        self._transactional_id: str | None = None
         self._unverified: list[LeftBatch] | None = None
         self._is_closed = False  # whether only administrators write to the topic: it is internal
         self._waiting: list[AppendedPartition] | None = None
@@ -478,10 +480,19 @@ class Produce:
         if partition is None or self._is_closed or run.producer_id < 0:
             return False
         run.guard = partition.begin_verification(run.producer_id, run.base_sequence, run.producer_epoch)
-        if run.guard is None:
+        if run.guard is None or self._is_confirmed_here(index):
             return False
         self._leave_unverified(index, partition)
         return True
+
+    def _is_confirmed_here(self, index: int) -> bool:
+        """Whether this broker coordinates the transaction, and the partition belongs to it."""
+        if self._transactional_id is None:
+            assert self.reader.transactional_id is not None
+            self._transactional_id = self.reader.transactional_id.decode()
+        run = self._run
+        verifier = self._services.data.transaction_verifier
+        return verifier.is_confirmed_here(self._transactional_id, run.producer_id, run.producer_epoch, self._topic, index)
 
     def _leave_unverified(self, index: int, partition: Partition) -> None:
         if self._unverified is None:

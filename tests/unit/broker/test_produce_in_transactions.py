@@ -35,6 +35,10 @@ class Verifier:
         self.asked: list[tuple[str, int, int, Sequence[TopicPartition], bool]] = []
         self._waiting: list[OnVerified] = []
         self.at_once = False
+        self.confirmed_here: set[tuple[str, int, int, str, int]] = set()
+
+    def is_confirmed_here(self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, index: int) -> bool:
+        return (transactional_id, producer_id, producer_epoch, topic, index) in self.confirmed_here
 
     def verify(
         self,
@@ -108,6 +112,19 @@ async def test_nothing_is_asked_again_until_the_transaction_ends() -> None:
     bench.end_transaction()
     assert codes(bench.write(a_transactional_batch(2))) == [0]
     assert len(bench.verifier.asked) == 2
+
+
+@on_a_loop
+async def test_what_this_broker_coordinates_itself_is_appended_without_a_question() -> None:
+    bench = Bench()
+    bench.verifier.confirmed_here = {(ID, PRODUCER, 0, TOPIC, 0)}
+    assert codes(bench.write(a_transactional_batch())) == [0]
+    assert bench.verifier.asked == []
+    bench.end_transaction()
+    asked = bench.write(a_transactional_batch(1), a_transactional_batch())
+    assert bench.verifier.asked == [(ID, PRODUCER, 0, [T1], True)]
+    bench.verifier.answer(p1=ErrorCode.TRANSACTION_ABORTABLE)
+    assert codes(asked) == [0, ErrorCode.TRANSACTION_ABORTABLE]
 
 
 @on_a_loop

@@ -14,7 +14,7 @@ from broker.coordination.record_encoding import encode_pairs
 from broker.transactions.loading import TransactionLoader
 from broker.transactions.log_records import read_key, read_value, transaction_key, transaction_value
 from broker.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata
-from protocol.messages.transaction_log import PartitionsSchema, TransactionLogValue
+from protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.builder import frame_batch
 from protocol.schema.wire import ProtocolError
 from tests.support.replicas import at_once
@@ -119,6 +119,24 @@ def test_an_id_without_a_transaction_has_no_list_of_partitions() -> None:
     assert message.transaction_partitions is None
     message, _ = TransactionLogValue.decode(a_value(state=TransactionState.COMPLETE_ABORT, partitions={}), 0, 2)
     assert message.transaction_partitions == []
+
+
+@pytest.mark.parametrize("topics", [None, 0, 1, 3, 300])
+def test_a_value_written_by_hand_is_that_of_the_declared_message(topics: int | None) -> None:
+    state = TransactionState.EMPTY if topics is None else TransactionState.PREPARE_ABORT
+    partitions = {f"tøpic-{number}": frozenset(range(number + 1)) for number in range(topics or 0)}
+    message = TransactionLogValue(
+        producer_id=1 << 40, producer_epoch=3, transaction_timeout_ms=60_000, transaction_status=state,
+        transaction_partitions=None if topics is None else [
+            PartitionsSchema(topic=topic, partition_ids=sorted(indexes)) for topic, indexes in partitions.items()
+        ],
+        transaction_last_update_timestamp_ms=NOW + 1, transaction_start_timestamp_ms=NOW,
+    )  # fmt: skip
+    assert a_value(state=state, producer_id=1 << 40, partitions=partitions) == b"\0\0" + message.encode(0)
+
+
+def test_a_key_written_by_hand_is_that_of_the_declared_message() -> None:
+    assert transaction_key("ïd" * 99) == b"\0\0" + TransactionLogKey(transactional_id="ïd" * 99).encode(0)
 
 
 def test_values_of_the_flexible_version_are_read() -> None:

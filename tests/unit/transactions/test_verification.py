@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import count
 
 import pytest
 
 from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from broker.transactions.metadata import ProducerIdAndEpoch
+from broker.transactions.partitions import Partitions
 from broker.transactions.verification import TransactionVerifier
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
@@ -23,6 +26,7 @@ from replication.ports.cluster import MetadataCache
 from replication.ports.peer import PeerUnavailable
 from storage.disk.topic_partition import TopicPartition
 from tests.support.replicas import brokers, metadata
+from tests.support.transaction_bench import TransactionBench, run
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -258,3 +262,54 @@ async def test_the_time_of_each_question_is_measured(coordinators: Coordinators)
     coordinators.now = 1.0
     await coordinators.answer(result("id-0", p0=0), result("id-2", p0=0))
     assert took == [1000.0, 750.0]
+
+
+@scenario
+async def test_a_transaction_of_this_broker_is_confirmed_without_a_question(coordinators: Coordinators) -> None:
+    here = {"id-0": {"orders": frozenset({0})}}
+
+    def verify_here(transactional_id: str, producer: ProducerIdAndEpoch) -> tuple[ErrorCode, Partitions]:
+        known = here.get(transactional_id)
+        if known is None:
+            return ErrorCode.NOT_COORDINATOR, {}
+        return (ErrorCode.NONE if producer == (7, 0) else ErrorCode.PRODUCER_FENCED), known
+
+    coordinators.verifier.verify_here = verify_here
+    coordinators.verify("id-0", T0)
+    assert coordinators.answered == {"id-0": {}}
+    await turn()
+    assert coordinators.asked == []
+    # What this broker does not confirm gets its error on the way of all others.
+    coordinators.verify("id-0", T0, T1, name="a partition too many")
+    coordinators.verify("id-1", T0, epoch=1)
+    await turn()
+    assert [broker_id for broker_id, _ in coordinators.asked] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "producer_id", "epoch", "topic", "index", "confirmed"),
+    [
+        ("id", 7, 0, "orders", 0, True),
+        ("id", 7, 0, "orders", 1, False),
+        ("id", 7, 0, "others", 0, False),
+        ("id", 7, 1, "orders", 0, False),
+        ("id", 8, 0, "orders", 0, False),
+        ("di", 7, 0, "orders", 0, False),
+    ],
+)
+def test_this_broker_confirms_only_what_its_coordinator_knows(
+    transactional_id: str, producer_id: int, epoch: int, topic: str, index: int, confirmed: bool
+) -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        verifier = Coordinators().verifier
+        assert not verifier.is_confirmed_here("id", 7, 0, "orders", 0)
+        bench.producer_ids = count(7)
+        await bench.coordinate()
+        bench.init()
+        bench.add(0, topic="orders")
+        verifier.verify_here = bench.transactions.verify_partitions
+        assert verifier.is_confirmed_here(transactional_id, producer_id, epoch, topic, index) is confirmed
+        bench.end()
+        assert not verifier.is_confirmed_here("id", 7, 0, "orders", 0)
+
+    run(scenario)

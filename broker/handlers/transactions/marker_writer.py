@@ -1,0 +1,99 @@
+"""Writes markers to partitions that this broker leads, and tells when all replicas in sync have them.
+
+Coordinators of other brokers ask for it by WriteTxnMarkers, this broker's own coordinator without a request. A marker is a control batch in
+each of its partitions. A marker in `__consumer_offsets` then decides about the pending offsets of the producer. Replicas have
+`request.timeout.ms` for a marker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from broker.handlers.data.delayed_produce import AppendedPartition, DelayedProduce
+from broker.handlers.data.partition_errors import partition_error
+from broker.handlers.data.produce_codes import ACKS_ALL
+from broker.request.internal_topics import GROUP_METADATA_TOPIC
+from broker.request.services import Services
+from broker.request.turns import Steps
+from broker.transactions.markers import Marker, OnMarked
+from config.keys.network import REQUEST_TIMEOUT_MS
+from protocol.errors import ErrorCode
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
+from replication.errors import ReplicationError
+from storage.disk.topic_partition import TopicPartition
+from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
+from storage.log.origins import COORDINATOR
+from storage.validation.run import BatchRun
+
+logger = logging.getLogger(__name__)
+
+
+class MarkerWriter:
+    """See the module. The leader is this broker; `Services` has its replicas and its group coordinator."""
+
+    __slots__ = ("_services", "_timeout_ms")
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._timeout_ms = services.config[REQUEST_TIMEOUT_MS]
+
+    def write(self, marker: Marker, partitions: Iterable[TopicPartition], sender: str, then: OnMarked) -> Steps[None]:
+        """Append the marker to each partition, in steps. `then` gets an error code for each, when all are decided; it may be called here.
+
+        `sender` names the coordinator, for the log.
+        """
+        data = self._services.data
+        now_ms = self._services.clock.now_ms()
+        said = EndTransactionMarker(ControlRecordType.COMMIT if marker.is_commit else ControlRecordType.ABORT, marker.coordinator_epoch)
+        batch = build_end_transaction_marker(
+            said, timestamp=now_ms, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch
+        )
+        run = BatchRun(memoryview(batch))
+        size = len(batch)
+        codes: dict[tuple[str, int], int] = {}
+        waiting: list[AppendedPartition] = []
+        zombie: StorageError | None = None
+        for topic_partition in partitions:
+            yield
+            partition = data.replica_manager.partition(*topic_partition)
+            if partition is None:
+                codes[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            run.point_at(0, size)  # each leader stamps the same bytes
+            run.read(0)
+            run.marker = said
+            try:
+                partition.append(run, ACKS_ALL, now_ms, COORDINATOR)
+            except (StorageError, ReplicationError) as error:
+                codes[topic_partition] = partition_error(error, data)
+                if isinstance(error, InvalidProducerEpoch | TransactionCoordinatorFenced):
+                    zombie = error
+            else:
+                waiting.append(AppendedPartition(partition, run.first_offset, run.last_offset + 1, 0))
+        if zombie is not None:
+            logger.warning("a marker from %s is refused: %s", sender, zombie)
+        if not waiting:
+            then(codes)
+            return
+        decided = partial(self._on_decided, marker, codes, then)
+        DelayedProduce(waiting, ACKS_ALL, decided).begin(data.produce_purgatory, self._timeout_ms)
+
+    def _on_decided(self, marker: Marker, codes: dict[tuple[str, int], int], then: OnMarked, decided: Sequence[AppendedPartition]) -> None:
+        for each in decided:
+            code = each.error_code
+            topic_partition = each.partition.topic_partition
+            if not code and topic_partition.topic == GROUP_METADATA_TOPIC:
+                code = self._complete_offsets(marker, topic_partition.partition)
+            codes[topic_partition] = code
+        then(codes)
+
+    def _complete_offsets(self, marker: Marker, index: int) -> int:
+        """Decide about the pending offsets; the error code for the marker. The marker is in the log even if that fails."""
+        try:
+            self._services.coordinators.groups.on_transaction_completed(marker.producer_id, index, marker.is_commit)
+        except Exception:
+            logger.exception("the offsets of producer %d in %s-%d are not up to date", marker.producer_id, GROUP_METADATA_TOPIC, index)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return ErrorCode.NONE
