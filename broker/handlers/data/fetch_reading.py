@@ -152,7 +152,7 @@ class Fetch:
         self._unknown: list[SessionPartition] = []
         """Partitions that the cluster does not know, or that the client may not know; answered last."""
         self._at = 0
-        self._converted: dict[SessionPartition, ConvertedRegion] | None = None
+        self._converted: dict[SessionPartition, ConvertedRegion | bytearray] | None = None
         """The regions for a client that knows older formats only."""
         self._topic: bytes | None = None
         self._of_topic: dict[int, Partition] | None = None
@@ -575,7 +575,7 @@ class Fetch:
         """The message format that this old client knows."""
         return 1 if self.version >= FIRST_WITH_TIMESTAMPS else 0
 
-    def on_converted(self, converted: dict[SessionPartition, ConvertedRegion], failed: dict[SessionPartition, int]) -> None:
+    def on_converted(self, converted: dict[SessionPartition, ConvertedRegion | bytearray], failed: dict[SessionPartition, int]) -> None:
         """Continue with the converted regions, and the error codes of those that cannot be converted."""
         self._converted = converted
         for asked, code in failed.items():
