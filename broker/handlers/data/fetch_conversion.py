@@ -28,7 +28,7 @@ async def convert_first_batches(fetch: Fetch) -> None:
     magic = fetch.old_magic()
     stats = services.data.replica_manager.topic_stats
     regions: dict[SessionPartition, ConvertedRegion] = {}
-    for asked in fetch.unconverted():
+    for asked in fetch.unconverted or ():
         assert asked.region is not None  # otherwise there is nothing to convert
         on_converted = partial(stats.on_fetch_conversion, asked.name or "")
         regions[asked] = ConvertedRegion(asked.region, magic, asked.offset, services.workers, on_converted)

@@ -73,7 +73,7 @@ class FetchWriter:
         # Records that are already in memory go into the answer directly.
         records: Sized | None = region.begun if region is not None and region.holds_all() else region
         if self.converted is not None:
-            records = self.converted.get(asked)
+            records = self.converted.get(asked, records)
         if asked.has_news() or not self.is_incremental:
             answer = self._answer
             answer.begin_topic(asked.topic)
