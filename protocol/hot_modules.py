@@ -12,6 +12,7 @@ HOT: Final = (
     "protocol.cursors.fetch",
     "protocol.cursors.fetch_answer_reader",
     "protocol.cursors.offset_commit",
+    "protocol.conversion.message_reader",
     "protocol.conversion.up_converter",
     "protocol.conversion.down_converter",
     "storage.disk.real_file",
@@ -77,6 +78,7 @@ SHARED: Final = "protocol.cython_shared"
 
 DECLARATIONS: Final = (
     "protocol/cursors/fields.pxd",
+    "protocol/conversion/message_fields.pxd",
     "storage/cached_read.pxd",
 )
 """Files that are compiled into modules in other folders."""

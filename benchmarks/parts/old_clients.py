@@ -22,8 +22,8 @@ from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.sizes import Pace, Size
 from benchmarks.turns import Bench, Plan, Turn
 from benchmarks.workloads import FETCH_CONNECTIONS, IN_FLIGHT, PRODUCE_CONNECTIONS
-from protocol.conversion.message_sets import down_convert
-from protocol.conversion.old_logs import no_yield
+from tests.support.old_messages import Old
+from tests.support.old_messages import messages as message_set
 
 _PRODUCE_VERSION, _FETCH_VERSION, _MAGIC = 2, 3, 1
 _RECORDS = 150
@@ -90,7 +90,8 @@ def _batch() -> bytes:
 
 
 def _produce(topic: Topic, pace: Pace) -> Load:
-    messages = bytes(down_convert(_batch(), _MAGIC, 0, no_yield).messages)
+    now_ms = int(time.time() * 1000)
+    messages = message_set(_MAGIC, [Old(at, now_ms, None, value) for at, value in enumerate(values_like_text(_RECORDS, _VALUE_BYTES))])
     return Load(
         frames=[frames.produce_partitions(topic.name, {at: messages}, version=_PRODUCE_VERSION) for at in range(topic.partitions)],
         connections=PRODUCE_CONNECTIONS,

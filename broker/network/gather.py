@@ -70,7 +70,7 @@ def join(parts: Parts, has_socket: bool) -> Parts:
                 run = []
                 size = 0
                 has_regions = False
-            joined.append(part)
+            joined += [part.take_begun(), part]
             continue
         else:
             length = len(part)

@@ -12,6 +12,7 @@ CURRENT_MAGIC: Final = batch.CURRENT_MAGIC
 MAX_DECOMPRESSED_BYTES: Final = compression.MAX_DECOMPRESSED_BYTES
 LOG_OVERHEAD: Final = batch.LOG_OVERHEAD
 MAX_INT32: Final = batch.MAX_INT32
+MIN_RECORD_BYTES: Final = batch.MIN_RECORD_BYTES
 MIN_MESSAGE_BYTES: Final = batch.MIN_LEGACY_RECORD_SIZE
 NO_TIMESTAMP: Final = batch.NO_TIMESTAMP
 TIMESTAMP_TYPE_MASK: Final = batch.TIMESTAMP_TYPE_MASK
@@ -28,4 +29,4 @@ MESSAGE_OVERHEAD_BYTES: Final = (26, 34)
 TOGETHER_BYTES: Final = 16 * 1024
 """Bytes of single messages that become one batch when a log is cleaned; the usual size of a producer's batch."""
 RECORDS_PER_SLICE: Final = 2000
-"""Records that a thread converts before the event loop may run. Compiled, they take 0.5 ms."""
+"""Records that a thread converts before the event loop may run. Compiled, they take 0.2 ms."""

@@ -20,42 +20,33 @@ from protocol.conversion.limits import (
     CODEC_MASK,
     CURRENT_MAGIC,
     FROM_MESSAGE,
-    LAST_CODEC,
-    LOG_OVERHEAD,
     MAX_DECOMPRESSED_BYTES,
     MAX_INT32,
-    MESSAGE_HEADER_BYTES,
-    MIN_MESSAGE_BYTES,
     NO_TIMESTAMP,
     RECORDS_PER_SLICE,
-    TIMESTAMP_BYTES,
     TIMESTAMP_TYPE_MASK,
-    UP_TO_MAGIC_BYTES,
 )
+from protocol.conversion.message_reader import MessageReader
 from protocol.conversion.up_converter import UpConverter
 from protocol.conversion.wrapped_data import compress_messages, decompress_messages
 from protocol.records.batch import (
     CONTROL_MASK,
+    HEADER_SIZE,
+    MAGIC_OFFSET,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    BatchHeader,
     Buffer,
+    next_batch_size,
     parse_header,
 )
 from protocol.records.builder import frame_batch
 from protocol.records.compression import CompressionCodec, compress
-from protocol.records.errors import (
-    CorruptRecord,
-    InvalidMagic,
-    InvalidRecord,
-    MalformedMessage,
-    MessageTooLarge,
-    UnknownCompressionCodec,
-)
+from protocol.records.errors import InvalidRecord, MalformedMessage
 from protocol.records.reader import record_data
 
-_START: Final = Struct(">qiIbB")  # offset, size, checksum, magic, attributes
 _SIZE: Final = Struct(">i")
 _TIMESTAMP: Final = Struct(">q")
 
@@ -97,37 +88,6 @@ class MessageSet(NamedTuple):
         return self.magic > 0 and bool(self.attributes & TIMESTAMP_TYPE_MASK)
 
 
-class Message(NamedTuple):
-    """The start of a message at some position of a buffer: its offset, its size with the offset, and the fields behind."""
-
-    offset: int
-    size: int
-    crc: int
-    magic: int
-    attributes: int
-
-
-def message_at(buffer: Buffer, at: int, end: int) -> Message | None:
-    """The message at `at`; None if it is not complete before `end`.
-
-    Raises CorruptRecord for a size that no format allows, InvalidMagic for a magic that never existed.
-    """
-    left = end - at
-    if left < LOG_OVERHEAD:
-        return None
-    size: int = _SIZE.unpack_from(buffer, at + 8)[0]
-    if size < MIN_MESSAGE_BYTES:
-        raise CorruptRecord(f"Record size {size} is less than the minimum record overhead ({MIN_MESSAGE_BYTES})")
-    if left < UP_TO_MAGIC_BYTES:
-        return None
-    if not 0 <= buffer[at + UP_TO_MAGIC_BYTES - 1] <= CURRENT_MAGIC:
-        raise InvalidMagic(int.from_bytes(buffer[at + UP_TO_MAGIC_BYTES - 1 : at + UP_TO_MAGIC_BYTES], "big", signed=True))
-    if size > left - LOG_OVERHEAD:
-        return None
-    offset, _, crc, magic, attributes = _START.unpack_from(buffer, at)
-    return Message(offset, size + LOG_OVERHEAD, crc, magic, attributes)
-
-
 def up_convert(
     frame: memoryview,
     start: int,
@@ -143,138 +103,107 @@ def up_convert(
     Raises CorruptRecord, InvalidRecord, MalformedMessage, MessageTooLarge, UnknownCompressionCodec, CorruptCompressedData,
     DecompressionTooLarge.
     """
-    first = message_at(frame, start, end)
-    if first is None:
+    reader = MessageReader(frame, start, end)
+    if not reader.advance():
         raise InvalidRecord("a message set without a complete message")
-    codec = first.attributes & CODEC_MASK
+    magic, attributes, offset = reader.magic, reader.attributes, reader.offset
+    codec = attributes & CODEC_MASK
     if codec:
-        _check_wrapper(frame, start, first, max_message_bytes)
-        behind = start + first.size
-        second = message_at(frame, behind, end)
-        if second is not None:
-            if second.magic < CURRENT_MAGIC:
-                _check_wrapper(frame, behind, second, max_message_bytes)
+        _check_wrapper(reader, max_message_bytes)
+        following = MessageReader(frame, reader.end, end)
+        if following.advance():
+            if following.magic < CURRENT_MAGIC:
+                _check_wrapper(following, max_message_bytes)
             raise InvalidRecord("Compressed outer record has more than one batch")
-        messages, timestamp = _messages_in(frame, start, first, max_bytes)
-        converter = UpConverter(messages, 0, len(messages), first.magic, is_wrapped=True, timestamp=timestamp, keeps_offsets=keeps_offsets)
+        messages, timestamp = _messages_in(frame, reader, max_bytes)
+        converter = UpConverter(messages, 0, len(messages), magic, is_wrapped=True, timestamp=timestamp, keeps_offsets=keeps_offsets)
     else:
-        converter = UpConverter(frame, start, end, first.magic, keeps_offsets=keeps_offsets, max_message_bytes=max_message_bytes)
+        converter = UpConverter(frame, start, end, magic, keeps_offsets=keeps_offsets, max_message_bytes=max_message_bytes)
     while not converter.convert(RECORDS_PER_SLICE):
         between()
     if not converter.count and not converter.foreign:
         raise InvalidRecord("Found invalid compressed record set with no inner records")
-    return MessageSet(converter, first.magic, codec, first.attributes, first.offset)
+    return MessageSet(converter, magic, codec, attributes, offset)
 
 
-def unwrap(frame: Buffer, start: int, wrapper: Message, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> tuple[memoryview, int]:
-    """The decompressed messages in the compressed message at `start`, and the timestamp that all of them have, or FROM_MESSAGE.
-
-    Raises the errors of `up_convert`.
-    """
-    _check_wrapper(frame, start, wrapper, MAX_INT32)
-    return _messages_in(frame, start, wrapper, max_bytes)
+def unwrap(frame: memoryview, reader: MessageReader) -> memoryview:
+    """The decompressed messages in the compressed message of `frame` at which the reader is. Raises the errors of `up_convert`."""
+    _check_wrapper(reader, MAX_INT32)
+    return _messages_in(frame, reader, MAX_DECOMPRESSED_BYTES)[0]
 
 
-def _check_wrapper(frame: Buffer, start: int, wrapper: Message, max_message_bytes: int) -> None:
+def _check_wrapper(reader: MessageReader, max_message_bytes: int) -> None:
     """Raise MessageTooLarge, CorruptRecord or UnknownCompressionCodec, in Apache Kafka's order."""
-    if wrapper.size > max_message_bytes:
-        raise MessageTooLarge(wrapper.size)
-    if crc32(memoryview(frame)[start + LOG_OVERHEAD + 4 : start + wrapper.size]) != wrapper.crc:
-        raise CorruptRecord(f"the checksum of the message at offset {wrapper.offset} is wrong")
-    if wrapper.attributes & CODEC_MASK > LAST_CODEC:
-        raise UnknownCompressionCodec(wrapper.attributes & CODEC_MASK)
+    reader.check_size(max_message_bytes)
+    reader.check_checksum()
+    reader.codec()
 
 
-def _messages_in(frame: Buffer, start: int, wrapper: Message, max_bytes: int) -> tuple[memoryview, int]:
-    codec, magic = wrapper.attributes & CODEC_MASK, wrapper.magic
-    body = memoryview(frame)[start + LOG_OVERHEAD : start + wrapper.size]
+def _messages_in(frame: memoryview, reader: MessageReader, max_bytes: int) -> tuple[memoryview, int]:
+    """The messages in a compressed one, and the timestamp that all of them have, or FROM_MESSAGE."""
+    magic, codec = reader.magic, reader.attributes & CODEC_MASK
     if codec == CompressionCodec.ZSTD:
         raise InvalidRecord(f"Invalid wrapper compressionType found in legacy deep record iterator {magic}")
-    at = MESSAGE_HEADER_BYTES
-    timestamp = FROM_MESSAGE
-    if magic:
-        if wrapper.attributes & TIMESTAMP_TYPE_MASK:
-            timestamp = _TIMESTAMP.unpack_from(body, at)[0]
-        at += TIMESTAMP_BYTES
-    key = _sized(body, at)
-    value = _sized(body, at + _SIZE.size + (0 if key is None else len(key)))
-    if value is None:
+    reader.read_fields()
+    if reader.value_size < 0:
         raise InvalidRecord(f"Found invalid compressed record set with null value (magic = {magic})")
+    value = frame[reader.value_at : reader.value_at + reader.value_size]
+    timestamp = reader.timestamp if magic and reader.attributes & TIMESTAMP_TYPE_MASK else FROM_MESSAGE
     return memoryview(bytearray(decompress_messages(codec, magic, value, max_bytes))), timestamp
 
 
-def _sized(body: memoryview, at: int) -> memoryview | None:
-    """The bytes behind their length at `at`; None for a negative length. Raises MalformedMessage."""
-    if at + _SIZE.size > len(body):
-        raise MalformedMessage(f"a message of {len(body)} bytes is too short")
-    size = _SIZE.unpack_from(body, at)[0]
-    if size < 0:
-        return None
-    at += _SIZE.size
-    if size > len(body) - at:
-        raise MalformedMessage(f"{size} bytes of a message where {len(body) - at} remain")
-    return body[at : at + size]
-
-
-class Downgraded(NamedTuple):
-    """The messages of one batch."""
-
-    messages: Buffer
-    records: int
-    uncompressed_bytes: int
-    """Bytes of the messages before they were compressed."""
-    largest: int
-    """Bytes of the largest message."""
-
-
-NOTHING: Final = Downgraded(b"", 0, 0, 0)
-
-
 def down_convert(
-    batch: bytes,
-    magic: int,
+    converter: DownConverter,
+    frame: memoryview,
+    start: int,
+    end: int,
     first_offset: int,
     between: Callable[[], None],
-    *,
-    is_produced: bool = False,
     level: int | None = None,
-) -> Downgraded:
-    """The records of a batch, or of a message of a later format than `magic`, as messages of format `magic`. Nothing for a control batch.
+) -> int:
+    """Append the records of the batch in `frame[start:end]`, or of a message of a later format, to the messages of `converter`.
+
+    Returns the bytes of its messages before they were compressed: 0 for a control batch.
 
     Records below `first_offset` are left out of a batch that is not compressed, as some old consumers require. The messages of a compressed
-    batch become one compressed message; `level` None is the codec's default. A batch that is produced gets new offsets, counted from its
-    base offset, and must have no headers.
+    batch become one compressed message; `level` None is the codec's default. `frame` must be writable. A converter whose batch is produced
+    takes only one.
 
-    Raises UnknownCompressionCodec, CorruptCompressedData, DecompressionTooLarge, InvalidRecord, MalformedMessage.
+    Raises UnknownCompressionCodec, CorruptCompressedData, CorruptRecord, DecompressionTooLarge, InvalidRecord, MalformedMessage.
     """
-    if batch[UP_TO_MAGIC_BYTES - 1] < CURRENT_MAGIC:
-        batch = bytes(as_batch(memoryview(bytearray(batch)), between))
-    header = parse_header(batch)
+    if frame[start + MAGIC_OFFSET] < CURRENT_MAGIC:
+        frame = memoryview(as_batch(frame[start:end], between))
+        start, end = 0, len(frame)
+    elif next_batch_size(frame, start, end) is None:
+        raise InvalidRecord("a batch that is not complete")
+    header = parse_header(frame, start)
     if header.attributes & CONTROL_MASK:
-        return NOTHING
+        return 0
     codec = header.attributes & CODEC_MASK
-    records = bytearray(record_data(batch, 0, header))
-    converter = DownConverter(
-        records,
-        header,
-        magic,
-        first_offset=header.base_offset if codec else first_offset,
-        is_wrapped=codec > 0,
-        is_produced=is_produced,
-    )
+    at = start + HEADER_SIZE
+    if codec:
+        frame = memoryview(bytearray(record_data(frame, start, header)))
+        at, end, first_offset = 0, len(frame), header.base_offset
+    began = converter.size
+    converter.begin(frame, at, end, header, first_offset, codec > 0)
     while not converter.convert(RECORDS_PER_SLICE):
         between()
     if converter.with_headers:
-        raise MalformedMessage(f"{converter.with_headers} records have headers, for which magic {magic} has no place")
-    messages = memoryview(converter.room)[: converter.size]
-    if not converter.count:
-        return NOTHING
-    if not codec:
-        return Downgraded(messages, converter.count, converter.size, converter.largest)
-    timestamp = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else converter.max_timestamp
-    attributes = codec | (header.attributes & TIMESTAMP_TYPE_MASK if magic else 0)
-    wrapped = wrap(compress_messages(codec, magic, messages, level), magic, attributes, converter.last_written, timestamp)
-    return Downgraded(wrapped, converter.count, converter.size, len(wrapped))
+        raise MalformedMessage(f"{converter.with_headers} records have headers, for which magic {converter.magic} has no place")
+    size = converter.size - began
+    if codec and size:
+        converter.replace(began, _wrapped(converter, began, header, level))
+    return size
+
+
+def _wrapped(converter: DownConverter, began: int, header: BatchHeader, level: int | None) -> bytes:
+    """The compressed message with the messages of a batch, which begin at `began`."""
+    magic, codec = converter.magic, header.attributes & CODEC_MASK
+    append_time = header.attributes & TIMESTAMP_TYPE_MASK
+    timestamp = header.max_timestamp if append_time else converter.max_timestamp
+    with memoryview(converter.room) as room, room[began : converter.size] as messages:
+        value = compress_messages(codec, magic, messages, level)
+    return wrap(value, magic, codec | (append_time if magic else 0), converter.last_written, timestamp)
 
 
 def wrap(value: Buffer, magic: int, attributes: int, offset: int, timestamp: int = NO_TIMESTAMP) -> bytes:

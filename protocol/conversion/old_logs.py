@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from protocol.conversion.limits import CODEC_MASK, TIMESTAMP_TYPE_MASK, TOGETHER_BYTES
-from protocol.conversion.message_sets import as_batch, message_at, unwrap
-from protocol.records.batch import BatchHeader, Buffer, message_crc_is_valid, parse_header
+from protocol.conversion.message_reader import MessageReader
+from protocol.conversion.message_sets import as_batch, unwrap
+from protocol.records.batch import BatchHeader, Buffer, parse_header
 from protocol.records.reader import Record, iter_records
 
 
@@ -32,15 +33,15 @@ def readable(buffer: Buffer, position: int, header: BatchHeader) -> tuple[Buffer
 
 def checksums_of(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[tuple[int, bool]]:
     """The checksum of each message in the one at `position`, or its own, and whether it is right. Raises the errors of `up_convert`."""
-    wrapper = message_at(buffer, position, position + header.size)
-    if wrapper is None or not wrapper.attributes & CODEC_MASK:
-        yield header.crc, message_crc_is_valid(buffer, position)
+    frame = memoryview(bytearray(buffer[position : position + header.size]))
+    reader = MessageReader(frame, 0, len(frame))
+    if not reader.advance() or not reader.attributes & CODEC_MASK:
+        yield reader.crc, reader.checksum_is_right()
         return
-    messages, _ = unwrap(buffer, position, wrapper)
-    at = 0
-    while (found := message_at(messages, at, len(messages))) is not None:
-        yield found.crc, message_crc_is_valid(messages, at)
-        at += found.size
+    messages = unwrap(frame, reader)
+    reader = MessageReader(messages, 0, len(messages))
+    while reader.advance():
+        yield reader.crc, reader.checksum_is_right()
 
 
 def as_batches(chunk: bytes, found: list[tuple[int, BatchHeader]]) -> tuple[bytes, list[tuple[int, BatchHeader]]]:

@@ -32,6 +32,8 @@ CURRENT_MAGIC: Final = 2
 MAGIC_OFFSET: Final = 16
 MIN_BATCH_SIZE: Final = LOG_OVERHEAD + MIN_LEGACY_RECORD_SIZE
 """Bytes of the smallest message with its offset and size."""
+MIN_RECORD_BYTES: Final = 7
+"""Length, attributes, timestamp delta, offset delta, key length, value length, header count."""
 UNKNOWN_COUNT: Final = -1
 """Number of records in the header of a compressed message, which only its content shows."""
 
@@ -205,9 +207,11 @@ def next_batch_size(buffer: Buffer, position: int, end: int) -> int | None:
     if not 0 <= magic <= CURRENT_MAGIC:
         raise InvalidMagic(magic)
     size: int = batch_length + LOG_OVERHEAD
+    if size > remaining:
+        return None
     if size < HEADER_SIZE and magic == CURRENT_MAGIC:
         raise CorruptRecord(f"Record batch is corrupt (the size {size} is smaller than the minimum allowed overhead {HEADER_SIZE})")
-    return size if size <= remaining else None
+    return size
 
 
 def iter_batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:

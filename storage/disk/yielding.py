@@ -9,11 +9,27 @@ checkpoint then delay the loop by 0.35 ms instead of 2.1.
 import time
 
 _SECONDS = 0.0001
+_SLICE_SECONDS = 0.0005
+"""Work after which a thread yields, where many small pieces of work follow each other."""
 
 
 def yield_to_loop() -> None:
     """Lets the loop run if it is waiting for the interpreter."""
     time.sleep(_SECONDS)
+
+
+class PacedYield:
+    """Yields to the loop when it is called, but not more often than every half millisecond."""
+
+    __slots__ = ("_yielded",)
+
+    def __init__(self) -> None:
+        self._yielded = time.perf_counter()
+
+    def __call__(self) -> None:
+        if time.perf_counter() - self._yielded > _SLICE_SECONDS:
+            yield_to_loop()
+            self._yielded = time.perf_counter()
 
 
 def no_yield() -> None:

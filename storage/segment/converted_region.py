@@ -1,10 +1,12 @@
 """Represents a region of a log file in a response whose batches are converted to messages of format 0 or 1, while they are sent.
 
-A Fetch of an old consumer makes one for each partition. The size of the response must be known before the first byte leaves, and the client
-needs at least one batch. So a thread converts the first batch before (`begin`), and the size is that of the region, or of the first batch
-if that is larger. The rest is converted piece by piece, as the client reads (`next_piece`), and cut off at the size. If it comes out
-smaller, a message that cannot be complete fills the rest; clients ignore an incomplete last message. Sizes and filling are Apache Kafka's
-(LazyDownConversionRecords).
+A Fetch of an old consumer makes one for each partition whose log has a later format. The size of the response must be known before the
+first byte leaves, and the client needs at least one batch. So a thread converts the first batch before (`begin`), and the size is that of
+the region, or of the first batch if that is larger. The rest is converted piece by piece, as the client reads (`next_piece`), and cut off
+at the size. If it comes out smaller, a message that cannot be complete fills the rest; clients ignore an incomplete last message. Sizes,
+pieces and filling are Apache Kafka's (LazyDownConversionRecords).
+
+The way to a thread and back costs as much as the conversion of 400 records. So `begin` may convert the next piece, too.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from struct import Struct
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from protocol.conversion.message_sets import down_convert, message_at
-from protocol.records.batch import CODEC_MASK, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD
+from protocol.conversion.down_converter import DownConverter
+from protocol.conversion.message_reader import MessageReader
+from protocol.conversion.message_sets import down_convert
+from protocol.records.batch import ATTRIBUTES_OFFSET, CODEC_MASK, CONTROL_MASK, CURRENT_MAGIC, HEADER_SIZE, LOG_OVERHEAD, next_batch_size
 from protocol.records.compression import CompressionCodec
-from protocol.records.errors import RecordFormatError, UnknownCompressionCodec
-from storage.disk.yielding import yield_to_loop
+from protocol.records.errors import RecordFormatError
+from storage.disk.yielding import PacedYield
 from storage.segment.file_region import FileRegion
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
 PIECE_BYTES: Final = 128 * 1024
 """Bytes of batches that are converted at once, unless the first batch is larger."""
-_ATTRIBUTES: Final = Struct(">21xh")
+_ONE_BATCH: Final = 0
 _FILLER: Final = Struct(">qi")
 
 
@@ -41,7 +45,7 @@ class ConvertedRegion:
     `on_converted` is called by `report` with the number of records, nanoseconds, and bytes in memory.
     """
 
-    __slots__ = ("_at", "_cost", "_first", "_first_offset", "_left", "_magic", "_on_converted", "_region", "executor")
+    __slots__ = ("_at", "_begun", "_cost", "_first_offset", "_left", "_magic", "_on_converted", "_region", "executor")
 
     def __init__(
         self, region: FileRegion, magic: int, first_offset: int, executor: Executor, on_converted: Callable[[int, int, int], None]
@@ -55,29 +59,50 @@ class ConvertedRegion:
         self._on_converted = on_converted
         self._at = 0
         self._left = 0
-        self._first: bytes | None = None
+        self._begun = bytearray()
         self._cost = (0, 0, 0)
 
     def __len__(self) -> int:
         return self._left
 
-    def begin(self) -> None:
-        """Convert the first batch and set the size. Blocks. Raises NotConvertible, RecordFormatError, OSError."""
-        region = self._region
-        while self._first is None and (batch := self._next_batch()) is not None:
-            converted = self._convert(batch)
-            if converted:
-                self._first = converted
-        self._left = LOG_OVERHEAD if self._first is None else max(region.length, len(self._first))
+    def begin(self, between: Callable[[], None], *, takes_piece: bool) -> int:
+        """Convert the first batch, set the size, and convert the next piece if that is wanted. Blocks. Returns the bytes of these batches.
 
-    def next_piece(self) -> bytes:
-        """Convert the next piece. Blocks. Raises OSError. Empty after the last piece."""
-        piece = self._first
-        self._first = None
-        if piece is None:
-            piece = self._convert_some() or self._filler()
-        if len(piece) > self._left:
-            piece = piece[: self._left]
+        `between` is called between slices of the work. Raises NotConvertible, RecordFormatError, OSError.
+        """
+        length = self._region.length
+        converter = DownConverter(self._magic, min(length, PIECE_BYTES) * 3 // 2)
+        size = self._convert_some(converter, _ONE_BATCH, length, between)
+        self._left = max(length, size) if size else LOG_OVERHEAD
+        if takes_piece and size < self._left:
+            size = self._convert_more(converter, self._left, between)
+        begun = self._begun = converter.room
+        del begun[min(size, self._left) :]
+        missing = self._left - len(begun)
+        if 0 < missing <= PIECE_BYTES and self._is_over():
+            begun += self._filler(missing)
+        return self._at
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all bytes are converted, and `take_begun` returns them."""
+        return len(self._begun) == self._left
+
+    def take_begun(self) -> bytearray:
+        """The bytes that `begin` has converted. They count as sent."""
+        begun = self._begun
+        self._begun = bytearray()
+        self._left -= len(begun)
+        return begun
+
+    def next_piece(self) -> bytearray:
+        """Convert the piece after those that are sent. Blocks. Raises OSError. Empty after the last piece."""
+        converter = DownConverter(self._magic, min(self._left, PIECE_BYTES) * 3 // 2)
+        size = self._convert_more(converter, self._left, PacedYield())
+        piece = converter.room
+        del piece[min(size, self._left) :]
+        if not piece:
+            piece = self._filler(self._left)
         self._left -= len(piece)
         return piece
 
@@ -88,70 +113,89 @@ class ConvertedRegion:
             self._cost = (0, 0, 0)
             self._on_converted(records, nanoseconds, temporary_bytes)
 
-    def _convert_some(self) -> bytes:
-        """The messages of the next batches; nothing at the end, and from a batch on that cannot be converted.
+    def _convert_more(self, converter: DownConverter, most: int, between: Callable[[], None]) -> int:
+        """Convert the next piece, until there are `most` bytes. Returns the bytes that `converter` has then.
 
-        The client asks again from there on, and gets the error then. As in Apache Kafka, zstd takes the batches of its piece with it.
+        These are no more than before at the end, and where a batch cannot be converted. The client asks again from there on, and gets the
+        error then. As in Apache Kafka, zstd takes the batches of its piece with it.
         """
-        parts: list[bytes] = []
-        taken = 0
+        size = converter.size
         try:
-            while (batch := self._next_batch(PIECE_BYTES - taken if parts else 0)) is not None:
-                taken += len(batch)
-                converted = self._convert(batch)
-                if converted:
-                    parts.append(converted)
-        except NotConvertible:
+            return self._convert_some(converter, PIECE_BYTES, most, between)
+        except (NotConvertible, RecordFormatError):
             self._at = self._region.length
-            parts = []
+            return size
+
+    def _convert_some(self, converter: DownConverter, max_bytes: int, most: int, between: Callable[[], None]) -> int:
+        """Convert the next batches that take `max_bytes`, or one, until there are `most` bytes of messages. Returns these bytes.
+
+        Batches without messages are passed over. Raises the errors of `begin` if no batch could be converted before.
+        """
+        began = size = converter.size
+        while size == began and (frame := self._batches(max_bytes)):
+            self._refuse_zstd(frame)
+            size = self._convert(converter, frame, most, between)
+        return size
+
+    def _convert(self, converter: DownConverter, frame: memoryview, most: int, between: Callable[[], None]) -> int:
+        """Convert the batches in `frame` up to the first that cannot be. Returns the bytes of all messages up to there."""
+        began_ns = perf_counter_ns()
+        reader = MessageReader(frame, 0, len(frame))
+        at, before = self._at, converter.total
+        began = size = converter.size
+        records = temporary_bytes = 0
+        try:
+            while size < most and reader.advance():
+                if reader.magic <= self._magic:
+                    converter.copy(frame, reader.start, reader.end)
+                elif uncompressed := down_convert(converter, frame, reader.start, reader.end, self._first_offset, between):
+                    temporary_bytes += reader.end - reader.start + uncompressed
+                between()
+                self._at = at + reader.end
+                size, records = converter.size, converter.total - before
         except RecordFormatError:
+            if size == began:
+                raise
             self._at = self._region.length
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        counted, nanoseconds, temporary = self._cost
+        self._cost = (counted + records, nanoseconds + perf_counter_ns() - began_ns, temporary + temporary_bytes)
+        return size
 
-    def _next_batch(self, max_bytes: int = 0) -> bytes | None:
-        """The next whole batch; None at the end, or if it is larger than a `max_bytes` that is not 0."""
-        region = self._region
-        position = region.position + self._at
-        left = region.length - self._at
-        start = self._read(min(HEADER_SIZE, left), position)
-        found = message_at(start, 0, left)
-        if found is None or 0 < max_bytes < found.size:
-            return None
-        self._at += found.size
-        return start[: found.size] if found.size <= len(start) else self._read(found.size, position)
+    def _refuse_zstd(self, frame: memoryview) -> None:
+        reader = MessageReader(frame, 0, len(frame))
+        while reader.advance():
+            if reader.magic == CURRENT_MAGIC:
+                attributes = frame[reader.start + ATTRIBUTES_OFFSET + 1]
+                if attributes & CODEC_MASK == CompressionCodec.ZSTD and not attributes & CONTROL_MASK:
+                    raise NotConvertible
 
-    def _read(self, size: int, position: int) -> bytes:
+    def _batches(self, max_bytes: int) -> memoryview:
+        """The next batches that take `max_bytes`, or one; the last may be incomplete. Nothing at the end."""
+        size = self._next_size()
+        return memoryview(bytearray(self._read(max(size, min(max_bytes, self._region.length - self._at)) if size else 0)))
+
+    def _next_size(self) -> int:
+        """Bytes of the next batch; 0 at the end."""
+        left = self._region.length - self._at
+        return next_batch_size(self._read(min(HEADER_SIZE, left)), 0, left) or 0
+
+    def _read(self, size: int) -> bytes:
         file = self._region.file
-        data = file.pread(size, position)
+        data = file.pread(size, self._region.position + self._at)
         if len(data) < size:
             raise OSError(errno.EIO, "the file is shorter than the log said", file.path)
         return data
 
-    def _convert(self, batch: bytes) -> bytes:
-        found = message_at(batch, 0, len(batch))
-        assert found is not None  # it was read as a whole
-        if found.magic == CURRENT_MAGIC:
-            attributes = _ATTRIBUTES.unpack_from(batch)[0]
-            codec = attributes & CODEC_MASK
-            if attributes & CONTROL_MASK:
-                return b""
-            if codec > CompressionCodec.ZSTD:
-                raise UnknownCompressionCodec(codec)
-            if codec == CompressionCodec.ZSTD:
-                raise NotConvertible
-        if found.magic <= self._magic:
-            return batch
-        began_ns = perf_counter_ns()
-        done = down_convert(batch, self._magic, self._first_offset, yield_to_loop)
-        records, nanoseconds, temporary_bytes = self._cost
-        self._cost = (
-            records + done.records,
-            nanoseconds + perf_counter_ns() - began_ns,
-            temporary_bytes + len(batch) + done.uncompressed_bytes,
-        )
-        return bytes(done.messages)
+    def _is_over(self) -> bool:
+        """Whether no batch is left that can be converted."""
+        try:
+            return not self._next_size()
+        except RecordFormatError:
+            return True
 
-    def _filler(self) -> bytes:
-        """A message that is longer than what remains."""
-        size = max(LOG_OVERHEAD, min(self._left + 1, PIECE_BYTES))
-        return _FILLER.pack(-1, max(self._left + 1, HEADER_SIZE)).ljust(size, b"\0")
+    def _filler(self, missing: int) -> bytearray:
+        """The start of a message that is longer than the missing bytes; a piece of it."""
+        filler = bytearray(min(max(missing, LOG_OVERHEAD), PIECE_BYTES))
+        _FILLER.pack_into(filler, 0, -1, max(missing + 1, HEADER_SIZE))
+        del filler[missing:]
+        return filler

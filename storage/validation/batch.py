@@ -12,7 +12,6 @@ docs/differences.md, section "Record validation", lists the rules that are not c
 Invariant: the bytes are not changed here. `BatchRun.stamp` changes them once the log knows the offset.
 """
 
-from protocol.conversion.message_sets import message_at
 from protocol.cursors import fields
 from protocol.cursors.fields import FieldError
 from protocol.records.batch import (
@@ -87,11 +86,12 @@ def read_other_records(run: BatchRun, api_version: int) -> None:
     records = run.frame[run.start : run.end]
     if api_version < FIRST_VERSION_WITHOUT_MESSAGE_SETS:
         try:
-            first = message_at(records, 0, len(records))
+            size = next_batch_size(records, 0, len(records))
         except CorruptBatch as error:
             raise MalformedRecords(str(error)) from None
-        if first is None or first.magic != CURRENT_MAGIC:
-            run.take_messages(NO_MAGIC if first is None else first.magic)
+        magic = NO_MAGIC if size is None else records[MAGIC_OFFSET]
+        if magic != CURRENT_MAGIC:
+            run.take_messages(magic)
             return
     find_only_batch(records)
 

@@ -8,6 +8,7 @@ only the kind of the error counts.
 from collections.abc import Callable
 from time import perf_counter_ns
 
+from protocol.conversion.down_converter import DownConverter
 from protocol.conversion.message_sets import MessageSet, down_convert, up_convert
 from protocol.records.batch import (
     CODEC_MASK,
@@ -91,22 +92,24 @@ def as_messages(run: BatchRun, rules: ValidationRules, base_offset: int, produce
     codec = batch.attributes & CODEC_MASK
     if codec == CompressionCodec.ZSTD:
         raise UnreadableRecords(rules.topic_partition, f"zstd is not possible in message format {magic}")
+    records = batch.batch()
+    converter = DownConverter(magic, is_produced=True)
     try:
-        found = down_convert(bytes(batch.batch()), magic, base_offset, between, is_produced=True, level=rules.compression_level)
+        uncompressed_bytes = down_convert(converter, records, 0, len(records), base_offset, between, rules.compression_level)
     except RecordFormatError as error:
         raise _refusal(error, rules) from None
-    if found.largest > rules.max_message_bytes:
-        raise RecordTooLarge(rules.topic_partition, found.largest, rules.max_message_bytes)
-    done = BatchRun(memoryview(bytearray(found.messages)))
+    if converter.largest > rules.max_message_bytes:
+        raise RecordTooLarge(rules.topic_partition, converter.largest, rules.max_message_bytes)
+    done = BatchRun(memoryview(converter.room)[: converter.size])
     done.read(0)
     done.takes_log_append_time = run.takes_log_append_time
     done.accept(run.new_max_timestamp)
     done.first_offset = base_offset
-    done.last_offset = base_offset + found.records - 1
+    done.last_offset = base_offset + converter.count - 1
     # Format 0 compresses anew, because the offsets inside change. Otherwise messages of the log's own format count as unchanged.
     if produced_magic != magic or (codec and not magic):
         took_ns = perf_counter_ns() - began_ns + (run.conversion.nanoseconds if run.conversion else 0)
-        done.conversion = Conversion(found.records, took_ns, run.size + found.uncompressed_bytes)
+        done.conversion = Conversion(converter.count, took_ns, run.size + uncompressed_bytes)
     return done
 
 

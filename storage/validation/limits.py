@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from protocol.records import batch
 from protocol.records.compression import CompressionCodec
 
 WALK_MAX_RECORDS: Final = 4
@@ -25,8 +26,7 @@ FIRST_VERSION_WITHOUT_MESSAGE_SETS: Final = 3
 """Produce version from which on records must have format 2 (KIP-98)."""
 NO_MAGIC: Final = -1
 """Stands for the magic of a message set without a complete message."""
-MIN_RECORD_BYTES: Final = 7
-"""Length, attributes, timestamp delta, offset delta, key length, value length, header count."""
+MIN_RECORD_BYTES: Final = batch.MIN_RECORD_BYTES
 PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"
 SMALLEST_TIMESTAMP: Final = -(1 << 63)
 LARGEST_OFFSET: Final = 1 << 62

@@ -178,7 +178,7 @@ def content(part: Part) -> bytes:
         return part.read()
     if not isinstance(part, ConvertedRegion):
         return bytes(part)
-    pieces = []
+    pieces = [part.take_begun()]
     while len(part):
         pieces.append(part.next_piece())
         part.report()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.conversion.down_converter import DownConverter
 from protocol.conversion.message_sets import as_batch, down_convert, up_convert
 from protocol.conversion.wrapped_data import compress_messages
 from protocol.records.batch import parse_header
@@ -51,6 +52,12 @@ def message_set(magic: int, codec: int, given_olds: list[Old]) -> bytes:
     return wrapped(magic, codec, given_olds) if codec else messages(magic, given_olds)
 
 
+def as_messages(batch: bytes, magic: int, first_offset: int = 0) -> bytes:
+    converter = DownConverter(magic)
+    down_convert(converter, memoryview(bytearray(batch)), 0, len(batch), first_offset, nothing)
+    return bytes(converter.room[: converter.size])
+
+
 def records_of(batch: bytes | bytearray) -> list[Old]:
     return [Old(record.offset, record.timestamp, record.key, record.value) for record in iter_records(batch)]
 
@@ -78,7 +85,7 @@ def test_every_record_becomes_the_same_message(magic: int, codec: int, data: st.
     headers = data.draw(st.lists(st.tuples(st.binary(max_size=5), TEXT), max_size=3))
     batch = build_batch([Record(*old, tuple(headers)) for old in sent], codec)
     first_offset = data.draw(st.integers(min_value=0, max_value=sent[-1].offset))
-    found = read(bytes(down_convert(bytes(batch), magic, first_offset, nothing).messages))
+    found = read(as_messages(bytes(batch), magic, first_offset))
     wanted = sent if codec else [old for old in sent if old.offset >= first_offset]
     assert found == [old if magic else old._replace(timestamp=-1) for old in wanted]
 
@@ -89,7 +96,7 @@ def test_messages_of_format_1_become_messages_of_format_0(data: st.DataObject, c
     sent = data.draw(olds(1))
     if not codec:
         del sent[1:]  # each message is converted by itself
-    found = read(bytes(down_convert(message_set(1, codec, sent), 0, 0, nothing).messages))
+    found = read(as_messages(message_set(1, codec, sent), 0))
     assert found == [old._replace(timestamp=-1) for old in sent]
 
 
@@ -110,7 +117,7 @@ def test_damaged_records_are_messages_or_an_error_of_the_format(data: st.DataObj
     for _ in range(data.draw(st.integers(min_value=1, max_value=4))):
         batch[data.draw(st.integers(min_value=57, max_value=len(batch) - 1))] = data.draw(st.integers(min_value=0, max_value=255))
     with suppress(RecordFormatError):
-        down_convert(bytes(batch), magic, 0, nothing)
+        as_messages(bytes(batch), magic)
 
 
 SENT = [Old(0, 1000, b"k", b"v"), Old(1, 1001, None, None)]
@@ -225,7 +232,7 @@ def test_the_time_of_the_append_replaces_that_of_each_message() -> None:
 
 def test_control_batches_have_no_messages() -> None:
     batch = build_batch([Record(0, 1, b"\0\0\0\1", b"\0\0\0\0\0\0")], is_control=True, is_transactional=True, producer_id=1)
-    assert down_convert(bytes(batch), 1, 0, nothing).messages == b""
+    assert as_messages(bytes(batch), 1) == b""
 
 
 def test_a_million_empty_messages_take_memory_for_their_bytes_only() -> None:

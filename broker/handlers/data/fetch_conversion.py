@@ -1,21 +1,23 @@
 """Prepares the records of a Fetch for a client that knows only message format 0 or 1.
 
-`DelayedFetch` calls it before the answer is written. Threads convert the first batch of each partition, one partition after the other;
-`FileSender` has the rest converted while the client reads. Apache Kafka fails the whole request when a batch cannot be read; here that
-partition gets the error.
+`DelayedFetch` calls it before the answer is written. A thread converts the first batch of each partition, and more up to a bound; what it
+converts to the end leaves as bytes in memory. `FileSender` has the rest converted while the client reads. Apache Kafka fails the whole
+request when a batch cannot be read; here that partition gets the error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 from broker.fetching.fetch_session import SessionPartition
 from broker.handlers.data.fetch_reading import Fetch
 from protocol.errors import ErrorCode
 from protocol.records.errors import CorruptRecord, RecordFormatError
-from storage.segment.converted_region import ConvertedRegion, NotConvertible
+from storage.disk.yielding import PacedYield
+from storage.segment.converted_region import PIECE_BYTES, ConvertedRegion, NotConvertible
 
 logger = logging.getLogger(__name__)
 
@@ -23,32 +25,52 @@ logger = logging.getLogger(__name__)
 async def convert_first_batches(fetch: Fetch) -> None:
     """Replace the regions of the fetch by converted ones."""
     services = fetch.services
-    loop = asyncio.get_running_loop()
     magic = fetch.old_magic()
     stats = services.data.replica_manager.topic_stats
-    converted: dict[SessionPartition, ConvertedRegion] = {}
-    failed: dict[SessionPartition, int] = {}
-    for asked in fetch.unconverted():
+    regions: dict[SessionPartition, ConvertedRegion] = {}
+    for asked in fetch.unconverted or ():
         assert asked.region is not None  # otherwise there is nothing to convert
-        region = ConvertedRegion(asked.region, magic, asked.offset, services.workers, partial(stats.on_fetch_conversion, asked.name or ""))
-        try:
-            await loop.run_in_executor(services.workers, region.begin)
-        except NotConvertible:
-            failed[asked] = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        except RecordFormatError as error:
-            logger.warning(
-                "%s-%d cannot be converted for %s from offset %d on: %s",
-                asked.name,
-                asked.index,
-                fetch.connection.client.connection_id,
-                asked.offset,
-                error,
-            )
-            failed[asked] = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptRecord) else ErrorCode.UNKNOWN_SERVER_ERROR
-        except OSError as error:
-            logger.error("%s-%d cannot be read from offset %d on: %s", asked.name, asked.index, asked.offset, error)
-            failed[asked] = ErrorCode.UNKNOWN_SERVER_ERROR
-        else:
-            region.report()
-            converted[asked] = region
+        on_converted = partial(stats.on_fetch_conversion, asked.name or "")
+        regions[asked] = ConvertedRegion(asked.region, magic, asked.offset, services.workers, on_converted)
+    errors = await asyncio.get_running_loop().run_in_executor(services.workers, _begin, list(regions.values()))
+    converted: dict[SessionPartition, ConvertedRegion | bytearray] = {}
+    failed: dict[SessionPartition, int] = {}
+    for (asked, region), error in zip(regions.items(), errors, strict=True):
+        if error is not None:
+            failed[asked] = _code(error, asked, fetch)
+            continue
+        region.report()
+        converted[asked] = region.take_begun() if region.is_complete else region
     fetch.on_converted(converted, failed)
+
+
+def _begin(regions: Sequence[ConvertedRegion]) -> list[Exception | None]:
+    """Convert the first batches of the regions, and together about one piece more. Blocks. Returns an error for each, or None."""
+    between = PacedYield()
+    errors: list[Exception | None] = []
+    taken = 0
+    for region in regions:
+        try:
+            taken += region.begin(between, takes_piece=taken < PIECE_BYTES)
+            errors.append(None)
+        except (NotConvertible, RecordFormatError, OSError) as error:
+            errors.append(error)
+    return errors
+
+
+def _code(error: Exception, asked: SessionPartition, fetch: Fetch) -> int:
+    """The error code of a partition, of which the log of the broker gets the reason."""
+    if isinstance(error, NotConvertible):
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if isinstance(error, OSError):
+        logger.error("%s-%d cannot be read from offset %d on: %s", asked.name, asked.index, asked.offset, error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    logger.warning(
+        "%s-%d cannot be converted for %s from offset %d on: %s",
+        asked.name,
+        asked.index,
+        fetch.connection.client.connection_id,
+        asked.offset,
+        error,
+    )
+    return ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptRecord) else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -24,7 +24,7 @@ cdef class Fetch:
     cdef Access _access
     cdef readonly FetchSession session
     cdef readonly FetchParams params
-    cdef readonly list parts
+    cdef readonly list parts, unconverted
     cdef public int64_t stage
     cdef readonly int64_t max_wait_ms
     cdef public bint has_moved
@@ -65,6 +65,10 @@ cdef class Fetch:
     cdef void _refuse(self, SessionPartition asked, int64_t code) except *
     cdef void _fail(self, SessionPartition asked, int64_t code) except *
     cdef int64_t _too_old_for(self, Partition partition) except -2
+    cdef bint _is_newer(self, Partition partition) except -1
+    cpdef int64_t old_magic(self) except -1
+    @cython.locals(asked=SessionPartition, partition=Partition)
+    cdef void _find_unconverted(self) except *
     cdef void _decide(self) except *
     cdef bint _must_answer(self) except -1
     @cython.locals(entries=list, asked=SessionPartition, partition=Partition, end=int64_t)

@@ -118,6 +118,7 @@ class Fetch:
         "services",
         "session",
         "stage",
+        "unconverted",
         "version",
     )
 
@@ -152,8 +153,10 @@ class Fetch:
         self._unknown: list[SessionPartition] = []
         """Partitions that the cluster does not know, or that the client may not know; answered last."""
         self._at = 0
-        self._converted: dict[SessionPartition, ConvertedRegion] | None = None
-        """The regions for a client that knows older formats only."""
+        self._converted: dict[SessionPartition, ConvertedRegion | bytearray] | None = None
+        """The converted records for a client that knows older formats only."""
+        self.unconverted: list[SessionPartition] | None = None
+        """The partitions whose records must be converted before the answer is written."""
         self._topic: bytes | None = None
         self._of_topic: dict[int, Partition] | None = None
         self._refusal = NO_ERROR
@@ -474,10 +477,9 @@ class Fetch:
         log = partition.log
         if log.config[COMPRESSION_TYPE] == "zstd":
             return UNSUPPORTED_COMPRESSION
-        if self.version < FIRST_WITHOUT_OLD_FORMATS and self.params.replica_id < 0:
-            is_converted = log.rules.magic > self.old_magic()
-            if is_converted and not log.config[MESSAGE_DOWNCONVERSION_ENABLE]:
-                return UNSUPPORTED_VERSION
+        is_old_consumer = self.version < FIRST_WITHOUT_OLD_FORMATS and self.params.replica_id < 0
+        if is_old_consumer and self._is_newer(partition) and not log.config[MESSAGE_DOWNCONVERSION_ENABLE]:
+            return UNSUPPORTED_VERSION
         return NO_ERROR
 
     # -- after a reading ---------------------------------------------------------------------------------------------------
@@ -495,7 +497,9 @@ class Fetch:
             else:
                 self.stage = WATCHING
         elif self._must_answer():
-            self.stage = WRITING if self.version >= FIRST_WITHOUT_OLD_FORMATS or not self.params.size else CONVERTING
+            if self.version < FIRST_WITHOUT_OLD_FORMATS:
+                self._find_unconverted()
+            self.stage = CONVERTING if self.unconverted else WRITING
         else:
             self.stage = WATCHING
         if self.stage == WATCHING:
@@ -567,16 +571,27 @@ class Fetch:
 
     # -- answering -------------------------------------------------------------------------------------------------------
 
-    def unconverted(self) -> list[SessionPartition]:
-        """The partitions with records, which must be converted for this old client."""
-        return [asked for asked in self._entries if asked.region is not None and not asked.is_unknown]
+    def _find_unconverted(self) -> None:
+        """Find the partitions whose records must be converted for this old client.
+
+        As in Apache Kafka, the format of the topic decides. So logs that have the format of the client leave like those of other clients.
+        """
+        self.unconverted = []
+        for asked in self._entries:
+            partition = asked.partition
+            if asked.region is not None and partition is not None and self._is_newer(partition):
+                self.unconverted.append(asked)
+
+    def _is_newer(self, partition: Partition) -> bool:
+        """Whether the log has a later format than this old client knows."""
+        return partition.log.rules.magic > self.old_magic()
 
     def old_magic(self) -> int:
         """The message format that this old client knows."""
         return 1 if self.version >= FIRST_WITH_TIMESTAMPS else 0
 
-    def on_converted(self, converted: dict[SessionPartition, ConvertedRegion], failed: dict[SessionPartition, int]) -> None:
-        """Continue with the converted regions, and the error codes of those that cannot be converted."""
+    def on_converted(self, converted: dict[SessionPartition, ConvertedRegion | bytearray], failed: dict[SessionPartition, int]) -> None:
+        """Continue with the converted records, and the error codes of those that cannot be converted."""
         self._converted = converted
         for asked, code in failed.items():
             self._fail(asked, code)

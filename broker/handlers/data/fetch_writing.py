@@ -54,8 +54,8 @@ class FetchWriter:
         self.error_code = NO_ERROR
         self.throttle_time_ms = 0
         self.is_incremental = False
-        self.converted: dict[SessionPartition, ConvertedRegion] | None = None
-        """Regions that replace those of the partitions, for a client that knows older formats only."""
+        self.converted: dict[SessionPartition, ConvertedRegion | bytearray] | None = None
+        """Records that replace those of the partitions, for a client that knows older formats only."""
         self._version = version
         self._correlation_id = correlation_id
         self._session = session
@@ -73,7 +73,7 @@ class FetchWriter:
         # Records that are already in memory go into the answer directly.
         records: Sized | None = region.begun if region is not None and region.holds_all() else region
         if self.converted is not None:
-            records = self.converted.get(asked)
+            records = self.converted.get(asked, records)
         if asked.has_news() or not self.is_incremental:
             answer = self._answer
             answer.begin_topic(asked.topic)

@@ -6,7 +6,7 @@ from config.broker import BrokerConfig
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from storage.segment.converted_region import ConvertedRegion
+from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
@@ -85,15 +85,24 @@ def test_offsets_by_time_need_times(magic: int, code: ErrorCode) -> None:
 
 
 @on_a_loop
-async def test_messages_are_not_converted_for_those_who_know_their_format() -> None:
+async def test_logs_of_a_clients_format_leave_as_they_are_without_a_thread() -> None:
     bench = alone(1)
-    await answered(bench.produce(messages(1, [Old(0, 1, b"k", b"v")]), version=2))
+    sent = [Old(offset, 1, b"k", bytes(20_000)) for offset in range(4)]
+    await answered(bench.produce(messages(1, sent), version=2))
     for version in (2, 3, 4, 11):
         asked = bench.fetch(0, version=version)
-        await answered(asked)
-        assert version < 4 or not any(isinstance(part, ConvertedRegion) for part in asked.parts)
-        assert read(asked.fetched[0].records or b"") == [Old(0, 1, b"k", b"v")]
+        assert not asked.waits
+        assert any(isinstance(part, FileRegion) for part in asked.parts)
+        assert read(asked.fetched[0].records or b"") == sent
     assert bench.replicas.manager.topic_stats.total("fetch_message_conversions") == 0
+
+
+@on_a_loop
+async def test_a_client_of_an_older_format_gets_the_messages_converted() -> None:
+    bench = alone(1)
+    await answered(bench.produce(messages(1, [Old(0, 1, b"k", b"v")]), version=2))
+    assert await fetched(bench, 0, 1) == (0, [Old(0, -1, b"k", b"v")])
+    assert bench.replicas.manager.topic_stats.total("fetch_message_conversions") == 1
 
 
 @on_a_loop

@@ -9,6 +9,7 @@ import pytest
 
 from broker.network.request_channel import Answer
 from storage.disk.filesystem import RealFileSystem
+from storage.disk.yielding import no_yield
 from storage.segment.converted_region import PIECE_BYTES, ConvertedRegion
 from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
@@ -77,7 +78,7 @@ class World:
             return bytes(frame)
         file = RealFileSystem().open(str(self.path), read_only=True)
         region = ConvertedRegion(FileRegion(file, 0, self.size), 1, 0, None, self._count)  # type: ignore[arg-type]  # the loop has no threads
-        region.begin()
+        region.begin(no_yield, takes_piece=False)
         return [b"<", region, b">"]
 
     def _count(self, records: int, nanoseconds: int, temporary_bytes: int) -> None:

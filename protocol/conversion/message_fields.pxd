@@ -1,0 +1,148 @@
+# Declares the functions of message_fields.py in C for compiled callers. Every access is checked against the length of the buffer.
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+from protocol.cursors.fields cimport View, check, place, set32, set64
+
+cdef extern from "<endian.h>" nogil:
+    uint64_t le64toh(uint64_t)
+
+ctypedef const uint32_t[::1] Tables
+
+
+cdef inline uint32_t eight(const uint32_t *table, uint64_t word) noexcept nogil:
+    return (table[1792 + (word & 0xFF)] ^ table[1536 + (word >> 8 & 0xFF)] ^ table[1280 + (word >> 16 & 0xFF)]
+            ^ table[1024 + (word >> 24 & 0xFF)] ^ table[768 + (word >> 32 & 0xFF)] ^ table[512 + (word >> 40 & 0xFF)]
+            ^ table[256 + (word >> 48 & 0xFF)] ^ table[word >> 56])
+
+# Sixteen bytes at a time, each by a table of its own ("slicing by 16").
+cdef inline uint32_t covered(const uint32_t *table, const uint8_t *p, Py_ssize_t size) noexcept nogil:
+    cdef uint32_t crc = 0xFFFFFFFF
+    cdef uint64_t word, following
+    while size >= 16:
+        memcpy(&word, p, 8)
+        memcpy(&following, p + 8, 8)
+        crc = eight(table + 2048, le64toh(word) ^ crc) ^ eight(table, le64toh(following))
+        p += 16
+        size -= 16
+    if size >= 8:
+        memcpy(&word, p, 8)
+        crc = eight(table, le64toh(word) ^ crc)
+        p += 8
+        size -= 8
+    while size > 0:
+        crc = crc >> 8 ^ table[(crc ^ p[0]) & 0xFF]
+        p += 1
+        size -= 1
+    return ~crc
+
+cdef inline const uint32_t *first(Tables tables) except NULL:
+    if tables.shape[0] != 4096:
+        raise IndexError("there are sixteen tables of 256 numbers")
+    return &tables[0]
+
+cdef inline int64_t checksum(Tables tables, View data, Py_ssize_t start, Py_ssize_t end) except -1:
+    cdef const uint32_t *table = first(tables)
+    check(data, start, end - start)
+    return covered(table, &data[start], end - start) if end > start else 0
+
+# Reads a number before `end`. The position behind it is `end` + 1 if it is not complete there, or longer than ten bytes.
+cdef inline Py_ssize_t take_varlong(const uint8_t *data, Py_ssize_t at, Py_ssize_t end, int64_t *number) noexcept nogil:
+    cdef uint64_t value = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while at < end and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            number[0] = <int64_t>((value >> 1) ^ (~(value & 1) + 1))
+            return at
+        shift += 7
+    number[0] = 0
+    return end + 1
+
+cdef inline (Py_ssize_t, int64_t, int64_t, Py_ssize_t, int64_t, Py_ssize_t, int64_t, bint) read_record(View data, Py_ssize_t at, Py_ssize_t end) noexcept:
+    cdef int64_t size, elapsed, delta, key_size, value_size
+    cdef Py_ssize_t key_at, value_at
+    if not 0 <= at < end <= data.shape[0]:
+        return -1, 0, 0, 0, 0, 0, 0, False
+    cdef const uint8_t *p = &data[0]
+    at = take_varlong(p, at, end, &size)
+    if not 0 <= size <= end - at:
+        return -1, 0, 0, 0, 0, 0, 0, False
+    end = at + size
+    at = take_varlong(p, at + 1, end, &elapsed)
+    at = take_varlong(p, at, end, &delta)
+    key_at = take_varlong(p, at, end, &key_size)
+    if key_at > end or key_size > end - key_at:
+        return -1, 0, 0, 0, 0, 0, 0, False
+    value_at = take_varlong(p, key_at + (key_size if key_size > 0 else 0), end, &value_size)
+    if value_at >= end or value_size >= end - value_at:
+        return -1, 0, 0, 0, 0, 0, 0, False
+    return end, elapsed, delta, key_at, key_size, value_at, value_size, p[value_at + (value_size if value_size > 0 else 0)] > 0
+
+cdef inline Py_ssize_t put_message(Tables tables, bytearray room, Py_ssize_t at, int64_t offset, int64_t magic, int64_t attributes, int64_t timestamp, View data, Py_ssize_t key_at, int64_t key_size, Py_ssize_t value_at, int64_t value_size) except -1:
+    cdef const uint32_t *table = first(tables)
+    cdef Py_ssize_t key_bytes = key_size if key_size > 0 else 0
+    cdef Py_ssize_t value_bytes = value_size if value_size > 0 else 0
+    check(data, key_at, key_bytes)
+    check(data, value_at, value_bytes)
+    cdef Py_ssize_t size = (34 if magic else 26) + key_bytes + value_bytes
+    cdef uint8_t *start = place(room, at, size)
+    cdef uint8_t *p = start + 18
+    set64(start, offset)
+    set32(start + 8, size - 12)
+    start[16] = <uint8_t>magic
+    start[17] = <uint8_t>attributes
+    if magic:
+        set64(p, timestamp)
+        p += 8
+    set32(p, key_size if key_size > 0 else key_size >> 63)
+    p += 4
+    if key_bytes:
+        memcpy(p, &data[key_at], key_bytes)
+        p += key_bytes
+    set32(p, value_size if value_size > 0 else value_size >> 63)
+    if value_bytes:
+        memcpy(p + 4, &data[value_at], value_bytes)
+    set32(start + 12, covered(table, start + 16, size - 16))
+    return at + size
+
+cdef inline uint8_t *write_varlong(uint8_t *p, int64_t value) noexcept nogil:
+    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    while raw > 0x7F:
+        p[0] = <uint8_t>(raw & 0x7F | 0x80)
+        raw >>= 7
+        p += 1
+    p[0] = <uint8_t>raw
+    return p + 1
+
+cdef inline Py_ssize_t size_of(int64_t value) noexcept nogil:
+    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    cdef Py_ssize_t size = 1
+    while raw > 0x7F:
+        raw >>= 7
+        size += 1
+    return size
+
+cdef inline Py_ssize_t put_record(bytearray room, Py_ssize_t at, int64_t elapsed, int64_t delta, View data, Py_ssize_t key_at, int64_t key_size, Py_ssize_t value_at, int64_t value_size) except -1:
+    cdef Py_ssize_t key_bytes = key_size if key_size > 0 else 0
+    cdef Py_ssize_t value_bytes = value_size if value_size > 0 else 0
+    check(data, key_at, key_bytes)
+    check(data, value_at, value_bytes)
+    cdef int64_t length = 2 + size_of(elapsed) + size_of(delta) + size_of(key_size) + size_of(value_size) + key_bytes + value_bytes
+    cdef Py_ssize_t size = size_of(length) + length
+    cdef uint8_t *p = write_varlong(place(room, at, size), length)
+    p[0] = 0
+    p = write_varlong(p + 1, elapsed)
+    p = write_varlong(p, delta)
+    p = write_varlong(p, key_size)
+    if key_bytes:
+        memcpy(p, &data[key_at], key_bytes)
+        p += key_bytes
+    p = write_varlong(p, value_size)
+    if value_bytes:
+        memcpy(p, &data[value_at], value_bytes)
+        p += value_bytes
+    p[0] = 0
+    return at + size

@@ -1,0 +1,122 @@
+"""Reads records and writes messages and records, one call for each, and computes the checksum of messages.
+
+`message_fields.pxd` has the same functions in C for compiled callers, as `protocol.cursors.fields` has. Called by the converters and by
+the reader of messages.
+
+A message of format 0 or 1 has a CRC-32 of its own. For 126 bytes `zlib.crc32` takes 180 ns: 111 for the checksum, since zlib is made for
+long ones. The rest is for a slice, a call and a number, which are objects. The loop in C takes 46 ns. From 2 KiB on zlib is faster: 4.1 µs
+for 16 KiB, where the loop takes 6.0.
+"""
+
+from __future__ import annotations
+
+from array import array
+from struct import Struct
+from typing import Final
+from zlib import crc32
+
+from protocol.conversion.limits import MESSAGE_OVERHEAD_BYTES
+from protocol.cursors import fields
+from protocol.cursors.fields import Data
+
+_POLYNOMIAL: Final = 0xEDB88320
+_SLICES: Final = 16
+_MALFORMED: Final = (-1, 0, 0, 0, 0, 0, 0, False)
+_START: Final = Struct(">qiIbB")  # offset, size, checksum, magic, attributes
+_CHECKSUM: Final = Struct(">I")
+_CHECKSUM_AT: Final = 12
+_COVERED_AT: Final = 16
+"""Offset of the first byte that the checksum covers."""
+
+
+def _tables() -> array[int]:
+    """For each byte, and each of sixteen places of it, the checksum that it contributes to, as C needs it."""
+    numbers = []
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
+        numbers.append(crc)
+    for at in range((_SLICES - 1) * 256):
+        numbers.append(numbers[at] >> 8 ^ numbers[numbers[at] & 0xFF])
+    return array("I", numbers)
+
+
+TABLES: Final = _tables()
+"""For the functions that compute checksums."""
+
+
+def checksum(tables: array[int], data: Data, start: int, end: int) -> int:
+    """The CRC-32 of the bytes from `start` up to `end`."""
+    return crc32(memoryview(data)[start:end])
+
+
+def read_record(data: Data, at: int, end: int) -> tuple[int, int, int, int, int, int, int, bool]:
+    """(end, elapsed, offset delta, place and size of the key, those of the value, whether there are headers) of the record at `at`.
+
+    The records end at `end`. The end of the record is -1 if its sizes contradict each other.
+    """
+    try:
+        size, at = fields.varlong(data, at)
+        if not 0 <= size <= end - at:
+            return _MALFORMED
+        end = at + size
+        elapsed, at = fields.varlong(data, at + 1)
+        delta, at = fields.varlong(data, at)
+        key_size, key_at = fields.varlong(data, at)
+        if key_size > end - key_at:
+            return _MALFORMED
+        value_size, value_at = fields.varlong(data, key_at + max(key_size, 0))
+        if value_at >= end or value_size >= end - value_at:  # the number of headers follows
+            return _MALFORMED
+        has_headers = data[value_at + max(value_size, 0)] > 0
+    except fields.FieldError:
+        return _MALFORMED
+    return end, elapsed, delta, key_at, key_size, value_at, value_size, has_headers
+
+
+def put_message(
+    tables: array[int],
+    room: bytearray,
+    at: int,
+    offset: int,
+    magic: int,
+    attributes: int,
+    timestamp: int,
+    data: Data,
+    key_at: int,
+    key_size: int,
+    value_at: int,
+    value_size: int,
+) -> int:
+    """Write a message with the key and the value at these places of `data`; a negative size is null. Returns the position after it."""
+    end = at + MESSAGE_OVERHEAD_BYTES[magic] + max(key_size, 0) + max(value_size, 0)
+    if end > len(room):
+        raise IndexError(f"no room for {end - at} bytes")
+    _START.pack_into(room, at, offset, end - at - _CHECKSUM_AT, 0, magic, attributes)
+    to = at + _START.size
+    if magic:
+        fields.put_int64(room, to, timestamp)
+        to += 8
+    for size, start in ((key_size, key_at), (value_size, value_at)):
+        fields.put_int32(room, to, max(size, -1))
+        to = fields.copy(data, start, start + max(size, 0), room, to + 4)
+    _CHECKSUM.pack_into(room, at + _CHECKSUM_AT, checksum(tables, room, at + _COVERED_AT, end))
+    return end
+
+
+def put_record(
+    room: bytearray, at: int, elapsed: int, delta: int, data: Data, key_at: int, key_size: int, value_at: int, value_size: int
+) -> int:
+    """Write a record with the key and the value at these places of `data`; the size of null is -1. Returns the position after it."""
+    size = fields.varlong_size(elapsed) + fields.varlong_size(delta) + fields.varlong_size(key_size) + fields.varlong_size(value_size)
+    at = fields.put_varlong(room, at, 2 + size + max(key_size, 0) + max(value_size, 0))
+    fields.put_uint8(room, at, 0)
+    at = fields.put_varlong(room, at + 1, elapsed)
+    at = fields.put_varlong(room, at, delta)
+    at = fields.put_varlong(room, at, key_size)
+    at = fields.copy(data, key_at, key_at + max(key_size, 0), room, at)
+    at = fields.put_varlong(room, at, value_size)
+    at = fields.copy(data, value_at, value_at + max(value_size, 0), room, at)
+    fields.put_uint8(room, at, 0)
+    return at + 1
