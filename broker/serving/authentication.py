@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.network.handler import RequestHandler
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
 from broker.request.last_answer import last_answer
 from broker.request.malformed import name_of
 from broker.security.sasl.session import AuthenticationFailed, Offer, SaslSession, State
@@ -23,7 +23,7 @@ from protocol.cursors import fields
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from broker.network.authentication_counts import AuthenticationCounts
     from broker.network.connection import Connection
@@ -176,7 +176,25 @@ class AuthenticationHandler(RequestHandler):
         logger.debug("%s: authenticated as %s", client.connection_id, principal)
 
     def _on_raw_token(self, token: bytes) -> Answer:
-        """Answers a token that came without a request header, after SaslHandshake 0. A failure closes the connection without an answer."""
+        """Answers a token that came without a request header, after SaslHandshake 0. A failure closes the connection without an answer.
+
+        The first use of a delegation token waits for a thread, as in SaslAuthenticate.
+        """
+        preparation = self._session.preparation(token)
+        if preparation is None:
+            return self._answer_raw(token)
+        pending = Pending()
+        task = self._loop.create_task(self._answer_after(preparation, token, pending))
+        pending.on_closed = task.cancel  # also the only reference to the task
+        return pending
+
+    async def _answer_after(self, preparation: Awaitable[None], token: bytes, pending: Pending) -> None:
+        await preparation
+        answer = self._answer_raw(token)
+        assert isinstance(answer, bytes)  # no first message is refused that something was prepared for
+        pending.complete(answer)
+
+    def _answer_raw(self, token: bytes) -> Answer:
         try:
             answer, _ = self._session.on_token(token)
         except AuthenticationFailed as failed:
