@@ -215,6 +215,10 @@ class Connection:
         """See `RequestHandler`."""
         return self.handler.is_urgent(view, begin, end)
 
+    def on_kept(self) -> None:
+        """See `RequestHandler`."""
+        self.handler.on_kept(self)
+
     def on_room(self) -> None:
         """Continue reading a large frame, for which there is memory now."""
         self._reader.on_room()

@@ -23,6 +23,7 @@ cdef class FrameReader:
     cpdef bint take_kept(self) except -1
     cpdef void on_handled(self) except *
     cpdef bint keep_head(self, Py_ssize_t start) except -1
+    cdef void _on_kept(self) except *
     cdef bint _allocate(self, Py_ssize_t start, int64_t total) except -1
     cdef bint _take(self, int64_t size, Py_ssize_t start) except -1
     cdef void _give_back(self) except *

@@ -35,6 +35,9 @@ class Owner(Protocol):
     def on_room(self) -> None:
         """Called when there is memory for the incoming frame."""
 
+    def on_kept(self) -> None:
+        """Called when bytes are kept, and when the memory for them grows."""
+
 
 class FrameReader:
     """The reader of one connection. From `receive` or `take_kept` until `on_handled` the frames to handle are in `view[start:end]`.
@@ -114,6 +117,7 @@ class FrameReader:
         self._rest = larger = self._processor.buffers.get(min(total, 2 * len(rest)))
         larger[: len(rest)] = rest
         self._processor.buffers.release(rest)
+        self._on_kept()
         return False
 
     def _lend(self, memory: bytearray, start: int) -> None:
@@ -152,7 +156,13 @@ class FrameReader:
                 return self._allocate(start, total)
         self._rest = bytearray(view[start:end])
         self._from = 0
+        self._on_kept()
         return True
+
+    def _on_kept(self) -> None:
+        owner = self._owner
+        if owner is not None:
+            owner.on_kept()
 
     def _allocate(self, start: int, total: int) -> bool:
         """Get memory for a large frame of `total` bytes, including its length."""
@@ -160,12 +170,14 @@ class FrameReader:
         self._from = 0
         if not self._take(total, start):
             self._rest = bytearray(view[start:end])
+            self._on_kept()
             return False
         if self.growing is not None and total > self._grown:
             self._grow(self.growing, total)
         self._rest = memory = self._processor.buffers.get(min(total, FIRST_ALLOCATION))
         self._filled = end - start
         memory[: self._filled] = view[start:end]
+        self._on_kept()
         return True
 
     def _take(self, size: int, start: int) -> bool:
@@ -202,6 +214,7 @@ class FrameReader:
         else:
             self._rest = self._lent
             self._from = start
+        self._on_kept()
 
     @property
     def kept_bytes(self) -> int:

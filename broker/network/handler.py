@@ -29,6 +29,9 @@ class RequestHandler:
         """Whether the request may be handled while earlier ones are appended and wait for replicas (`Pending.appended`)."""
         return False
 
+    def on_kept(self, connection: Connection) -> None:
+        """Called when `connection` keeps bytes of frames that cannot be handled yet, and when its memory for them grows."""
+
     def takes_empty(self) -> bool:
         """Whether the next frame may be empty. A request never is, but a token of SASL without a header may be."""
         return False

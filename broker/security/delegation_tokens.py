@@ -164,14 +164,11 @@ class DelegationTokens:
             self._credentials[mechanism, token_id] = made
 
     def credential_of(self, mechanism: str, token_id: str) -> TokenCredential | None:
-        """The credential of a client that authenticates by this token; None for an unknown token. Makes it if nothing has prepared it."""
+        """The credential of a client that authenticates by this token, after `preparation`; None for an unknown token."""
         token = self._tokens.get(token_id)
-        if token is None:
-            return None
         made = self._credentials.get((mechanism, token_id))
-        if made is None:
-            password, salt = base64.b64encode(self.hmac_of(token_id)), self._random_bytes(SALT_BYTES)
-            made = self._credentials[mechanism, token_id] = _credential(mechanism, token_id, password, salt)
+        if token is None or made is None:
+            return None
         return TokenCredential(token.owner.name, made, token.expiry_timestamp_ms)
 
     async def create(

@@ -11,11 +11,11 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.network.handler import RequestHandler
-from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer
+from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
 from broker.request.last_answer import last_answer
 from broker.request.malformed import name_of
 from broker.security.sasl.session import AuthenticationFailed, Offer, SaslSession, State
-from config.keys.network import MAX_CONNECTIONS
+from config.keys.network import MAX_CONNECTIONS, QUEUED_MAX_REQUEST_BYTES
 from config.keys.own import OTTLA_AUTHENTICATION_TIMEOUT_MS
 from config.keys.security import CONNECTION_FAILED_AUTHENTICATION_DELAY_MS
 from protocol.api_keys import ApiKey
@@ -23,7 +23,7 @@ from protocol.cursors import fields
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from broker.network.authentication_counts import AuthenticationCounts
     from broker.network.connection import Connection
@@ -35,6 +35,10 @@ logger = logging.getLogger(__name__)
 
 STRANGERS_DIVISOR: Final = 4
 """The part of `max.connections` that clients may take on a listener before they authenticate; the oldest one leaves for a newer one."""
+
+MAX_HELD_BYTES: Final = 64 * 1024 * 1024
+"""Received bytes of unfinished requests that all clients of a listener may hold before they authenticate; less if
+`queued.max.request.bytes` is less. The client that has waited longest leaves for the others."""
 
 GSS_TOKEN: Final = 0x60
 """The first byte of a client's first token of GSSAPI (RFC 2743, section 3.1). No request begins with it."""
@@ -70,6 +74,9 @@ class ListenerAuthentication:
         self.counts = counts
         self._strangers: dict[AuthenticationHandler, None] = {}
         """The handlers of clients that have not authenticated, in the order in which they connected."""
+        self._held: dict[AuthenticationHandler, int] = {}
+        """The memory of unfinished requests of these clients, bytes; the one that has received nothing for longest is first."""
+        self._held_bytes = 0
 
     def __call__(self, connection: Connection) -> None:
         """Have the client of a new connection authenticate, in limited time."""
@@ -81,6 +88,21 @@ class ListenerAuthentication:
     def on_known(self, handler: AuthenticationHandler) -> None:
         """The client of a connection has authenticated or left."""
         self._strangers.pop(handler, None)
+        self.let_go(handler)
+
+    def hold(self, handler: AuthenticationHandler, size: int) -> None:
+        """The memory of a client's unfinished request is now `size` bytes."""
+        self.let_go(handler)
+        self._held[handler] = size
+        self._held_bytes += size
+        queued = self.config[QUEUED_MAX_REQUEST_BYTES]
+        most = min(MAX_HELD_BYTES, queued) if queued > 0 else MAX_HELD_BYTES
+        while self._held_bytes > most and len(self._held) > 1:
+            next(iter(self._held)).close("unfinished requests of clients that have not authenticated take too much memory")
+
+    def let_go(self, handler: AuthenticationHandler) -> None:
+        """The client has no unfinished request."""
+        self._held_bytes -= self._held.pop(handler, 0)
 
 
 class AuthenticationHandler(RequestHandler):
@@ -106,6 +128,8 @@ class AuthenticationHandler(RequestHandler):
 
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """See `RequestHandler`."""
+        if not self._is_known:
+            self._listener.let_go(self)
         state = self._state_at(frame)
         if state is State.AUTHENTICATED:
             return self._handle_authenticated(frame, connection)
@@ -145,6 +169,11 @@ class AuthenticationHandler(RequestHandler):
         """Authentication never waits for the requests of clients; later requests are judged by the dispatcher."""
         return not self._session.is_authenticated or self._dispatcher.is_urgent(view, begin, end)
 
+    def on_kept(self, connection: Connection) -> None:
+        """See `RequestHandler`."""
+        if not self._is_known:
+            self._listener.hold(self, connection.kept_bytes)
+
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
         """See `RequestHandler`."""
         return self._session.is_authenticated and self._dispatcher.may_follow_appends(view, begin, end)
@@ -176,7 +205,25 @@ class AuthenticationHandler(RequestHandler):
         logger.debug("%s: authenticated as %s", client.connection_id, principal)
 
     def _on_raw_token(self, token: bytes) -> Answer:
-        """Answers a token that came without a request header, after SaslHandshake 0. A failure closes the connection without an answer."""
+        """Answers a token that came without a request header, after SaslHandshake 0. A failure closes the connection without an answer.
+
+        The first use of a delegation token waits for a thread, as in SaslAuthenticate.
+        """
+        preparation = self._session.preparation(token)
+        if preparation is None:
+            return self._answer_raw(token)
+        pending = Pending()
+        task = self._loop.create_task(self._answer_after(preparation, token, pending))
+        pending.on_closed = task.cancel  # also the only reference to the task
+        return pending
+
+    async def _answer_after(self, preparation: Awaitable[None], token: bytes, pending: Pending) -> None:
+        await preparation
+        answer = self._answer_raw(token)
+        assert isinstance(answer, bytes)  # no first message is refused that something was prepared for
+        pending.complete(answer)
+
+    def _answer_raw(self, token: bytes) -> Answer:
         try:
             answer, _ = self._session.on_token(token)
         except AuthenticationFailed as failed:

@@ -15,6 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_delegation_token import CreatableRenewers
 from protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner
 from tests.integration.test_sasl_listener import MODULE, Wire, port_of
+from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.scram_client import ScramClient
 from tests.support.secrets import keep_secret
@@ -89,6 +90,17 @@ def log_in(wire: Wire, created: Any, mechanism: str = "SCRAM-SHA-256", extension
     return last
 
 
+def log_in_without_headers(wire: Wire, created: Any, mechanism: str) -> None:
+    """A login by a token after SaslHandshake 0."""
+    assert wire.handshake(mechanism, version=0).error_code == ErrorCode.NONE
+    client = ScramClient(mechanism, created.token_id, base64.b64encode(bytes(created.hmac)).decode(), extensions=",tokenauth=true")
+    first = wire.ask_raw(client.first)
+    assert first is not None
+    last = wire.ask_raw(client.final(first))
+    assert last is not None
+    assert client.is_server(last)
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_a_user_creates_a_token_in_every_version(broker: InProcessBroker, version: int) -> None:
     with User(broker, "alice") as alice:
@@ -122,7 +134,10 @@ def test_a_token_logs_in_as_its_owner_until_it_expires(broker: InProcessBroker, 
             assert holder.ask(api, 2, **fields).error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
-def test_the_loop_does_not_stand_still_for_the_credential_of_a_token(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("with_headers", [True, False])
+def test_the_loop_does_not_stand_still_for_the_credential_of_a_token(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, with_headers: bool
+) -> None:
     threads: list[str] = []
     derive = hashlib.pbkdf2_hmac
 
@@ -134,11 +149,44 @@ def test_the_loop_does_not_stand_still_for_the_credential_of_a_token(broker: InP
     with User(broker, "alice") as alice, Wire(port_of(broker, "SASL")) as first, Wire(port_of(broker, "SASL")) as second:
         created = alice.create()
         for holder in (first, second):
-            assert log_in(holder, created, "SCRAM-SHA-512").error_code == ErrorCode.NONE
+            if with_headers:
+                assert log_in(holder, created, "SCRAM-SHA-512").error_code == ErrorCode.NONE
+            else:
+                log_in_without_headers(holder, created, "SCRAM-SHA-512")
+            assert holder.metadata() is not None
     here = threading.current_thread().name
     assert threads.count(here) == 2  # the clients' own
     assert len([name for name in threads if name != here]) == 1
     assert broker.run(lambda: threading.current_thread().name) not in threads
+
+
+def test_a_client_that_leaves_while_the_credential_of_its_token_is_made_harms_nobody(
+    broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    derive, here = hashlib.pbkdf2_hmac, threading.current_thread()
+
+    def slow(*arguments: Any) -> bytes:
+        if threading.current_thread() is not here:
+            begun.set()
+            assert may_end.wait(10)
+        return derive(*arguments)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", slow)
+    with User(broker, "alice") as alice:
+        created = alice.create()
+        with Wire(port_of(broker, "SASL")) as leaving:
+            assert leaving.handshake("SCRAM-SHA-256", version=0).error_code == ErrorCode.NONE
+            password = base64.b64encode(bytes(created.hmac)).decode()
+            leaving.send(ScramClient("SCRAM-SHA-256", created.token_id, password, extensions=",tokenauth=true").first)
+            assert begun.wait(10)
+        eventually(lambda: broker.run(lambda: len(list(broker.broker.socket_server.connections()))) == 1, what="the client has left")
+        may_end.set()
+        with Wire(port_of(broker, "SASL")) as holder:
+            log_in_without_headers(holder, created, "SCRAM-SHA-256")
+            assert holder.metadata() is not None
+    assert "Traceback" not in caplog.text
+    assert "never retrieved" not in caplog.text
 
 
 def test_an_ended_token_and_a_wrong_one_do_not_log_in(broker: InProcessBroker) -> None:

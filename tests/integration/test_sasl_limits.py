@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,33 @@ def test_the_oldest_stranger_leaves_for_a_newer_client(tmp_path: Path) -> None:
                         each.log_in()
                     assert each.metadata() is not None
                 assert principals(broker) == ["User:alice"] * 3
+
+
+def test_unfinished_requests_of_strangers_take_little_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with a_broker_in_process(
+        tmp_path / "log", **SASL, **{"queued.max.request.bytes": 300_000, "socket.request.max.bytes": 300_000}
+    ) as broker:
+        port = port_of(broker, "SASL")
+
+        def holding(size: int) -> Callable[[], bool]:
+            """Whether some connection has kept so many bytes."""
+            return lambda: broker.run(lambda: size in {each.kept_bytes for each in broker.broker.socket_server.connections()})
+
+        with Wire(port) as known, Wire(port) as oldest, Wire(port) as newer, Wire(port) as newest:
+            known.log_in()
+            known.socket.sendall(struct.pack(">i", 200_000) + bytes(150_000))  # unfinished, too
+            oldest.socket.sendall(struct.pack(">i", 500_000) + bytes(100_000))  # alone it may take more
+            eventually(holding(500_004), what="the first stranger's request has memory of its own")
+            newer.socket.sendall(struct.pack(">i", 200_000) + bytes(100_000))
+            assert oldest.receive() is None
+            eventually(holding(100_004), what="the second stranger's request is kept")
+            newest.log_in()
+            assert newest.metadata() is not None
+            newer.socket.sendall(bytes(100_000))  # no request of a stranger, but all of it
+            assert newer.receive() is None
+            known.socket.sendall(bytes(50_000))  # now it is a Produce with acks=0, which has no answer
+            assert known.metadata() is not None
+    assert caplog.text.count("unfinished requests of clients that have not authenticated take too much memory") == 1
 
 
 def test_no_secret_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 import uuid
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import confluent_kafka as confluent
 import pytest
@@ -74,14 +77,18 @@ def principals(broker: InProcessBroker) -> set[str]:
     return {str(each.client.principal) for each in connections if each.client.listener_name == "SSL"}
 
 
-def test_confluent_kafka_writes_and_reads_with_a_certificate(broker: InProcessBroker, alice: dict[str, str]) -> None:
-    settings = {
+def librdkafka(broker: InProcessBroker, alice: dict[str, str]) -> dict[str, str | int | float | bool | None]:
+    return {
         "bootstrap.servers": secure_address(broker),
         "security.protocol": "ssl",
         "ssl.ca.location": alice["ca"],
         "ssl.certificate.location": alice["certificate"],
         "ssl.key.location": alice["key"],
     }
+
+
+def test_confluent_kafka_writes_and_reads_with_a_certificate(broker: InProcessBroker, alice: dict[str, str]) -> None:
+    settings = librdkafka(broker, alice)
     topic = f"confluent-{uuid.uuid4()}"
     producer = confluent.Producer({**settings, "enable.idempotence": True})
     for value in VALUES:
@@ -123,6 +130,45 @@ def test_kafka_python_writes_and_reads_with_a_certificate(broker: InProcessBroke
             break
     consumer.close()
     assert found == VALUES
+
+
+def test_aiokafka_writes_and_reads_with_a_certificate(broker: InProcessBroker, alice: dict[str, str]) -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka.helpers import create_ssl_context
+
+    context = create_ssl_context(cafile=alice["ca"], certfile=alice["certificate"], keyfile=alice["key"])
+    settings = {"bootstrap_servers": secure_address(broker), "security_protocol": "SSL", "ssl_context": context}
+    topic = f"aiokafka-{uuid.uuid4()}"
+
+    async def write_and_read() -> list[bytes]:
+        producer = AIOKafkaProducer(**settings)
+        await producer.start()
+        for value in VALUES:
+            await producer.send_and_wait(topic, value, partition=0)
+        assert await asyncio.to_thread(principals, broker) == {"User:alice"}
+        await producer.stop()
+        consumer = AIOKafkaConsumer(topic, **settings, auto_offset_reset="earliest")
+        await consumer.start()
+        found = [(await asyncio.wait_for(consumer.getone(), SECONDS)).value for _ in VALUES]
+        await consumer.stop()
+        return found
+
+    assert asyncio.run(write_and_read()) == VALUES
+
+
+def test_kcat_writes_and_reads_with_a_certificate(broker: InProcessBroker, alice: dict[str, str], tmp_path: Path) -> None:
+    settings = tmp_path / "kcat.conf"
+    settings.write_text("".join(f"{name}={text}\n" for name, text in librdkafka(broker, alice).items()))
+    topic = f"kcat-{uuid.uuid4()}"
+
+    def kcat(*arguments: str, text: str | None = None) -> str:
+        command = ["kcat", "-F", str(settings), "-t", topic, *arguments]
+        run = subprocess.run(command, input=text, capture_output=True, text=True, timeout=SECONDS, check=False)
+        assert run.returncode == 0, run.stderr
+        return run.stdout
+
+    kcat("-P", text="one\ntwo\n")
+    assert kcat("-C", "-e") == "one\ntwo\n"
 
 
 def test_a_client_without_a_certificate_gets_nothing_and_the_plaintext_listener_serves_on(

@@ -202,6 +202,8 @@ def test_the_hmac_in_base64_is_the_password_on_every_broker(mechanism: str) -> N
         await until(lambda: bool(two.tokens))
         password = base64.b64encode(one.hmac_of(token.token_id)).decode()
         for tokens in (one, two, one):
+            if (preparation := tokens.preparation(mechanism, token.token_id)) is not None:
+                await preparation
             server = ScramServer(
                 mechanism, lambda _: None, lambda token_id, tokens=tokens: tokens.credential_of(mechanism, token_id), "nonce", b"key"
             )
