@@ -110,15 +110,28 @@ class Failover:
         core, context = self._core, self._core.context
         await core.send_metadata_to_all()
         batch = core.batch()
-        gone: list[Replica] = []
-        for some in slices(context.placements()):
-            online: list[tuple[TopicPartition, list[int]]] = []
-            for partition, brokers in some:
-                online.append((partition, [each for each in brokers if context.is_online(each, partition)]))
-                if len(online[-1][1]) < len(brokers) and not context.is_being_deleted(partition.topic):
-                    gone += [Replica(partition, each) for each in brokers if not context.is_online(each, partition)]
-            await core.elections.send_states(online, batch)
+        # No broker has answered yet, so no replica on a live broker is known to be offline.
+        live = context.live_brokers
+        for states in slices(context.leaderships.items()):
+            for partition, leadership in states:
+                brokers = [each for each in context.replicas(partition) if each in live]
+                if brokers:
+                    batch.leader_and_isr(brokers, partition, leadership)
+            await core.pause()
         await batch.send()
+        gone: list[Replica] = []
+        for topic, assignments in context.assignments.items():
+            if context.is_being_deleted(topic):
+                continue
+            for some in slices(assignments.items()):
+                gone += [
+                    Replica(TopicPartition(topic, index), each)
+                    for index, assignment in some
+                    if not live.issuperset(assignment.replicas)
+                    for each in assignment.replicas
+                    if each not in live
+                ]
+                await core.pause()
         # Elections first, as when a broker dies: the leader of a partition must not leave the ISR before another leader
         # was elected.
         await core.elections.elect_where_needed(batch)

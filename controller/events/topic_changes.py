@@ -17,6 +17,7 @@ from controller.store.metadata_store import Children, Create, Delete, Get, SetDa
 from controller.znodes.layout import (
     DELETE_TOPICS,
     TOPICS,
+    ReplicaAssignment,
     TopicAssignment,
     config_path,
     decode_topic,
@@ -42,11 +43,12 @@ class TopicChanges:
 
     async def read_topics(self, topics: Iterable[str]) -> dict[str, TopicAssignment]:
         """The topics' assignments, with a watch on each. Topics from before topic ids get one; topics deleted meanwhile
-        are omitted."""
+        are omitted. Equal assignments of partitions become one object."""
         wanted = list(topics)
         requests = [Get(topic_path(topic), self._core.watch("PartitionModifications", _Modifications(self, topic))) for topic in wanted]
         outcomes = await self._core.store.pipeline(requests) if requests else []
         found: dict[str, TopicAssignment] = {}
+        known: dict[ReplicaAssignment, ReplicaAssignment] = {}
         for topic, outcome in zip(wanted, outcomes, strict=True):
             await self._core.pause()
             if isinstance(outcome, NoNode):
@@ -57,8 +59,9 @@ class TopicChanges:
             except MalformedZNode as error:
                 logger.error("topic %s is ignored: %s", topic, error)
                 continue
+            assignment = TopicAssignment(assignment.topic_id, {index: known.setdefault(a, a) for index, a in assignment.partitions.items()})
             if assignment.topic_id is None and uses_topic_ids(self._core.config):
-                assignment = TopicAssignment(new_topic_id(self._random_bytes), assignment.partitions)
+                assignment = assignment._replace(topic_id=new_topic_id(self._random_bytes))
                 await self._core.states.write_or_raise([SetData(topic_path(topic), encode_topic(assignment), stat.version)])
             found[topic] = assignment
         return found

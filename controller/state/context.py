@@ -4,7 +4,7 @@ Owned by the controller's event queue: only events change it. All of it was firs
 is dropped when another controller takes over.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from controller.znodes.layout import BrokerRegistration, PartitionState, ReplicaAssignment
@@ -127,7 +127,7 @@ class ControllerContext:
         assignment = self.assignment(partition)
         return () if assignment is None else assignment.replicas
 
-    def placements(self, brokers: Set[int] | None = None) -> Iterator[tuple[TopicPartition, Sequence[int]]]:
+    def placements(self, brokers: set[int] | None = None) -> Iterator[tuple[TopicPartition, Sequence[int]]]:
         """The partitions with replicas on these brokers, or on any broker, each with the brokers of those replicas."""
         for topic, of_topic in self.assignments.items():
             for index, assignment in of_topic.items():
@@ -135,9 +135,10 @@ class ControllerContext:
                 if brokers is None:
                     yield TopicPartition(topic, index), replicas
                 elif not brokers.isdisjoint(replicas):
-                    yield TopicPartition(topic, index), [each for each in replicas if each in brokers]
+                    are_all = brokers.issuperset(replicas)
+                    yield TopicPartition(topic, index), replicas if are_all else [each for each in replicas if each in brokers]
 
-    def replicas_on(self, brokers: Set[int]) -> Iterator[Replica]:
+    def replicas_on(self, brokers: set[int]) -> Iterator[Replica]:
         """All replicas on these brokers."""
         return (Replica(partition, broker_id) for partition, found in self.placements(brokers) for broker_id in found)
 

@@ -162,7 +162,7 @@ class PartitionStates:
 
     async def read(self, partitions: Iterable[TopicPartition]) -> None:
         """Read the partitions' states from the store into the context; a partition without a state is removed from the
-        context."""
+        context. Equal states become one object: of many partitions most have the replicas and epochs of some other."""
         wanted: list[TopicPartition] = []
         requests: list[Get] = []
         for some in slices(partitions):
@@ -170,11 +170,15 @@ class PartitionStates:
             requests += [Get(partition_state_path(partition)) for partition in some]
             await self._pause()
         outcomes = await self._store.pipeline(requests) if requests else []
+        decoded: dict[bytes | None, PartitionState] = {}
         for answered in slices(zip(wanted, requests, outcomes, strict=True)):
             for partition, request, outcome in answered:
                 if isinstance(outcome, NoNode):
                     self._context.leaderships.pop(partition, None)
                 else:
                     data, stat = data_and_stat(outcome)
-                    self._context.leaderships[partition] = Leadership(decode_partition_state(request.path, data), stat.version)
+                    state = decoded.get(data)
+                    if state is None:
+                        state = decoded[data] = decode_partition_state(request.path, data)
+                    self._context.leaderships[partition] = Leadership(state, stat.version)
             await self._pause()

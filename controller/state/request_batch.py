@@ -3,10 +3,11 @@
 Kafka's ControllerBrokerRequestBatch. Every LeaderAndIsr for a partition also adds it to the UpdateMetadata of all
 brokers. Each broker receives LeaderAndIsr, UpdateMetadata and StopReplica in this order.
 
-An element that several brokers receive is one object in all of their requests, and is built once. The topics and
-brokers of UpdateMetadata, which all brokers receive, are also encoded once (`protocol.schema.shared`).
+An element that several brokers receive is one object in all of their requests. It is built once, and encoded once
+(`protocol.schema.shared`): the topics and brokers of UpdateMetadata, and the partition states of LeaderAndIsr.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from controller.state.channels import BrokerSenders, ControlRequest, ControlResponse
 from controller.state.context import ControllerContext, Leadership, LiveBroker
 from controller.znodes.layout import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Endpoint, ReplicaAssignment
-from controller.znodes.pauses import Pause, no_pause, slices
+from controller.znodes.pauses import PER_SLICE, Pause, no_pause, slices
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -29,6 +30,7 @@ from protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from protocol.uuid import ZERO_UUID
 from storage.disk.topic_partition import TopicPartition
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -68,27 +70,32 @@ class RequestBatch:
         self._clear()
 
     def _clear(self) -> None:
-        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
-        self._update_metadata: dict[_Recipients, dict[TopicPartition, None]] = {}
-        self._stop_replica: dict[int, dict[TopicPartition, _Stopped]] = {}
+        self._leader_and_isr: defaultdict[int, dict[str, dict[int, LeaderAndIsrPartitionState]]] = defaultdict(dict)
+        """By broker, topic and partition: brokers have few partitions of many topics."""
+        self._update_metadata: defaultdict[_Recipients, dict[TopicPartition, None]] = defaultdict(dict)
+        self._stop_replica: defaultdict[int, dict[TopicPartition, _Stopped]] = defaultdict(dict)
 
     def leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
         """Add the partition's state to the LeaderAndIsr of `brokers`, and its metadata to the UpdateMetadata of all
         brokers."""
         assignment = self._context.assignment(partition)
         if assignment is not None:
+            topic, index = partition
             state = _leader_state(partition, leadership, assignment, is_new=is_new)
             for broker in brokers:
-                of_broker = self._leader_and_isr.setdefault(broker, {})
-                before = of_broker.setdefault(partition, state)
+                of_broker = self._leader_and_isr[broker]
+                of_topic = of_broker.get(topic)
+                if of_topic is None:
+                    of_topic = of_broker[topic] = {}
+                before = of_topic.setdefault(index, state)
                 if before is not state:
-                    of_broker[partition] = _leader_state(partition, leadership, assignment, is_new=True) if before.is_new else state
-        self._update_metadata.setdefault(EVERY_BROKER, {})[partition] = None
+                    of_topic[index] = _leader_state(partition, leadership, assignment, is_new=True) if before.is_new else state
+        self._update_metadata[EVERY_BROKER][partition] = None
 
     def update_metadata(self, brokers: Iterable[int] | None, partitions: Iterable[TopicPartition]) -> None:
         """Add the live brokers and the metadata of `partitions` to the UpdateMetadata of `brokers`, or of EVERY_BROKER."""
         recipients = EVERY_BROKER if brokers is None else frozenset(brokers)
-        self._update_metadata.setdefault(recipients, {}).update(dict.fromkeys(partitions))
+        self._update_metadata[recipients].update(dict.fromkeys(partitions))
 
     def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
         """Add the partition to the StopReplica of `brokers`, with its present leader epoch; with `delete` they delete
@@ -99,7 +106,7 @@ class RequestBatch:
         else:
             leader_epoch = -1 if leadership is None else leadership.state.leader_epoch
         for broker in brokers:
-            of_broker = self._stop_replica.setdefault(broker, {})
+            of_broker = self._stop_replica[broker]
             before = of_broker.get(partition)
             of_broker[partition] = _Stopped(leader_epoch, delete or (before is not None and before.delete))
 
@@ -107,10 +114,10 @@ class RequestBatch:
         """Pass all requests to the senders, with pauses while they are built. Requests to brokers that are not alive
         are dropped."""
         live_leaders: dict[int, LeaderAndIsrLiveLeader] = {}
-        for broker_id, partitions in self._leader_and_isr.items():
+        for broker_id, states in self._leader_and_isr.items():
             broker = self._context.brokers.get(broker_id)
             if broker is not None:
-                self._put(broker_id, await self._leader_and_isr_request(broker, partitions, live_leaders))
+                self._put(broker_id, await self._leader_and_isr_request(broker, states, live_leaders))
         await self._send_update_metadata()
         for broker_id, stopped in self._stop_replica.items():
             broker = self._context.brokers.get(broker_id)
@@ -120,7 +127,7 @@ class RequestBatch:
 
     async def _send_update_metadata(self) -> None:
         live_brokers: list[UpdateMetadataBroker] = []
-        states: dict[TopicPartition, UpdateMetadataPartitionState | None] = {}
+        states: dict[TopicPartition, UpdateMetadataPartitionState] = {}
         # Topic states by all recipients to which a broker belongs; most brokers belong to the same.
         topics: dict[tuple[_Recipients, ...], list[UpdateMetadataTopicState]] = {}
         for broker_id, broker in self._context.brokers.items():
@@ -147,23 +154,23 @@ class RequestBatch:
     async def _leader_and_isr_request(
         self,
         broker: LiveBroker,
-        partitions: dict[TopicPartition, LeaderAndIsrPartitionState],
+        states: dict[str, dict[int, LeaderAndIsrPartitionState]],
         live_leaders: dict[int, LeaderAndIsrLiveLeader],
     ) -> LeaderAndIsrRequest:
         """`live_leaders` holds those of the batch's earlier requests, which are used again."""
-        topics: dict[str, LeaderAndIsrTopicState] = {}
+        topics: list[LeaderAndIsrTopicState] = []
         leaders: dict[int, None] = {}
-        for some in slices(partitions.items()):
-            for partition, state in some:
+        topic_ids = self._context.topic_ids
+        since_pause = 0
+        for name, of_topic in states.items():
+            in_order = list(of_topic.values())
+            topics.append(LeaderAndIsrTopicState(topic_name=name, topic_id=topic_ids.get(name, ZERO_UUID), partition_states=in_order))
+            for state in in_order:
                 leaders[state.leader] = None
-                topic_name = partition.topic
-                topic = topics.get(topic_name)
-                if topic is None:
-                    topic_id = self._context.topic_id(topic_name)
-                    topic = topics[topic_name] = LeaderAndIsrTopicState(topic_name=topic_name, topic_id=topic_id, partition_states=[])
-                topic.partition_states.append(state)
-
-            await self._pause()
+            since_pause += len(in_order)
+            if since_pause >= PER_SLICE:
+                since_pause = 0
+                await self._pause()
         for leader in leaders:
             if leader in self._context.brokers and leader not in live_leaders:
                 live_leaders[leader] = self._live_leader(self._context.brokers[leader])
@@ -171,7 +178,7 @@ class RequestBatch:
             controller_id=self._controller_id,
             controller_epoch=self._context.epoch,
             broker_epoch=broker.epoch,
-            topic_states=list(topics.values()),
+            topic_states=topics,
             live_leaders=[live_leaders[leader] for leader in leaders if leader in live_leaders],
         )
 
@@ -182,42 +189,46 @@ class RequestBatch:
         return LeaderAndIsrLiveLeader(broker_id=broker.broker_id, host_name=endpoint.host, port=endpoint.port)
 
     async def _topic_states(
-        self, partitions: Iterable[TopicPartition], states: dict[TopicPartition, UpdateMetadataPartitionState | None]
+        self, partitions: Iterable[TopicPartition], states: dict[TopicPartition, UpdateMetadataPartitionState]
     ) -> list[UpdateMetadataTopicState]:
         topics: dict[str, UpdateMetadataTopicState] = {}
+        live = self._context.live_brokers
+        may_be_again = len(self._update_metadata) > 1
         for some in slices(partitions):
             for partition in some:
-                if partition not in states:
-                    states[partition] = self._metadata_of(partition)
-                state = states[partition]
-                if state is not None:
-                    topic = topics.get(partition.topic)
-                    if topic is None:
-                        topic_id = self._context.topic_id(partition.topic)
-                        topic = UpdateMetadataTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
-                        topics[partition.topic] = topic
-                    topic.partition_states.append(state)
+                state = states.get(partition)
+                if state is None:
+                    leadership = self._context.leaderships.get(partition)
+                    if leadership is None:  # brokers learn of it when it has a state
+                        continue
+                    state = self._metadata_of(partition, leadership, live)
+                    if may_be_again:
+                        states[partition] = state
+                topic = topics.get(partition.topic)
+                if topic is None:
+                    topic_id = self._context.topic_id(partition.topic)
+                    topic = UpdateMetadataTopicState(topic_name=partition.topic, topic_id=topic_id, partition_states=[])
+                    topics[partition.topic] = topic
+                topic.partition_states.append(state)
             await self._pause()
         return list(topics.values())
 
-    def _metadata_of(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
-        """None for a partition that has no state yet: brokers learn of it when it has one."""
-        leadership = self._context.leaderships.get(partition)
-        if leadership is None:
-            return None
+    def _metadata_of(self, partition: TopicPartition, leadership: Leadership, live: set[int]) -> UpdateMetadataPartitionState:
+        context = self._context
         state = leadership.state
-        deleting = self._context.is_being_deleted(partition.topic)
-        replicas = self._context.replicas(partition)
+        deleting = context.is_being_deleted(partition.topic)
+        replicas = context.replicas(partition)
+        are_online = not context.offline_replicas and live.issuperset(replicas)
         return UpdateMetadataPartitionState(
             topic_name=partition.topic,
             partition_index=partition.partition,
             controller_epoch=state.controller_epoch,
             leader=LEADER_DURING_DELETE if deleting else state.leader,
             leader_epoch=0 if deleting else state.leader_epoch,
-            isr=list(state.isr),
+            isr=state.isr,
             zk_version=0 if deleting else leadership.partition_epoch,
-            replicas=list(replicas),
-            offline_replicas=[each for each in replicas if not self._context.is_online(each, partition)],
+            replicas=replicas,
+            offline_replicas=() if are_online else tuple(each for each in replicas if not context.is_online(each, partition)),
         )
 
     async def _stop_replica_request(self, broker: LiveBroker, stopped: dict[TopicPartition, _Stopped]) -> StopReplicaRequest:
@@ -247,11 +258,11 @@ def _leader_state(
         controller_epoch=state.controller_epoch,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
-        isr=list(state.isr),
+        isr=state.isr,
         partition_epoch=leadership.partition_epoch,
-        replicas=list(assignment.replicas),
-        adding_replicas=list(assignment.adding_replicas),
-        removing_replicas=list(assignment.removing_replicas),
+        replicas=assignment.replicas,
+        adding_replicas=assignment.adding_replicas,
+        removing_replicas=assignment.removing_replicas,
         is_new=is_new,
         leader_recovery_state=state.leader_recovery_state,
     )

@@ -17,8 +17,10 @@ from protocol.schema.message import (
     Int32,
     Int64,
     Message,
+    SharedStruct,
     String,
     Struct,
+    TupleOf,
     Uuid,
     field,
     request,
@@ -30,17 +32,17 @@ from protocol.schema.message import (
 
 
 @struct
-class LeaderAndIsrPartitionState(Struct):
+class LeaderAndIsrPartitionState(SharedStruct):
     topic_name: String = until(1, ignorable=True)
     partition_index: Int32 = field()
     controller_epoch: Int32 = field()
     leader: Int32 = field()
     leader_epoch: Int32 = field()
-    isr: Array[Int32] = field()
+    isr: TupleOf[Int32] = field()
     partition_epoch: Int32 = field()
-    replicas: Array[Int32] = field()
-    adding_replicas: Array[Int32] = since(3, ignorable=True)
-    removing_replicas: Array[Int32] = since(3, ignorable=True)
+    replicas: TupleOf[Int32] = field()
+    adding_replicas: TupleOf[Int32] = since(3, ignorable=True)
+    removing_replicas: TupleOf[Int32] = since(3, ignorable=True)
     is_new: Bool = since(1, ignorable=True)
     leader_recovery_state: Int8 = since(6)
 

@@ -22,6 +22,7 @@ from protocol.schema.message import (
     SharedStruct,
     String,
     Struct,
+    TupleOf,
     Uuid,
     field,
     request,
@@ -39,10 +40,10 @@ class UpdateMetadataPartitionState(Struct):
     controller_epoch: Int32 = field()
     leader: Int32 = field()
     leader_epoch: Int32 = field()
-    isr: Array[Int32] = field()
+    isr: TupleOf[Int32] = field()
     zk_version: Int32 = field()
-    replicas: Array[Int32] = field()
-    offline_replicas: Array[Int32] = since(4, ignorable=True)
+    replicas: TupleOf[Int32] = field()
+    offline_replicas: TupleOf[Int32] = since(4, ignorable=True)
 
 
 @struct

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.schema.decoder_source import decoder_source
 from protocol.schema.encoder_source import encoder_source
-from protocol.schema.fields import ArrayOf, StructOf
+from protocol.schema.fields import StructOf
 from protocol.schema.source import compiled
 from protocol.schema.wire import Buffer, UnsupportedVersion
 
@@ -74,9 +74,10 @@ def compile_init(cls: type[Struct]) -> Callable[..., None]:
     parameters = []
     lines = []
     for field in cls.SCHEMA.fields:
-        if field.default is not None and isinstance(field.type, ArrayOf | StructOf):
-            made = "[]" if isinstance(field.type, ArrayOf) else f"{field.type.cls.__name__}()"
+        if field.default is not None and field.is_changeable:
+            made = "[]"
             if isinstance(field.type, StructOf):
+                made = f"{field.type.cls.__name__}()"
                 namespace[field.type.cls.__name__] = field.type.cls
             parameters.append(f"{field.name}=UNSET")
             lines.append(f"    self.{field.name} = {made} if {field.name} is UNSET else {field.name}")
@@ -86,7 +87,7 @@ def compile_init(cls: type[Struct]) -> Callable[..., None]:
     star = "*, " if parameters else ""
     lines.append("    self.unknown_tagged_fields = None")
     if cls.IS_SHARED:
-        lines.append("    self.encoding = None")
+        lines.append("    self.encoding_version = -1")
     source = "\n".join([f"def __init__(self, {star}{', '.join(parameters)}):", *lines, ""])
     return compiled(f"{cls.__module__}.{cls.__name__} init", "__init__", source, namespace)  # type: ignore[no-any-return]  # made by exec
 

@@ -121,7 +121,7 @@ class _DecoderSource:
                 self._default(field, f"{var}.{field.name}")
         source.line(f"{var}.unknown_tagged_fields = None")
         if cls.IS_SHARED:
-            source.line(f"{var}.encoding = None")
+            source.line(f"{var}.encoding_version = -1")
         for field in present:
             self._field(field, f"{var}.{field.name}", self._flexible and field.flexible)
         if self._flexible:
@@ -132,7 +132,7 @@ class _DecoderSource:
         """Set a field that is absent, or may be. Structures are filled in place: their constructor would take three times as long."""
         source = self._source
         if field.default is None or not isinstance(field.type, StructOf):
-            source.line(f"{target} = {'[]' if isinstance(field.type, ArrayOf) and field.default is not None else repr(field.default)}")
+            source.line(f"{target} = {field.make_default()!r}")
             return
         cls = field.type.cls
         item = source.name(f"{field.name}_default")
@@ -141,7 +141,7 @@ class _DecoderSource:
             self._default(inner, f"{item}.{inner.name}")
         source.line(f"{item}.unknown_tagged_fields = None")
         if cls.IS_SHARED:
-            source.line(f"{item}.encoding = None")
+            source.line(f"{item}.encoding_version = -1")
         source.line(f"{target} = {item}")
 
     def _field(self, field: Field, target: str, flexible: bool) -> None:
@@ -158,7 +158,7 @@ class _DecoderSource:
             case Variable():
                 self._variable(wire_type, target, nullable, flexible, name)
             case ArrayOf():
-                self._array(wire_type.element, target, nullable, flexible, name)
+                self._array(wire_type, target, nullable, flexible, name)
             case StructOf():
                 self._nested(wire_type, target, name)
 
@@ -214,7 +214,7 @@ class _DecoderSource:
         self._source.line(f"{target} = {value}")
         self._source.line("p = q")
 
-    def _array(self, element: WireType, target: str, nullable: bool, flexible: bool, name: str) -> None:
+    def _array(self, array: ArrayOf, target: str, nullable: bool, flexible: bool, name: str) -> None:
         source = self._source
         self._length("i", 4, flexible, "read_compact_length")
         if flexible:
@@ -223,12 +223,13 @@ class _DecoderSource:
             with source.block("if n < 0:"):
                 source.line(f"{target} = None")
             with source.block("else:"):
-                self._elements(element, target, flexible, name, "")
+                self._elements(array, target, flexible, name, "")
         else:
-            self._elements(element, target, flexible, name, "n < 0 or ")
+            self._elements(array, target, flexible, name, "n < 0 or ")
 
-    def _elements(self, element: WireType, target: str, flexible: bool, name: str, also_bad: str) -> None:
+    def _elements(self, array: ArrayOf, target: str, flexible: bool, name: str, also_bad: str) -> None:
         source = self._source
+        element = array.element
         # An element that takes no bytes still counts as one: a count is never more than the bytes left.
         size = max(1, min_size(element, self._version, flexible))
         left = "end - p" if size == 1 else f"(end - p) // {size}"
@@ -240,7 +241,8 @@ class _DecoderSource:
                 source.line(f"raise too_many({name!r})")
         if isinstance(element, Fixed) and element.code != "16s":
             unpackers = source.constant(f"arrays_of_{element.name}", _UNPACKERS[element.code])
-            source.line(f"{target} = list({unpackers}[n](buf, p))")
+            numbers = f"{unpackers}[n](buf, p)"
+            source.line(f"{target} = {numbers if array.is_tuple else f'list({numbers})'}")
             source.line(f"p += {element.size} * n")
             return
         item = source.name(f"{name}_item")

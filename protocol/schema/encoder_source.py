@@ -88,7 +88,7 @@ class _EncoderSource:
                     source.line("return parts")
                 else:
                     source.line("return join(w)")
-                if self._is_element:
+                if self._is_element and self._in_steps:
                     source.line("yield")  # never reached; it makes a generator of an encoder without arrays
             with source.block("except (StructError, AttributeError, TypeError, OverflowError, UnicodeEncodeError) as error:"):
                 source.line(f"raise InvalidValue('{self._cls.__name__} version {self._version}: %s' % error) from error")
@@ -216,8 +216,9 @@ class _EncoderSource:
             return
         item = source.name(f"{name}_item")
         with source.block(f"for {item} in {items}:"):
+            is_whole_step = True
             if isinstance(element, StructOf) and element.cls.IS_SHARED and self._in_steps:
-                self._shared(element.cls, item)
+                is_whole_step = self._shared(element.cls, item)
             elif isinstance(element, StructOf):
                 self._struct(element.cls, item)
             else:
@@ -227,29 +228,44 @@ class _EncoderSource:
                 with source.block(f"if len(w) > {_JOINED_PIECES}:"):
                     source.line("parts.append(join(w))")
                     source.line("w.clear()")
-                source.line("yield")
+                    if not is_whole_step:
+                        source.line("yield")
+                if is_whole_step:
+                    source.line("yield")
 
-    def _shared(self, cls: type[Struct], item: str) -> None:
-        """Append the encoding that the object keeps. If it is not complete, begin or continue it."""
+    def _shared(self, cls: type[Struct], item: str) -> bool:
+        """Append the encoding that the object keeps. If it is not complete, begin or continue it.
+
+        An element without arrays of structures is encoded at once. Returns whether appending a complete encoding takes as long as a step.
+        """
         source = self._source
-        element = _EncoderSource(cls, self._version, self._flexible, in_parts=True, in_steps=True, is_element=True)
+        has_steps = any(isinstance(field.type, ArrayOf) and isinstance(field.type.element, StructOf) for field in cls.SCHEMA.fields)
+        element = _EncoderSource(cls, self._version, self._flexible, in_parts=has_steps, in_steps=has_steps, is_element=True)
         encode = compiled(f"{cls.__name__} v{self._version} encode_element", "encode", *element.generate())
-        steps = source.constant(f"encode_{cls.__name__}", encode)
-        made = source.constant("SharedEncoding", SharedEncoding)
+        made = f"{source.constant(f'encode_{cls.__name__}', encode)}({item})"
+        if has_steps:
+            made = f"{source.constant('SharedEncoding', SharedEncoding)}({made})"
+        with source.block(f"if {item}.encoding_version != {self._version}:"):
+            source.line(f"{item}.encoding = {made}")
+            source.line(f"{item}.encoding_version = {self._version}")
+            if not has_steps:
+                source.line("yield")
+        if not has_steps:
+            source.line(f"{self._append}({item}.encoding)")
+            return False
         source.line(f"kept = {item}.encoding")
-        with source.block(f"if kept is None or kept.version != {self._version}:"):
-            source.line(f"kept = {item}.encoding = {made}({self._version}, {steps}({item}))")
         with source.block("while kept.encoded is None:"), source.block("if kept.advance():"):
             source.line("yield")
         source.line("encoded = kept.encoded")
         if self._append != "a":  # inside a tagged field, whose length is to be known
             source.line(f"{self._append}(encoded)")
-            return
+            return True
         with source.block(f"if len(encoded) < {_SEPARATE_BYTES}:"):
             source.line("a(encoded)")
         with source.block("else:"):
             self._end_part()
             source.line("parts.append(encoded)")
+        return True
 
     def _end_part(self) -> None:
         """The pieces so far become a part."""

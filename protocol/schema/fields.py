@@ -44,9 +44,10 @@ class Variable(NamedTuple):
 
 
 class ArrayOf(NamedTuple):
-    """A count and that many elements."""
+    """A count and that many elements, in memory a list. One of numbers may also be a tuple."""
 
     element: WireType
+    is_tuple: bool = False
 
 
 class StructOf(NamedTuple):
@@ -75,13 +76,15 @@ class Field(NamedTuple):
     tag: int | None
     flexible: bool
 
+    @property
+    def is_changeable(self) -> bool:
+        """Whether values are objects that their owner may change."""
+        return isinstance(self.type, StructOf) or (isinstance(self.type, ArrayOf) and not self.type.is_tuple)
+
     def make_default(self) -> Any:
         """A default that the caller may keep and change: arrays and structures are new objects."""
-        if self.default is not None:
-            if isinstance(self.type, ArrayOf):
-                return []
-            if isinstance(self.type, StructOf):
-                return self.type.cls()
+        if self.default is not None and self.is_changeable:
+            return self.type.cls() if isinstance(self.type, StructOf) else []
         return self.default
 
 

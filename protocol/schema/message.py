@@ -34,6 +34,7 @@ from protocol.uuid import ZERO_UUID
 _T = TypeVar("_T")
 _NULLABLE: Final = "nullable"
 _ARRAY: Final = "array"
+_TUPLE: Final = "tuple"
 _STRING = Variable("string", "")
 _BYTES = Variable("bytes", b"")
 
@@ -52,6 +53,8 @@ NullableBytes = Annotated[bytes | None, _BYTES, _NULLABLE]
 # Decoding returns a view of the input, never a copy. `encode_parts` passes the value on as it is.
 Records = Annotated[memoryview | bytes | None, Variable("records", None), _NULLABLE]
 Array = Annotated[list[_T], _ARRAY]
+# An array of numbers that is not changed: messages and the state of the cluster may have the same object.
+TupleOf = Annotated[tuple[_T, ...], _TUPLE]
 NullableArray = Annotated[list[_T] | None, _ARRAY, _NULLABLE]
 
 _UNSET: Final = object()
@@ -128,10 +131,12 @@ class SharedStruct(Struct):
     It must not change after that.
     """
 
-    __slots__ = ("encoding",)
+    __slots__ = ("encoding", "encoding_version")
 
     IS_SHARED: ClassVar[bool] = True
-    encoding: SharedEncoding | None
+    encoding: SharedEncoding | bytes
+    encoding_version: int
+    """The version of `encoding`; -1 while there is none."""
 
 
 class Message(Struct):
@@ -284,9 +289,11 @@ def _wire_type(annotation: Any) -> tuple[WireType, bool]:
     metadata: tuple[Any, ...] = getattr(annotation, "__metadata__", ())
     if metadata:
         nullable = _NULLABLE in metadata
+        held = annotation.__origin__
+        if metadata[0] == _TUPLE:
+            return ArrayOf(_wire_type(typing.get_args(held)[0])[0], is_tuple=True), nullable
         if metadata[0] != _ARRAY:
             return metadata[0], nullable
-        held = annotation.__origin__
         array = held if typing.get_origin(held) is list else typing.get_args(held)[0]
         return ArrayOf(_wire_type(typing.get_args(array)[0])[0]), nullable
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):

@@ -2,7 +2,7 @@
 
 The first encoder that reaches the element begins the encoding. Encoders of several messages run in turns, and others may
 reach the element before its encoding is complete. They then continue the same encoding, so no step is done twice. The
-generated encoders in steps are the only users.
+encoding of an element without arrays of structures is plain bytes, made in one step. The generated encoders in steps are the only users.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from protocol.schema.wire import InvalidValue
 
 
 class SharedEncoding:
-    """The encoding of one element in one version: `encoded` once it is complete, None before."""
+    """The encoding of one element: `encoded` once it is complete, None before."""
 
-    __slots__ = ("_steps", "encoded", "version")
+    __slots__ = ("_steps", "encoded")
 
-    def __init__(self, version: int, steps: Generator[None, None, list[bytes | memoryview]]) -> None:
+    def __init__(self, steps: Generator[None, None, list[bytes | memoryview]]) -> None:
         """`steps` encode the element, and return its bytes in parts."""
-        self.version = version
         self.encoded: bytes | None = None
         self._steps: Generator[None, None, list[bytes | memoryview]] | None = steps
 

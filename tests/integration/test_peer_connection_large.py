@@ -40,7 +40,7 @@ def test_a_request_with_thousands_of_partitions_is_written_and_its_answer_read_i
 
         async with a_peer(of_all) as other:
             peer = PeerConnections()(lambda: other.address, "1")
-            states = [LeaderAndIsrPartitionState(partition_index=index, replicas=[1, 2]) for index in range(3000)]
+            states = [LeaderAndIsrPartitionState(partition_index=index, replicas=(1, 2)) for index in range(3000)]
             topic = LeaderAndIsrTopicState(topic_name="t", topic_id=b"t" * 16, partition_states=states)
             request = LeaderAndIsrRequest(controller_id=1, topic_states=[topic])
             wire_turns = []

@@ -138,7 +138,7 @@ class GroupBench:
             for broker_id in (0, 1)
         ]
         states = [
-            UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=[0], replicas=[0]) for index, leader in leaders.items()
+            UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=(0,), replicas=(0,)) for index, leader in leaders.items()
         ]
         topics = [UpdateMetadataTopicState(topic_name=topic, partition_states=states)] if topic else []
         request = UpdateMetadataRequest(controller_epoch=1, topic_states=topics, live_brokers=brokers)
@@ -154,8 +154,8 @@ class GroupBench:
     ) -> None:  # fmt: skip
         """LeaderAndIsr: broker `leader` leads a partition of `__consumer_offsets`."""
         state = LeaderAndIsrPartitionState(
-            partition_index=index, controller_epoch=1, leader=leader, leader_epoch=epoch, isr=list(isr), partition_epoch=epoch,
-            replicas=list(replicas) or ([0, 1] if len(isr) > 1 or leader else [0]), is_new=epoch == 0,
+            partition_index=index, controller_epoch=1, leader=leader, leader_epoch=epoch, isr=tuple(isr), partition_epoch=epoch,
+            replicas=tuple(replicas) or ((0, 1) if len(isr) > 1 or leader else (0,)), is_new=epoch == 0,
         )  # fmt: skip
         topics = [LeaderAndIsrTopicState(topic_name=topic, partition_states=[state])]
         response = await self.replica_manager.on_leader_and_isr(LeaderAndIsrRequest(controller_epoch=1, topic_states=topics))

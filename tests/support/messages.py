@@ -16,7 +16,8 @@ def message(cls: type[Any], fields: Mapping[str, Any]) -> Any:
 
 def _value(wire_type: WireType, value: Any) -> Any:
     if isinstance(wire_type, ArrayOf) and value is not None:
-        return [_value(wire_type.element, each) for each in value]
+        elements = [_value(wire_type.element, each) for each in value]
+        return tuple(elements) if wire_type.is_tuple else elements
     if isinstance(wire_type, StructOf) and isinstance(value, Mapping):
         return message(wire_type.cls, value)
     return value

@@ -101,8 +101,8 @@ class ReplayingBroker(InProcessBroker):
             "leader": OTHER_BROKER,
             "leader_epoch": OTHER_EPOCH,
             "controller_epoch": 2,
-            "replicas": [0, OTHER_BROKER],
-            "isr": [OTHER_BROKER],
+            "replicas": (0, OTHER_BROKER),
+            "isr": (OTHER_BROKER,),
         }
         metadata = [
             UpdateMetadataTopicState(

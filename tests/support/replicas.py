@@ -236,9 +236,9 @@ def state(
         controller_epoch=1,
         leader=leader,
         leader_epoch=epoch,
-        isr=list(isr),
+        isr=tuple(isr),
         partition_epoch=partition_epoch,
-        replicas=list(replicas),
+        replicas=tuple(replicas),
         is_new=is_new,
     )
 

@@ -70,6 +70,8 @@ def wire_type_name(wire_type: WireType) -> str:
 
 def declared_default(field: Field) -> Any:
     value = field.make_default()
+    if isinstance(field.type, ArrayOf) and field.type.is_tuple:
+        return list(value)
     return as_dict(value, field.type.fields) if isinstance(value, Struct) and isinstance(field.type, StructOf) else value
 
 
@@ -82,6 +84,9 @@ def as_dict(value: Any, fields: tuple[Field, ...]) -> Any:
             mine = as_dict(mine, field.type.fields)
         elif isinstance(field.type, ArrayOf) and isinstance(field.type.element, StructOf) and mine is not None:
             mine = [as_dict(item, field.type.element.fields) for item in mine]
+        elif isinstance(field.type, ArrayOf) and field.type.is_tuple:
+            assert isinstance(mine, tuple)
+            mine = list(mine)
         made[field.name] = bytes(mine) if isinstance(mine, memoryview) else mine
     if value.unknown_tagged_fields:
         made["_tags"] = value.unknown_tagged_fields

@@ -150,7 +150,7 @@ def test_elements_of_all_arrays_together_are_too_many() -> None:
 
 
 def test_what_a_controller_says_of_a_large_cluster_is_read() -> None:
-    partition = LeaderAndIsrPartitionState(replicas=[1] * MAX_ELEMENTS, isr=[1] * MAX_ELEMENTS)
+    partition = LeaderAndIsrPartitionState(replicas=(1,) * MAX_ELEMENTS, isr=(1,) * MAX_ELEMENTS)
     data = LeaderAndIsrRequest(topic_states=[LeaderAndIsrTopicState(partition_states=[partition])]).encode(5)
     request, _ = LeaderAndIsrRequest.decode(data, 5)
     assert len(request.topic_states[0].partition_states[0].isr) == MAX_ELEMENTS

@@ -4,6 +4,7 @@ from collections.abc import Generator
 
 import pytest
 
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -23,7 +24,7 @@ def topics(count: int, partitions: int) -> list[UpdateMetadataTopicState]:
             topic_name=f"t{number}",
             topic_id=bytes([number]) * 16,
             partition_states=[
-                UpdateMetadataPartitionState(partition_index=index, isr=[1, 2], replicas=[1, 2]) for index in range(partitions)
+                UpdateMetadataPartitionState(partition_index=index, isr=(1, 2), replicas=(1, 2)) for index in range(partitions)
             ],
         )
         for number in range(count)
@@ -87,6 +88,34 @@ def test_requests_of_many_brokers_share_the_encodings_of_their_topics() -> None:
     long = [{id(part) for part in parts if len(part) > 1000} for parts in ended.values()]
     assert len(long[0]) == 4
     assert all(each == long[0] for each in long)
+
+
+def leader_and_isr(broker_epoch: int, states: list[LeaderAndIsrPartitionState]) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(broker_epoch=broker_epoch, topic_states=[LeaderAndIsrTopicState(topic_name="t", partition_states=states)])
+
+
+def some_states(count: int) -> list[LeaderAndIsrPartitionState]:
+    return [LeaderAndIsrPartitionState(partition_index=index, isr=(1, 2), replicas=(1, 2)) for index in range(count)]
+
+
+@pytest.mark.parametrize("version", [7, 6, 4, 3])
+def test_a_partition_of_several_brokers_is_encoded_once_in_each_version(version: int) -> None:
+    states = some_states(1000)
+    for epoch in range(3):
+        parts, steps = finish(leader_and_isr(epoch, states).encode_steps(version))
+        assert b"".join(parts) == leader_and_isr(epoch, some_states(1000)).encode(version)
+        assert (steps > 1000) == (epoch == 0)
+    for state in states:
+        state.leader = 1 << 40  # what is encoded again is refused
+    finish(leader_and_isr(3, states).encode_steps(version))
+    with pytest.raises(InvalidValue):
+        finish(leader_and_isr(3, states).encode_steps(version - 1))
+
+
+def test_partitions_that_are_encoded_already_are_not_joined_in_one_step() -> None:
+    states = some_states(20_000)
+    finish(leader_and_isr(0, states).encode_steps(7))
+    assert finish(leader_and_isr(1, states).encode_steps(7))[1] > 4
 
 
 def test_an_element_that_cannot_be_encoded_fails_in_every_message() -> None:

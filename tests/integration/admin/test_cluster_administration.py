@@ -73,7 +73,7 @@ def epoch(broker: InProcessBroker) -> int:
 def test_leader_and_isr_for_an_earlier_life_of_the_broker_is_refused_with_every_partition(
     client: WireClient, epoch: int, version: int
 ) -> None:
-    state = LeaderAndIsrPartitionState(partition_index=0, controller_epoch=99, replicas=[0])
+    state = LeaderAndIsrPartitionState(partition_index=0, controller_epoch=99, replicas=(0,))
     request = LeaderAndIsrRequest(
         controller_epoch=99, broker_epoch=epoch - 1, topic_states=[LeaderAndIsrTopicState(topic_name="t", partition_states=[state])]
     )

@@ -51,6 +51,34 @@ def test_a_process_that_has_ended_costs_nothing() -> None:
     assert (process.cpu_s(pid), process.resident_bytes(pid), process.tree(pid)) == (0, 0, [pid])
 
 
+BUSY_CHILD_THAT_ENDS = """
+import subprocess, sys
+spin = "import sys, time\\nwhile time.process_time() < 0.3: pass\\nprint(flush=True); sys.stdin.read()"
+child = subprocess.Popen([sys.executable, "-c", spin], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdout.readline()
+print(flush=True)
+sys.stdin.readline()
+child.communicate()
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_processor_time_of_a_child_still_counts_when_the_child_has_ended() -> None:
+    command = [sys.executable, "-c", BUSY_CHILD_THAT_ENDS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        before = process.cpu_s(parent.pid)
+        assert len(process.tree(parent.pid)) == 2
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        parent.stdout.readline()
+        assert process.tree(parent.pid) == [parent.pid]
+        assert process.cpu_s(parent.pid) >= before >= 0.29
+
+
 def test_binding_reaches_every_thread() -> None:
     core = min(os.sched_getaffinity(0))
     with a_busy_process() as (pid, _):

@@ -132,7 +132,7 @@ def test_leader_and_isr_says_the_same_in_every_version(name: str, versions: Cont
 
     peers = FakePeers(answer)
     state = LeaderAndIsrPartitionState(
-        topic_name="t", partition_index=0, leader=1, leader_epoch=4, isr=[1], replicas=[1, 2], is_new=True, leader_recovery_state=1
+        topic_name="t", partition_index=0, leader=1, leader_epoch=4, isr=(1,), replicas=(1, 2), is_new=True, leader_recovery_state=1
     )
     request = LeaderAndIsrRequest(
         controller_id=0,
@@ -145,7 +145,7 @@ def test_leader_and_isr_says_the_same_in_every_version(name: str, versions: Cont
     asked = cast("LeaderAndIsrRequest", peers.asked[0].message)
     assert peers.asked[0].version == versions.leader_and_isr
     states = asked.ungrouped_partition_states + [state for topic in asked.topic_states for state in topic.partition_states]
-    assert [(each.leader, each.leader_epoch, each.isr, each.replicas) for each in states] == [(1, 4, [1], [1, 2])]
+    assert [(each.leader, each.leader_epoch, each.isr, each.replicas) for each in states] == [(1, 4, (1,), (1, 2))]
     assert (asked.controller_epoch, asked.live_leaders[0].host_name) == (3, "host")
     assert states[0].leader_recovery_state == (1 if versions.leader_and_isr >= 6 else 0)
     assert asked.broker_epoch == (47 if versions.leader_and_isr >= 2 else -1)
@@ -155,7 +155,7 @@ def test_leader_and_isr_says_the_same_in_every_version(name: str, versions: Cont
 @pytest.mark.parametrize(("name", "versions"), VERSIONS)
 def test_update_metadata_says_the_same_in_every_version(name: str, versions: ControlVersions) -> None:
     peers = FakePeers(lambda asked: UpdateMetadataResponse())
-    state = UpdateMetadataPartitionState(topic_name="t", partition_index=5, leader=1, leader_epoch=4, isr=[1], replicas=[1, 2])
+    state = UpdateMetadataPartitionState(topic_name="t", partition_index=5, leader=1, leader_epoch=4, isr=(1,), replicas=(1, 2))
     endpoints = [
         UpdateMetadataEndpoint(port=1, host="other", listener="EXTERNAL", security_protocol=1),
         UpdateMetadataEndpoint(port=9, host="host", listener="INTERNAL", security_protocol=0),
@@ -169,7 +169,7 @@ def test_update_metadata_says_the_same_in_every_version(name: str, versions: Con
     asked = cast("UpdateMetadataRequest", peers.asked[0].message)
     assert peers.asked[0].version == versions.update_metadata
     states = asked.ungrouped_partition_states + [state for topic in asked.topic_states for state in topic.partition_states]
-    assert [(each.partition_index, each.leader, each.isr) for each in states] == [(5, 1, [1])]
+    assert [(each.partition_index, each.leader, each.isr) for each in states] == [(5, 1, (1,))]
     (broker,) = asked.live_brokers
     if versions.update_metadata == 0:
         assert (broker.v0_host, broker.v0_port) == ("host", 9)

@@ -65,7 +65,7 @@ def test_a_dead_leader_is_replaced_and_leaves_every_isr() -> None:
         assert cluster.state(TopicPartition("solo", 0)) == PartitionState(-1, (2,), 1, 1)
         state = cluster.peers[0].cluster.partition("t", 0)
         assert state is not None
-        assert state.offline_replicas == [2]
+        assert state.offline_replicas == (2,)
         await cluster.start(2)
         assert cluster.state(TopicPartition("solo", 0)) == PartitionState(2, (2,), 2, 1)
         assert cluster.peers[2].replicas[P] == (1, 1)
@@ -273,7 +273,7 @@ def test_isr_changes_are_checked_written_and_told_to_all() -> None:
         await cluster.settle()
         told = cluster.peers[2].cluster.partition("t", 0)
         assert told is not None
-        assert told.isr == [0, 1]
+        assert told.isr == (0, 1)
         assert sum(isinstance(each, LeaderAndIsrRequest) for each in cluster.peers[1].requests) == before
         refused = {
             IsrChange(0, (0,), 0): InvalidUpdateVersion,
@@ -302,7 +302,7 @@ def test_a_failed_log_directory_moves_its_leaderships() -> None:
         assert await cluster.brokers[0].store.children("/log_dir_event_notification") == []
         told = cluster.peers[0].cluster.partition("t", 0)
         assert told is not None
-        assert told.offline_replicas == [1]
+        assert told.offline_replicas == (1,)
 
     run(scenario)
 

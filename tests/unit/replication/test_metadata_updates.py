@@ -36,7 +36,7 @@ def test_a_leader_whose_replica_was_moved_away_while_it_stood_still_leads_no_mor
 
     def hear(epoch: int, *replicas_now: int) -> None:
         topic = metadata(TOPIC, topic_id, p0=1)
-        topic.partition_states[0].leader_epoch, topic.partition_states[0].replicas = epoch, list(replicas_now)
+        topic.partition_states[0].leader_epoch, topic.partition_states[0].replicas = epoch, replicas_now
         at_once(
             replicas.manager.on_update_metadata(
                 UpdateMetadataRequest(controller_epoch=1, live_brokers=brokers(0, 1, 2), topic_states=[topic])
