@@ -6,7 +6,10 @@ The event loop, the garbage collector, the signals and the log are the test's, a
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from broker.ephemeral.control import ERRORS, commands_on_loop, one_line
@@ -35,6 +38,8 @@ class InProcessBroker:
         self._address = ""
         """host:port, which stays the same over restarts."""
         self._commands: dict[str, Callable[..., object]] = {}
+        self._waiting: set[asyncio.Future[object]] = set()
+        """Outcomes of commands that clients carry out in threads."""
         self._ending: asyncio.Task[None] | None = None
         """Stops a broker that cannot go on."""
 
@@ -62,16 +67,35 @@ class InProcessBroker:
     async def ask(self, do: str, **arguments: Any) -> object:
         """Carry out a command of `broker.ephemeral.control`. Raises Refused."""
         if self._broker is None:
-            raise Refused(f"broker {self._address} has ended by itself; call restart()")
+            raise self._has_ended()
         command = self._commands.get(do)
         try:
-            if command is not None:
-                return command(**arguments)
-            from broker.ephemeral.client_commands import carry_out
-
-            return await asyncio.to_thread(carry_out, do, self._address, arguments)
+            return await self._as_client(do, arguments) if command is None else command(**arguments)
         except ERRORS as error:
             raise Refused(one_line(error)) from None
+
+    async def _as_client(self, do: str, arguments: dict[str, Any]) -> object:
+        """Carry out a command of a client in a thread. The end of the broker ends the wait. Raises Refused, and what ERRORS lists."""
+        from broker.ephemeral.client_commands import carry_out
+
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[object] = loop.create_future()
+        self._waiting.add(outcome)
+
+        def work() -> None:
+            try:
+                settle = partial(_settle, outcome, carry_out(do, self._address, arguments), None)
+            except Exception as error:
+                settle = partial(_settle, outcome, None, error)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(settle)
+
+        # A daemon thread: a client may try for half a minute to reach a broker that is gone, and the interpreter does not wait for it.
+        threading.Thread(target=work, daemon=True).start()
+        try:
+            return await outcome
+        finally:
+            self._waiting.discard(outcome)
 
     async def _start(self) -> str:
         properties = dict(self._ephemeral.properties)
@@ -93,6 +117,11 @@ class InProcessBroker:
         broker, self._broker = self._broker, None
         if broker is not None:
             self._ending = asyncio.get_running_loop().create_task(broker.stop())
+        for outcome in self._waiting:
+            _settle(outcome, None, self._has_ended())
+
+    def _has_ended(self) -> Refused:
+        return Refused(f"broker {self._address} has ended by itself; call restart()")
 
     async def _stop(self) -> None:
         broker, self._broker = self._broker, None
@@ -101,3 +130,13 @@ class InProcessBroker:
         if self._ending is not None:
             await self._ending
             self._ending = None
+
+
+def _settle(outcome: asyncio.Future[object], result: object, error: Exception | None) -> None:
+    """Let the caller of a command go on, unless it waits no more."""
+    if outcome.done():
+        return
+    if error is None:
+        outcome.set_result(result)
+    else:
+        outcome.set_exception(error)
