@@ -38,7 +38,8 @@ from broker.ephemeral.faults import Faults
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
-_ERRORS: Final = (ClientError, KeyError, TypeError, ValueError, OSError)
+ERRORS: Final = (ClientError, KeyError, TypeError, ValueError, OSError)
+"""Errors of a command that cannot be carried out."""
 
 
 class Control:
@@ -48,15 +49,7 @@ class Control:
         self._bootstrap = bootstrap
         self._answer = answer
         self._loop = asyncio.get_running_loop()
-        self._on_loop: dict[str, Callable[..., object]] = {
-            "fail": lambda **order: _fail(faults, **order),
-            "delay": lambda **order: _delay(faults, **order),
-            "cut": lambda **order: _cut(faults, **order),
-            "disk": lambda **order: _disk(faults, **order),
-            "clock": lambda **order: _clock(faults, **order),
-            "heal": faults.heal,
-            "brokers": live_brokers,
-        }
+        self._on_loop = commands_on_loop(faults, live_brokers)
 
     def on_line(self, line: bytes) -> None:
         """Carry out one command."""
@@ -81,12 +74,30 @@ class Control:
             self._loop.call_soon_threadsafe(self._answer, answer)
 
 
+def commands_on_loop(faults: Faults, live_brokers: Callable[[], list[int]]) -> dict[str, Callable[..., object]]:
+    """The commands that are carried out at once, on the event loop of the broker. They raise what ERRORS lists."""
+    return {
+        "fail": lambda **order: _fail(faults, **order),
+        "delay": lambda **order: _delay(faults, **order),
+        "cut": lambda **order: _cut(faults, **order),
+        "disk": lambda **order: _disk(faults, **order),
+        "clock": lambda **order: _clock(faults, **order),
+        "heal": faults.heal,
+        "brokers": live_brokers,
+    }
+
+
+def one_line(error: Exception) -> str:
+    """The text of an error, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def _outcome(number: object, work: Callable[[], object]) -> str:
     """The line that answers a command."""
     try:
         return json.dumps({"id": number, "result": work()})
-    except _ERRORS as error:
-        return json.dumps({"id": number, "error": " ".join(str(error).split()) or type(error).__name__})
+    except ERRORS as error:
+        return json.dumps({"id": number, "error": one_line(error)})
 
 
 def _fail(faults: Faults, api: str, error: str | None, times: int = 1) -> None:
