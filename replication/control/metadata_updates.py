@@ -1,4 +1,4 @@
-"""Applies UpdateMetadata and its consequences for the replicas of this broker: methods of `ReplicaManager`.
+"""Applies UpdateMetadata and its consequences for the replicas of this broker, for `ReplicaManager`.
 
 A request may have ten thousand partitions. They are applied in parts, one per turn of the event loop. Clients see the old metadata until
 the new one is complete. One request at a time is applied, in the order of arrival. A request of a newer controller meanwhile ends the
@@ -31,21 +31,21 @@ STATES_PER_TURN = 1000
 """Partitions examined per turn of the event loop, a fraction of a microsecond each."""
 
 
-async def on_update_metadata(self: ReplicaManager, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-    """Apply UpdateMetadata (api 6)."""
+async def on_update_metadata(manager: ReplicaManager, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    """See `ReplicaManager.on_update_metadata`."""
     deposed = UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    if self.is_deposed(request):
+    if manager.is_deposed(request):
         return deposed
-    async with self.metadata_changes:
+    async with manager.metadata_changes:
         moved: list[tuple[Partition, int]] = []
         states = _states(request)
         while some := list(islice(states, STATES_PER_TURN)):
-            moved += _moved_away(self, some)
+            moved += _moved_away(manager, some)
             if len(some) == STATES_PER_TURN:
                 await asyncio.sleep(0)
-        if self.is_deposed(request):
+        if manager.is_deposed(request):
             return deposed
-        steps = self.cluster.update_steps(request)
+        steps = manager.cluster.update_steps(request)
         while True:
             try:
                 next(steps)
@@ -53,33 +53,33 @@ async def on_update_metadata(self: ReplicaManager, request: UpdateMetadataReques
                 deleted = end.value
                 break
             await asyncio.sleep(0)
-            if self.is_deposed(request):  # there may be a newer controller meanwhile
+            if manager.is_deposed(request):  # there may be a newer controller meanwhile
                 return deposed
         if deleted:
-            self.on_partitions_deleted(deleted)
+            manager.on_partitions_deleted(deleted)
         for partition, leader_epoch in moved:
-            if self.partition(*partition.topic_partition) is partition and partition.leader_epoch < leader_epoch:
+            if manager.partition(*partition.topic_partition) is partition and partition.leader_epoch < leader_epoch:
                 logger.warning("%s: was moved to other brokers; no longer served, the log stays", partition.topic_partition)
-                self.remove(partition)
+                manager.remove(partition)
     return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
 
-async def forget_topics(self: ReplicaManager, images: Iterable[TopicImage]) -> list[TopicImage]:
-    """Forget topics whose deletion no controller reported. Topics with newer metadata stay; returns the forgotten ones."""
-    async with self.metadata_changes:
-        gone = [image for image in images if self.cluster.topics.get(image.name) is image]
+async def forget_topics(manager: ReplicaManager, images: Iterable[TopicImage]) -> list[TopicImage]:
+    """See `ReplicaManager.forget_topics`."""
+    async with manager.metadata_changes:
+        gone = [image for image in images if manager.cluster.topics.get(image.name) is image]
         if gone:
-            self.on_partitions_deleted(self.cluster.forget(gone))
+            manager.on_partitions_deleted(manager.cluster.forget(gone))
     return gone
 
 
-def _moved_away(self: ReplicaManager, states: Iterable[tuple[str, bytes, UpdateMetadataPartitionState]]) -> list[tuple[Partition, int]]:
+def _moved_away(manager: ReplicaManager, states: Iterable[tuple[str, bytes, UpdateMetadataPartitionState]]) -> list[tuple[Partition, int]]:
     """The partitions that left this broker in a later leader epoch than it knows, with that epoch."""
     found = []
-    broker_id = self.broker_id
+    broker_id = manager.broker_id
     for name, topic_id, state in states:
         if broker_id not in state.replicas:
-            partition = self.partition(name, state.partition_index)
+            partition = manager.partition(name, state.partition_index)
             if partition is not None and state.leader_epoch > partition.leader_epoch and _is_meant(partition, topic_id):
                 found.append((partition, state.leader_epoch))
     return found

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse
-from protocol.messages.stop_replica import StopReplicaRequest
-from protocol.messages.update_metadata import UpdateMetadataRequest
+from protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.uuid import ZERO_UUID
 from replication.control import failed_log_dirs, log_dir_moves, metadata_updates, stopped_replicas
 from replication.control.controller_requests import (
@@ -24,11 +24,11 @@ from replication.control.controller_requests import (
     log_not_followed,
     named_states,
 )
-from replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
+from replication.errors import InconsistentTopicId, NotLeaderOrFollower, ReplicaStorageFailure, ReplicationError, UnknownTopicOrPartition
 from replication.leader.followers import Followers, NoFollowers, follow_in_turns
 from replication.leader.isr import IsrChanges
 from replication.leader.partition import Partition
-from replication.ports.cluster import MetadataCache
+from replication.ports.cluster import MetadataCache, TopicImage
 from replication.ports.isr_proposals import IsrProposals
 from replication.ports.replica_selector import ReplicaSelector
 from replication.ports.thread_work import done
@@ -37,7 +37,7 @@ from replication.ports.topic_stats import BrokerTopicStats
 from storage.disk.clock import Clock, elapsed_ms
 from storage.disk.topic_partition import TopicPartition
 from storage.disk.turns import in_turns
-from storage.errors import LogDirFailure
+from storage.errors import LogDirFailure, StorageError
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from storage.manager.new_logs import NewLog
@@ -132,11 +132,31 @@ class ReplicaManager:
     def isr_proposals(self, proposals: IsrProposals) -> None:
         self.isr_changes.proposals = proposals
 
-    on_log_dir_failure = failed_log_dirs.on_log_dir_failure
-    alter_log_dirs = log_dir_moves.alter_log_dirs
-    on_update_metadata = metadata_updates.on_update_metadata
-    forget_topics = metadata_updates.forget_topics
-    on_stop_replica = stopped_replicas.on_stop_replica
+    # -- log directories, metadata, stopped replicas ---------------------------------------------------------------------
+
+    def on_log_dir_failure(self, log_dir: str, reason: str = "a disk error") -> None:
+        """Take the partitions of a failed directory offline. The others are served on. A repeated call does nothing."""
+        failed_log_dirs.on_log_dir_failure(self, log_dir, reason)
+
+    async def alter_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ReplicationError | StorageError | None]:
+        """Begin to move each replica to its directory, or have a missing replica created there.
+
+        A request for the present directory ends a move to another one. Returns the error of each replica, or None: InvalidTopicName,
+        LogDirNotFound, LogDirFailure, and the errors of `partition_or_raise`.
+        """
+        return await log_dir_moves.alter_log_dirs(self, wanted)
+
+    async def on_update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Apply UpdateMetadata (api 6)."""
+        return await metadata_updates.on_update_metadata(self, request)
+
+    async def forget_topics(self, images: Iterable[TopicImage]) -> list[TopicImage]:
+        """Forget topics whose deletion no controller reported. Topics with newer metadata stay; returns the forgotten ones."""
+        return await metadata_updates.forget_topics(self, images)
+
+    async def on_stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Apply StopReplica (api 5): stop following partitions, and delete their logs if requested."""
+        return await stopped_replicas.on_stop_replica(self, request)
 
     # -- lookup --------------------------------------------------------------------------------------------------------
 

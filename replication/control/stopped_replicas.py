@@ -1,4 +1,4 @@
-"""Applies StopReplica: methods of `ReplicaManager`.
+"""Applies StopReplica, for `ReplicaManager`.
 
 An earlier LeaderAndIsr may still be in progress, if its connection broke or this broker's session ended. It does not create again the logs
 that are deleted meanwhile.
@@ -25,50 +25,50 @@ LOGS_PER_TURN = 3
 """Logs that are renamed for deletion in one turn of the event loop."""
 
 
-async def on_stop_replica(self: ReplicaManager, request: StopReplicaRequest) -> StopReplicaResponse:
-    """Apply StopReplica (api 5): stop following partitions, and delete their logs if requested."""
+async def on_stop_replica(manager: ReplicaManager, request: StopReplicaRequest) -> StopReplicaResponse:
+    """See `ReplicaManager.on_stop_replica`."""
     answer = StopReplicaAnswer()
-    if self.is_deposed(request):
+    if manager.is_deposed(request):
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     deleted_in: set[str] = set()
     """Log directories with logs that are deleted."""
     for at, (topic_partition, leader_epoch, delete) in enumerate(stopped_partitions(request), 1):
-        code, renames = _stop(self, topic_partition, leader_epoch, delete=delete)
+        code, renames = _stop(manager, topic_partition, leader_epoch, delete=delete)
         answer.add(topic_partition, code, renames)
         deleted_in.update(rename.log.log_dir for rename in renames)
         if delete and not renames:
             # An earlier request may have begun to delete it, in any directory.
-            deleted_in.update(directory.path for directory in self.log_manager.directories.live)
+            deleted_in.update(directory.path for directory in manager.log_manager.directories.live)
         if at % LOGS_PER_TURN == 0:
             await asyncio.sleep(0)
-            if self.is_deposed(request):
+            if manager.is_deposed(request):
                 return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     if deleted_in:
-        await done(partial(self.log_manager.renames.when_done, deleted_in))
+        await done(partial(manager.log_manager.renames.when_done, deleted_in))
     return answer.response()
 
 
 def _stop(
-    self: ReplicaManager, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool
+    manager: ReplicaManager, topic_partition: TopicPartition, leader_epoch: int, *, delete: bool
 ) -> tuple[ErrorCode, list[DirectoryRename]]:
     renames: list[DirectoryRename] = []
-    if topic_partition in self.offline:
+    if topic_partition in manager.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR, renames
-    partition = self.partition(*topic_partition)
+    partition = manager.partition(*topic_partition)
     if partition is not None:
         if leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH, renames
-        self.unfollow(topic_partition)
-        self.log_manager.moves.stop(topic_partition)
+        manager.unfollow(topic_partition)
+        manager.log_manager.moves.stop(topic_partition)
         if delete:
-            self.remove(partition)
+            manager.remove(partition)
         partition.waiters.notify()
     if delete:
-        for answer in self.answers:
+        for answer in manager.answers:
             answer.deleted.add(topic_partition)
         try:
-            renames = self.log_manager.delete(topic_partition)
+            renames = manager.log_manager.delete(topic_partition)
         except LogDirFailure as failure:
-            self.on_log_dir_failure(failure.log_dir, failure.what)
+            manager.on_log_dir_failure(failure.log_dir, failure.what)
             return ErrorCode.KAFKA_STORAGE_ERROR, renames
     return ErrorCode.NONE, renames

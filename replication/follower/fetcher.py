@@ -118,18 +118,6 @@ class Fetcher:
         self.beginning_lower: list[tuple[FollowedPartition, Found, UnexpectedAppendOffset]] = []
         """Partitions whose log is empty and begins inside the batch that was received."""
 
-    on_error_code = fetcher_failures.on_error_code
-    on_unreachable = fetcher_failures.on_unreachable
-    on_broken = fetcher_failures.on_broken
-    fail = fetcher_failures.fail
-    delay = fetcher_failures.delay
-    delay_all = fetcher_failures.delay_all
-    resume = fetcher_failures.resume
-    truncate_before_fetching = truncation.truncate_before_fetching
-    cut_all = truncation.cut_all
-    begin_lower = truncation.begin_lower
-    on_out_of_range = truncation.on_out_of_range
-
     # -- called by the pool
 
     def follow(self, partition: Partition) -> None:
@@ -181,7 +169,7 @@ class Fetcher:
             except Exception:
                 logger.exception("%s: unexpected error while fetching from broker %d; continuing", self.client_id, self.leader_id)
                 self.session.on_failure()
-                self.delay_all(self.followed.values())
+                fetcher_failures.delay_all(self, self.followed.values())
         self._on_idle(self)
         await self.peer.close()
 
@@ -192,9 +180,9 @@ class Fetcher:
             await self._idle()
             return
         if self.delayed:
-            self.resume()
+            fetcher_failures.resume(self)
         if self.truncating:
-            await self.truncate_before_fetching()
+            await truncation.truncate_before_fetching(self)
         if settings.quota.is_limited or self.throttled:
             self._obey_quota()
         session = self.session
@@ -217,7 +205,7 @@ class Fetcher:
             return
         except PeerUnavailable as error:
             session.on_failure()
-            self.on_unreachable(error)
+            fetcher_failures.on_unreachable(self, error)
             return
         finally:
             self._task = None
@@ -230,7 +218,7 @@ class Fetcher:
             code = ErrorCode.of(answer.error_code)
             logger.info("%s: broker %d refused a fetch (%s); a new session follows", self.client_id, self.leader_id, code.name)
             if code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR or session.keeps_failing:
-                self.delay_all(session.asked())
+                fetcher_failures.delay_all(self, session.asked())
 
     def _interrupt(self, request: int) -> None:
         """Interrupt the pending fetch, because partitions were added that it does not contain.
@@ -294,7 +282,7 @@ class Fetcher:
                 if error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     out_of_range.append(followed)
                 else:
-                    self.on_error_code(followed, ErrorCode.of(error_code))
+                    fetcher_failures.on_error_code(self, followed, ErrorCode.of(error_code))
             elif answer.diverging_epoch >= 0:
                 diverging.append((followed, answer.diverging_epoch, answer.diverging_end_offset))
             else:
@@ -304,10 +292,10 @@ class Fetcher:
                     in_this_turn = 0
                     await asyncio.sleep(0)
         while self.beginning_lower:
-            await self.begin_lower(*self.beginning_lower.pop())
-        await self.cut_all(diverging)
+            await truncation.begin_lower(self, *self.beginning_lower.pop())
+        await truncation.cut_all(self, diverging)
         for followed in out_of_range:
-            await self.on_out_of_range(followed)
+            await truncation.on_out_of_range(self, followed)
 
     def process(self, followed: FollowedPartition, found: Found) -> int:
         """Append the received records and move the offsets. Returns the number of bytes appended."""
@@ -337,19 +325,19 @@ class Fetcher:
         except (CorruptRecord, InvalidRecord, OffsetOutOfRange) as error:
             logger.error("%s: records of broker %d at offset %d cannot be appended: %s; retrying in %d ms", followed.topic_partition,
                          self.leader_id, followed.offset, error, self.settings.backoff_ms)  # fmt: skip
-            self.delay(followed)
+            fetcher_failures.delay(self, followed)
             return 0
         except UnexpectedAppendOffset as unexpected:
             if log.begins_inside_batch(unexpected):
                 self.beginning_lower.append((followed, found, unexpected))
             else:
-                self.on_broken(followed, unexpected)
+                fetcher_failures.on_broken(self, followed, unexpected)
             return 0
         except LogBeingTruncated:
-            self.delay(followed, fetcher_failures.FIRST_LATE_MS)  # its former fetcher is truncating it
+            fetcher_failures.delay(self, followed, fetcher_failures.FIRST_LATE_MS)  # its former fetcher is truncating it
             return 0
         except Exception as error:
-            self.on_broken(followed, error)
+            fetcher_failures.on_broken(self, followed, error)
             return 0
         return size
 
@@ -363,7 +351,7 @@ class Fetcher:
         next_offset = run.last_offset + 1
         if next_offset == offset:
             # An incomplete batch, or one of a later leader. An immediate retry would return the same.
-            self.delay(followed)
+            fetcher_failures.delay(self, followed)
             return False
         followed.offset = next_offset
         followed.last_fetched_epoch = self.last_epoch(log)

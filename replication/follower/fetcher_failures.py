@@ -1,4 +1,4 @@
-"""Handles failures of partitions: methods of `Fetcher`.
+"""Handles failures of partitions on behalf of a `Fetcher`, which calls the functions.
 
 A partition is delayed for `replica.fetch.backoff.ms`, during which it is out of the session, or it has failed and waits for the controller.
 """
@@ -42,97 +42,97 @@ LOUDNESS = {
 """Log levels of errors that occur if this broker hears of a creation, deletion or election before its leader, or after it."""
 
 
-def on_error_code(self: Fetcher, followed: FollowedPartition, code: ErrorCode) -> None:
+def on_error_code(fetcher: Fetcher, followed: FollowedPartition, code: ErrorCode) -> None:
     """Handle an error code in the leader's answer for which there is no special action."""
     if code == ErrorCode.FENCED_LEADER_EPOCH:
         logger.info("%s: broker %d has a later leader epoch than %d; not fetched until the controller sends the new one",
-                    followed.topic_partition, self.leader_id, followed.leader_epoch)  # fmt: skip
-        self.fail(followed)
+                    followed.topic_partition, fetcher.leader_id, followed.leader_epoch)  # fmt: skip
+        fail(fetcher, followed)
         return
-    backoff_ms = self.settings.backoff_ms
+    backoff_ms = fetcher.settings.backoff_ms
     if code in DENIED:
-        on_denied(self, code)
+        on_denied(fetcher, code)
     elif followed.last_error != code:
         followed.last_error = code
         followed.retries = 0
         logger.log(
             LOUDNESS.get(code, logging.ERROR), "%s: broker %d answered %s at offset %d; retrying at least every %d ms",
-            followed.topic_partition, self.leader_id, code.name, followed.offset, backoff_ms,
+            followed.topic_partition, fetcher.leader_id, code.name, followed.offset, backoff_ms,
         )  # fmt: skip
     if code in LATE and followed.retries < MOST_DOUBLINGS:
         backoff_ms = min(backoff_ms, FIRST_LATE_MS << followed.retries)
         followed.retries += 1
-    self.delay(followed, backoff_ms)
+    delay(fetcher, followed, backoff_ms)
 
 
-def on_denied(self: Fetcher, code: ErrorCode) -> None:
+def on_denied(fetcher: Fetcher, code: ErrorCode) -> None:
     """Say that the leader lets this broker fetch nothing, once for all partitions."""
     now = asyncio.get_running_loop().time()
-    if now >= self.quiet_until:
-        self.quiet_until = now + DENIED_QUIET_SECONDS
+    if now >= fetcher.quiet_until:
+        fetcher.quiet_until = now + DENIED_QUIET_SECONDS
         logger.error(
             "%s: broker %d answered %s; give the principal of this broker ClusterAction on the cluster, or name it in super.users; "
             "retrying every %d ms",
-            self.client_id, self.leader_id, code.name, self.settings.backoff_ms,
+            fetcher.client_id, fetcher.leader_id, code.name, fetcher.settings.backoff_ms,
         )  # fmt: skip
 
 
-def on_unreachable(self: Fetcher, error: PeerUnavailable) -> None:
+def on_unreachable(fetcher: Fetcher, error: PeerUnavailable) -> None:
     """Handle a missing answer. The first retries come soon, because the connection may only have broken and producers with acks=all wait.
     Later ones come less often, down to once per backoff.
     """
-    backoff_ms = self.settings.backoff_ms
-    if not self.unanswered:
-        logger.warning("%s: broker %d does not answer: %s; retrying, finally every %d ms", self.client_id, self.leader_id, error,
+    backoff_ms = fetcher.settings.backoff_ms
+    if not fetcher.unanswered:
+        logger.warning("%s: broker %d does not answer: %s; retrying, finally every %d ms", fetcher.client_id, fetcher.leader_id, error,
                        backoff_ms)  # fmt: skip
-    backoff_ms = min(backoff_ms, FIRST_LATE_MS << min(self.unanswered, MOST_DOUBLINGS))
-    self.unanswered += 1
-    self.delay_all(self.session.asked(), backoff_ms)
+    backoff_ms = min(backoff_ms, FIRST_LATE_MS << min(fetcher.unanswered, MOST_DOUBLINGS))
+    fetcher.unanswered += 1
+    delay_all(fetcher, fetcher.session.asked(), backoff_ms)
 
 
-def on_broken(self: Fetcher, followed: FollowedPartition, error: Exception) -> None:
+def on_broken(fetcher: Fetcher, followed: FollowedPartition, error: Exception) -> None:
     """Handle an append that failed for a reason that another fetch would not change."""
     if isinstance(error, LogDirFailure):
-        self.fail(followed)
-        self.on_log_dir_failure(error.log_dir, error.what)
+        fail(fetcher, followed)
+        fetcher.on_log_dir_failure(error.log_dir, error.what)
     elif followed.is_active:
         unforeseen = None if isinstance(error, StorageError) else error
         logger.error("%s: following broker %d failed at offset %d: %s; not fetched until the controller's next request for it",
-                     followed.topic_partition, self.leader_id, followed.offset, error, exc_info=unforeseen)  # fmt: skip
-        self.fail(followed)
+                     followed.topic_partition, fetcher.leader_id, followed.offset, error, exc_info=unforeseen)  # fmt: skip
+        fail(fetcher, followed)
 
 
-def fail(self: Fetcher, followed: FollowedPartition) -> None:
+def fail(fetcher: Fetcher, followed: FollowedPartition) -> None:
     """Stop fetching a partition until it is followed anew."""
     if followed.is_active:
-        self.unfollow(followed.topic_partition)
-        self.on_failed(followed.topic_partition)
+        fetcher.unfollow(followed.topic_partition)
+        fetcher.on_failed(followed.topic_partition)
 
 
-def delay(self: Fetcher, followed: FollowedPartition, backoff_ms: int | None = None) -> None:
+def delay(fetcher: Fetcher, followed: FollowedPartition, backoff_ms: int | None = None) -> None:
     """Retry a partition after `backoff_ms`, or `replica.fetch.backoff.ms`."""
-    if followed.is_active and followed not in self.delayed:
-        self.session.remove(followed)
-        self.truncating.pop(followed, None)
-        self.throttled.pop(followed, None)
-        followed.delayed_until = asyncio.get_running_loop().time() + (backoff_ms or self.settings.backoff_ms) / 1000
-        self.delayed[followed] = None
+    if followed.is_active and followed not in fetcher.delayed:
+        fetcher.session.remove(followed)
+        fetcher.truncating.pop(followed, None)
+        fetcher.throttled.pop(followed, None)
+        followed.delayed_until = asyncio.get_running_loop().time() + (backoff_ms or fetcher.settings.backoff_ms) / 1000
+        fetcher.delayed[followed] = None
 
 
-def delay_all(self: Fetcher, partitions: Iterable[FollowedPartition], backoff_ms: int | None = None) -> None:
+def delay_all(fetcher: Fetcher, partitions: Iterable[FollowedPartition], backoff_ms: int | None = None) -> None:
     """Retry many partitions, as `delay` does."""
     for followed in list(partitions):
-        self.delay(followed, backoff_ms)
+        delay(fetcher, followed, backoff_ms)
 
 
-def resume(self: Fetcher) -> None:
+def resume(fetcher: Fetcher) -> None:
     """Continue with the delayed partitions that are due."""
     now = asyncio.get_running_loop().time()
-    for followed in list(self.delayed):
+    for followed in list(fetcher.delayed):
         if followed.delayed_until > now:
             continue
-        del self.delayed[followed]
+        del fetcher.delayed[followed]
         if followed.is_truncating:
-            self.truncating[followed] = None
+            fetcher.truncating[followed] = None
         else:
-            self.session.add(followed)
+            fetcher.session.add(followed)

@@ -1,7 +1,7 @@
 """Truncates a follower's log where it diverges from its leader's (KIP-101, KIP-279, KIP-595), without blocking the loop.
 
-`truncation_point` is Kafka's AbstractFetcherThread.getOffsetTruncationState; `truncate` truncates. The other functions are methods of
-`Fetcher`, which calls one after another and fetches nothing meanwhile.
+`truncation_point` is Kafka's AbstractFetcherThread.getOffsetTruncationState; `truncate` truncates. A `Fetcher` calls the other functions,
+one after another, and fetches nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode
+from replication.follower import fetcher_failures
 from replication.follower.fetch_session import FollowedPartition, Found
 from replication.follower.leader_requests import EARLIEST, LATEST, LeaderRefused, end_offsets_of_epochs, list_offset
 from replication.ports.peer import PeerUnavailable
@@ -81,147 +82,149 @@ async def truncate_fully(log: PartitionLog, offset: int) -> None:
     await done(lambda then: log.truncate_fully_in_thread(offset, then))
 
 
-async def cut_all(self: Fetcher, diverging: Sequence[tuple[FollowedPartition, int, int]]) -> None:
+async def cut_all(fetcher: Fetcher, diverging: Sequence[tuple[FollowedPartition, int, int]]) -> None:
     """Truncate logs at the offsets where they diverge from the leader's, given the leader's epoch and its end for each of them."""
     for start in range(0, len(diverging), CUT_AT_ONCE):
-        await asyncio.gather(*(_cut(self, *each) for each in diverging[start : start + CUT_AT_ONCE]))
+        await asyncio.gather(*(_cut(fetcher, *each) for each in diverging[start : start + CUT_AT_ONCE]))
 
 
-async def _cut(self: Fetcher, followed: FollowedPartition, epoch: int, end_offset: int) -> None:
-    if not self.is_current(followed):
+async def _cut(fetcher: Fetcher, followed: FollowedPartition, epoch: int, end_offset: int) -> None:
+    if not fetcher.is_current(followed):
         return
     log = followed.partition.log
     point = truncation_point(log, epoch, end_offset, followed.offset)
     logger.info(
-        "%s: epoch %d of broker %d ends at offset %d; truncating to offset %d%s", followed.topic_partition, epoch, self.leader_id,
+        "%s: epoch %d of broker %d ends at offset %d; truncating to offset %d%s", followed.topic_partition, epoch, fetcher.leader_id,
         end_offset, point.offset, "" if point.is_complete else " and asking again",
     )  # fmt: skip
-    await _truncate_to(self, followed, point.offset, is_complete=point.is_complete)
+    await _truncate_to(fetcher, followed, point.offset, is_complete=point.is_complete)
 
 
-async def _truncate_to(self: Fetcher, followed: FollowedPartition, offset: int, *, is_complete: bool) -> None:
+async def _truncate_to(fetcher: Fetcher, followed: FollowedPartition, offset: int, *, is_complete: bool) -> None:
     log = followed.partition.log
     try:
-        is_done = await truncate(log, offset, lambda: self.is_current(followed) and followed.partition.log is log)
+        is_done = await truncate(log, offset, lambda: fetcher.is_current(followed) and followed.partition.log is log)
     except Exception as error:
-        self.on_broken(followed, error)
+        fetcher_failures.on_broken(fetcher, followed, error)
         return
-    if not self.is_current(followed):
+    if not fetcher.is_current(followed):
         return
     # A replaced log is fetched from its own end, and gets its own report of a divergence.
-    _fetch_from_end(self, followed)
-    if is_done and followed.is_truncating and (is_complete or self.settings.versions.truncates_on_fetch):
+    _fetch_from_end(fetcher, followed)
+    if is_done and followed.is_truncating and (is_complete or fetcher.settings.versions.truncates_on_fetch):
         followed.is_truncating = False
-        self.truncating.pop(followed, None)
-        self.session.add(followed)
+        fetcher.truncating.pop(followed, None)
+        fetcher.session.add(followed)
 
 
-async def begin_lower(self: Fetcher, followed: FollowedPartition, found: Found, unexpected: UnexpectedAppendOffset) -> None:
+async def begin_lower(fetcher: Fetcher, followed: FollowedPartition, found: Found, unexpected: UnexpectedAppendOffset) -> None:
     """Begin an empty log with a batch that starts before its start offset, as the leader's log may after DeleteRecords."""
     log = followed.partition.log
-    if not self.is_current(followed) or not log.begins_inside_batch(unexpected):
+    if not fetcher.is_current(followed) or not log.begins_inside_batch(unexpected):
         return
     try:
         await truncate_fully(log, unexpected.first_offset)
     except Exception as error:
-        self.on_broken(followed, error)
+        fetcher_failures.on_broken(fetcher, followed, error)
         return
-    if self.is_current(followed):
-        _fetch_from_end(self, followed)
+    if fetcher.is_current(followed):
+        _fetch_from_end(fetcher, followed)
         if followed.partition.log is log:
-            self.process(followed, found)
+            fetcher.process(followed, found)
 
 
-def _fetch_from_end(self: Fetcher, followed: FollowedPartition) -> None:
+def _fetch_from_end(fetcher: Fetcher, followed: FollowedPartition) -> None:
     log = followed.partition.log
     followed.offset = log.log_end_offset
-    followed.last_fetched_epoch = self.last_epoch(log)
+    followed.last_fetched_epoch = fetcher.last_epoch(log)
     if followed.is_wanted:
-        self.session.touch(followed)
+        fetcher.session.touch(followed)
 
 
-async def truncate_before_fetching(self: Fetcher) -> None:
+async def truncate_before_fetching(fetcher: Fetcher) -> None:
     """Truncate logs without epochs to the high watermark. Before 2.7 truncate the others as OffsetForLeaderEpoch says (KIP-101)."""
-    versions = self.settings.versions
+    versions = fetcher.settings.versions
     asked: dict[TopicPartition, tuple[int, int]] = {}
     asking: list[FollowedPartition] = []
-    for at, followed in enumerate(list(self.truncating), 1):
+    for at, followed in enumerate(list(fetcher.truncating), 1):
         if at % PARTITIONS_PER_TURN == 0:
             await asyncio.sleep(0)
         log = followed.partition.log
-        if not self.is_current(followed):
-            self.unfollow(followed.topic_partition)
+        if not fetcher.is_current(followed):
+            fetcher.unfollow(followed.topic_partition)
         elif log.latest_epoch is not None and versions.asks_for_epochs:
             asked[followed.topic_partition] = (followed.leader_epoch, log.latest_epoch)
             asking.append(followed)
         else:
-            await _truncate_to(self, followed, followed.offset, is_complete=True)
+            await _truncate_to(fetcher, followed, followed.offset, is_complete=True)
     if not asking:
         return
-    settings = self.settings
+    settings = fetcher.settings
     try:
-        found = await end_offsets_of_epochs(self.peer, versions, settings.broker_id, asked, settings.timeout_ms)
+        found = await end_offsets_of_epochs(fetcher.peer, versions, settings.broker_id, asked, settings.timeout_ms)
     except PeerUnavailable as error:
-        logger.warning("%s: broker %d did not report the ends of epochs: %s", self.client_id, self.leader_id, error)
-        self.delay_all(asking)
+        logger.warning("%s: broker %d did not report the ends of epochs: %s", fetcher.client_id, fetcher.leader_id, error)
+        fetcher_failures.delay_all(fetcher, asking)
         return
     diverging: list[tuple[FollowedPartition, int, int]] = []
     for followed in asking:
         answered = found.get(followed.topic_partition)
-        if not self.is_current(followed):
+        if not fetcher.is_current(followed):
             continue
         if answered is None or answered.error_code:
-            self.on_error_code(followed, ErrorCode.of(answered.error_code if answered else ErrorCode.UNKNOWN_SERVER_ERROR))
+            fetcher_failures.on_error_code(
+                fetcher, followed, ErrorCode.of(answered.error_code if answered else ErrorCode.UNKNOWN_SERVER_ERROR)
+            )
         else:
             diverging.append((followed, answered.leader_epoch, answered.end_offset))
-    await cut_all(self, diverging)
+    await cut_all(fetcher, diverging)
 
 
-async def on_out_of_range(self: Fetcher, followed: FollowedPartition) -> None:
+async def on_out_of_range(fetcher: Fetcher, followed: FollowedPartition) -> None:
     """Handle an offset that the leader does not have. If the leader's end is lower, truncate to it; else begin an empty log at its start.
 
     As in Apache Kafka, records below the leader's end stay unchanged.
     """
     try:
-        leader_end = await _ask(self, followed, LATEST)
-        if not self.is_current(followed):
+        leader_end = await _ask(fetcher, followed, LATEST)
+        if not fetcher.is_current(followed):
             return
         log = followed.partition.log
         end_offset = log.log_end_offset
         if leader_end < end_offset:
             logger.warning("%s: truncating from offset %d to the end of its leader, broker %d, at %d", followed.topic_partition,
-                           end_offset, self.leader_id, leader_end)  # fmt: skip
-            await truncate(log, leader_end, lambda: self.is_current(followed) and followed.partition.log is log)
+                           end_offset, fetcher.leader_id, leader_end)  # fmt: skip
+            await truncate(log, leader_end, lambda: fetcher.is_current(followed) and followed.partition.log is log)
             followed.lag = 0
         else:
-            leader_start = await _ask(self, followed, EARLIEST)
-            if not self.is_current(followed):
+            leader_start = await _ask(fetcher, followed, EARLIEST)
+            if not fetcher.is_current(followed):
                 return
             log = followed.partition.log
             if leader_start > log.log_end_offset:
                 logger.warning("%s: broker %d begins at offset %d; all records here, up to %d, are older and are removed",
-                               followed.topic_partition, self.leader_id, leader_start, log.log_end_offset)  # fmt: skip
+                               followed.topic_partition, fetcher.leader_id, leader_start, log.log_end_offset)  # fmt: skip
                 await truncate_fully(log, leader_start)
             followed.lag = max(0, leader_end - log.log_end_offset)
     except LeaderRefused as refused:
-        if self.is_current(followed):
-            self.on_error_code(followed, refused.code)
+        if fetcher.is_current(followed):
+            fetcher_failures.on_error_code(fetcher, followed, refused.code)
         return
     except PeerUnavailable as error:
-        logger.warning("%s: broker %d did not report the end of its log: %s", followed.topic_partition, self.leader_id, error)
-        self.delay(followed)
+        logger.warning("%s: broker %d did not report the end of its log: %s", followed.topic_partition, fetcher.leader_id, error)
+        fetcher_failures.delay(fetcher, followed)
         return
     except StorageError as error:
-        self.on_broken(followed, error)
+        fetcher_failures.on_broken(fetcher, followed, error)
         return
-    if self.is_current(followed):
-        _fetch_from_end(self, followed)
+    if fetcher.is_current(followed):
+        _fetch_from_end(fetcher, followed)
 
 
-async def _ask(self: Fetcher, followed: FollowedPartition, timestamp: int) -> int:
-    settings = self.settings
+async def _ask(fetcher: Fetcher, followed: FollowedPartition, timestamp: int) -> int:
+    settings = fetcher.settings
     return await list_offset(
-        self.peer,
+        fetcher.peer,
         settings.versions,
         settings.broker_id,
         followed.topic_partition,

@@ -145,15 +145,6 @@ class LogManager:
             new_worker=new_cleaner,
         )
 
-    check_log_dir = future_logs.check_log_dir
-    prefer_log_dir = future_logs.prefer_log_dir
-    check_no_future_offline = future_logs.check_no_future_offline
-    future_directory = future_logs.future_directory
-    take_in_future = future_logs.take_in_future
-    delete_future = future_logs.delete_future
-    cut_future_logs = future_logs.cut_future_logs
-    replace_current_with_future = future_logs.replace_current_with_future
-
     # ---- start and end
 
     @property
@@ -400,6 +391,49 @@ class LogManager:
         """Deletes old segments of all logs except for those handled by the cleaner, a number of logs per turn of the
         loop."""
         self._retention.check(self.all_logs())
+
+    # ---- future logs
+
+    def check_log_dir(self, log_dir: str) -> None:
+        """Raises LogDirNotFound unless it is one of the absolute paths of `log.dirs`; LogDirFailure when it is offline."""
+        future_logs.check_log_dir(self, log_dir)
+
+    def prefer_log_dir(self, topic_partition: TopicPartition, log_dir: str) -> None:
+        """Has the partition's log created in `log_dir`, unless it is there already or moving there."""
+        future_logs.prefer_log_dir(self, topic_partition, log_dir)
+
+    def check_no_future_offline(self, topic_partition: TopicPartition) -> None:
+        """Raises LogDirFailure when a directory is offline, because another future log may be in it."""
+        future_logs.check_no_future_offline(self, topic_partition)
+
+    def future_directory(self, topic_partition: TopicPartition, log_dir: str) -> str:
+        """The path of a new future log of the partition in `log_dir`."""
+        return future_logs.future_directory(self, topic_partition, log_dir)
+
+    def take_in_future(self, created: PartitionLog, directory: LogDirectory, topic_id: bytes) -> None:
+        """Adds a future log that `NewLogs` has created, with this topic id in its file."""
+        future_logs.take_in_future(self, created, directory, topic_id)
+
+    def cut_future_logs(self) -> None:
+        """Cuts future logs that are longer than their current log, which a crash may have shortened. Blocks; called after
+        `load`.
+
+        The cut must be durable before any append: a leader's next append may have the leader epoch of lost records, and the
+        two could not be distinguished.
+        """
+        future_logs.cut_future_logs(self)
+
+    def delete_future(self, topic_partition: TopicPartition) -> None:
+        """The partition no longer moves."""
+        future_logs.delete_future(self, topic_partition)
+
+    def replace_current_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
+        """Replaces the current log by the future log, which is returned; the current log is renamed and deleted later.
+
+        Two renames, as in Apache Kafka, both on the loop: no append may come in between, and after a crash two logs of a
+        partition cannot be distinguished. Raises LogDirFailure, with everything unchanged.
+        """
+        return future_logs.replace_current_with_future(self, topic_partition)
 
     def _applies_retention(self, each: PartitionLog) -> bool:
         return each in (self.get(each.topic_partition), self.get(each.topic_partition, future=True)) and not is_compacted(each)

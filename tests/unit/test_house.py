@@ -108,6 +108,20 @@ def test_a_function_fits_a_screen() -> None:
     assert not too_long, "split it by subject"
 
 
+def test_a_class_has_one_file() -> None:
+    """No function of another module is made a method by an assignment in the body of a class."""
+    borrowed = set()
+    for path in modules_of(*FLOORS):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {each.asname or each.name for node in tree.body if isinstance(node, ast.ImportFrom) for each in node.names}
+        for of_class in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+            for value in (node.value for node in of_class.body if isinstance(node, ast.Assign)):
+                name = value.value if isinstance(value, ast.Attribute) else value
+                if isinstance(name, ast.Name) and name.id in imported and ast.unparse(value).islower():
+                    borrowed.add(f"{name_of(path)}: {of_class.name} borrows {ast.unparse(value)}")
+    assert not borrowed
+
+
 def test_a_folder_has_at_most_25_modules() -> None:
     modules = Counter(path.parent for path in modules_of(*FLOORS) if path.name != "__init__.py")
     full = {name_of(folder): count for folder, count in modules.items() if count > MAX_MODULES}
