@@ -1,7 +1,6 @@
 """Asks brokers by their ids, over a connection to each; the handlers of this broker are called without one.
 
-Used where this broker asks the leader of a partition: one request at a time of each broker, and not again when it fails. A transaction of
-this broker's own partitions ends without a socket, before its producer begins the next one.
+Used where this broker asks the leader of a partition: one request at a time of each broker, and not again when it fails.
 """
 
 from __future__ import annotations

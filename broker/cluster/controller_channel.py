@@ -167,7 +167,7 @@ class _Arrival:
 def asking_here(services: Services, listener: str) -> AskHere:
     """Calls the handlers of this broker like a request over the inter-broker listener."""
 
-    @cache  # every transaction asks twice
+    @cache
     def handler_of(api_key: ApiKey) -> Handler | None:
         return handlers_of(api_key)[0]
 

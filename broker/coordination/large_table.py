@@ -44,7 +44,9 @@ class LargeTable(MutableMapping[Key, Value]):
 
     def get(self, key: Key, /, default: Any = None) -> Any:
         """The value of the key, or the default."""
-        return self._part(key).get(key, default)
+        parts = self._parts
+        part = parts[0] if len(parts) == 1 else parts[hash(key) >> _SHIFT & _MASK]  # as `_part`, without a call: a commit asks often
+        return part.get(key, default)
 
     def __getitem__(self, key: Key) -> Value:
         return self._part(key)[key]

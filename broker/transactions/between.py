@@ -38,7 +38,7 @@ class Between:
     def end(self, txn: TransactionMetadata) -> None:
         """Go on with what waits for the end of the transaction, in the next turn of the event loop.
 
-        The end may be told while the waiters of the log are notified. An append then would not be seen by those that were asked before.
+        The end may be stored while the waiters of the log are notified. Those that were asked before would not see an append of that turn.
         """
         waiting = self._waiting.pop(txn, None)
         if waiting is not None:

@@ -91,7 +91,7 @@ OnMarked: TypeAlias = Callable[[Mapping[tuple[str, int], int]], None]
 
 
 class Marker(NamedTuple):
-    """What a marker says."""
+    """The fields of a marker."""
 
     producer_id: int
     producer_epoch: int

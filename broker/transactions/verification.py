@@ -1,8 +1,9 @@
 """Asks transaction coordinators whether partitions belong to open transactions (KIP-890). Kafka's AddPartitionsToTxnManager.
 
 A leader asks before a transactional batch opens a transaction in one of its partitions. If it coordinates the transaction itself, it looks
-at once (`is_confirmed_here`). The question to another broker is an AddPartitionsToTxn that only verifies. One request is in flight for each coordinator; the questions that come meanwhile go into the next request, at most one of each
-transactional id. Each question is held by a request of a client that waits for it, so connections bound their number.
+at once (`is_confirmed_here`). The question to another broker is an AddPartitionsToTxn that only verifies. One request is in flight for each
+coordinator; the questions that come meanwhile go into the next request, at most one of each transactional id. Each question is held by a
+request of a client that waits for it, so connections bound their number.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class TransactionVerifier:
         """Asks this broker's own coordinator. Without it this broker is asked like the others."""
 
     def is_confirmed_here(self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, index: int) -> bool:
-        """Whether this broker coordinates the id, and the partition belongs to the open transaction of the producer. Asks nobody."""
+        """Whether this broker coordinates the id, and the partition belongs to the open transaction of the producer. Sends no request."""
         if self.verify_here is None:
             return False
         error, partitions = self.verify_here(transactional_id, ProducerIdAndEpoch(producer_id, producer_epoch))

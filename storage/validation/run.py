@@ -101,7 +101,7 @@ class BatchRun:
         self.guard: object = None
         """The guard from `PartitionLog.begin_verification`, for a batch that opens a transaction."""
         self.marker: EndTransactionMarker | None = None
-        """What the only batch of the run says as a control batch, once that is known."""
+        """The marker in the only batch of the run, once it is known."""
         self.records_checked = 0
         self.is_message_set = False
         self.conversion: Conversion | None = None

@@ -47,9 +47,7 @@ class MarkerWriter:
         data = self._services.data
         now_ms = self._services.clock.now_ms()
         said = EndTransactionMarker(ControlRecordType.COMMIT if marker.is_commit else ControlRecordType.ABORT, marker.coordinator_epoch)
-        batch = build_end_transaction_marker(
-            said, timestamp=now_ms, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch
-        )
+        batch = build_end_transaction_marker(said, timestamp=now_ms, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch)
         run = BatchRun(memoryview(batch))
         size = len(batch)
         codes: dict[tuple[str, int], int] = {}

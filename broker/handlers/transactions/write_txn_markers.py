@@ -48,8 +48,8 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
     for each in request.markers:
         producer_id = each.producer_id
         codes.setdefault(producer_id, {})
-        marker = Marker(producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch)
-        yield from writer.write(marker, _partitions(each), sender, partial(markers.on_marked, producer_id))
+        said = Marker(producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch)
+        yield from writer.write(said, _partitions(each), sender, partial(markers.on_marked, producer_id))
     answer = markers.answer.answer()
     if isinstance(answer, Pending):
         return answer

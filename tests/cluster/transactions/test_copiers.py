@@ -43,7 +43,7 @@ def copiers(cluster: Cluster, directory: Path) -> Iterator[list[subprocess.Popen
     for partition in range(PARTITIONS):
         options = (
             ("--input-topic", "input"), ("--input-partition", str(partition)), ("--output-topic", "output"),
-            ("--broker-list", cluster.bootstrap), ("--transactional-id", f"copier-{partition}"), ("--transaction-size", "50"),
+            ("--broker-list", cluster.bootstrap), ("--transactional-id", f"copier-{partition}"), ("--transaction-size", "10"),
             ("--transaction-timeout", "20000"), ("--consumer-group", f"copier-{partition}"),
         )  # fmt: skip
         flags = ("--enable-random-aborts", *(["--use-group-metadata"] if partition % 2 else []))
@@ -68,7 +68,7 @@ def copied(cluster: Cluster) -> int:
 
 
 @pytest.mark.parametrize(
-    ("how", "records", "rounds"), [("kill", 2_000, 1), *[pytest.param(how, 20_000, 4, marks=in_soak) for how in ("kill", "stop")]]
+    ("how", "records", "rounds"), [("kill", 5_000, 1), *[pytest.param(how, 20_000, 4, marks=in_soak) for how in ("kill", "stop")]]
 )
 def test_every_record_is_copied_once_while_each_broker_in_turn_is_bounced(how: str, records: int, rounds: int, tmp_path: Path) -> None:
     with a_judged_cluster(tmp_path / "cluster") as cluster:
