@@ -44,7 +44,8 @@ _COLUMNS = ("down", "up", "floor")
 
 def processor_us(work: Callable[[], object]) -> float:
     """Processor µs of a call: the minimum of several rounds."""
-    number, taken = 1, []
+    number = 1
+    taken: list[float] = []
     while len(taken) < _ROUNDS:
         began = time.process_time()
         for _ in range(number):
