@@ -117,7 +117,7 @@ cdef inline uint8_t *write_varlong(uint8_t *p, int64_t value) noexcept nogil:
     p[0] = <uint8_t>raw
     return p + 1
 
-cdef inline Py_ssize_t size_of(int64_t value) noexcept nogil:
+cdef inline Py_ssize_t varlong_size(int64_t value) noexcept nogil:
     cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
     cdef Py_ssize_t size = 1
     while raw > 0x7F:
@@ -130,8 +130,8 @@ cdef inline Py_ssize_t put_record(bytearray room, Py_ssize_t at, int64_t elapsed
     cdef Py_ssize_t value_bytes = value_size if value_size > 0 else 0
     check(data, key_at, key_bytes)
     check(data, value_at, value_bytes)
-    cdef int64_t length = 2 + size_of(elapsed) + size_of(delta) + size_of(key_size) + size_of(value_size) + key_bytes + value_bytes
-    cdef Py_ssize_t size = size_of(length) + length
+    cdef int64_t length = 2 + varlong_size(elapsed) + varlong_size(delta) + varlong_size(key_size) + varlong_size(value_size) + key_bytes + value_bytes
+    cdef Py_ssize_t size = varlong_size(length) + length
     cdef uint8_t *p = write_varlong(place(room, at, size), length)
     p[0] = 0
     p = write_varlong(p + 1, elapsed)

@@ -109,14 +109,26 @@ def put_record(
     room: bytearray, at: int, elapsed: int, delta: int, data: Data, key_at: int, key_size: int, value_at: int, value_size: int
 ) -> int:
     """Write a record with the key and the value at these places of `data`; the size of null is -1. Returns the position after it."""
-    size = fields.varlong_size(elapsed) + fields.varlong_size(delta) + fields.varlong_size(key_size) + fields.varlong_size(value_size)
-    at = fields.put_varlong(room, at, 2 + size + max(key_size, 0) + max(value_size, 0))
-    fields.put_uint8(room, at, 0)
-    at = fields.put_varlong(room, at + 1, elapsed)
-    at = fields.put_varlong(room, at, delta)
-    at = fields.put_varlong(room, at, key_size)
-    at = fields.copy(data, key_at, key_at + max(key_size, 0), room, at)
-    at = fields.put_varlong(room, at, value_size)
-    at = fields.copy(data, value_at, value_at + max(value_size, 0), room, at)
-    fields.put_uint8(room, at, 0)
+    numbers = (elapsed, delta, key_size, value_size)
+    at = _put_varlong(room, at, 2 + sum(map(_varlong_size, numbers)) + max(key_size, 0) + max(value_size, 0))
+    room[at] = 0
+    at = _put_varlong(room, at + 1, elapsed)
+    at = _put_varlong(room, at, delta)
+    for size, start in ((key_size, key_at), (value_size, value_at)):
+        at = _put_varlong(room, at, size)
+        at = fields.copy(data, start, start + max(size, 0), room, at)
+    room[at] = 0
     return at + 1
+
+
+def _zigzag(value: int) -> int:
+    return ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF
+
+
+def _varlong_size(value: int) -> int:
+    return max((_zigzag(value).bit_length() + 6) // 7, 1)
+
+
+def _put_varlong(room: bytearray, at: int, value: int) -> int:
+    """Write a number of up to 64 bits as a zigzag varint. Returns the position after it."""
+    return fields.put_uvarint(room, at, _zigzag(value))  # in Python it takes numbers of any size

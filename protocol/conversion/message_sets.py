@@ -87,6 +87,26 @@ class MessageSet(NamedTuple):
         """Whether the timestamps are those of a broker's append."""
         return self.magic > 0 and bool(self.attributes & TIMESTAMP_TYPE_MASK)
 
+    def framed(
+        self, codec: int, base_offset: int, last_offset: int, max_timestamp: int, *, takes_log_append_time: bool, level: int | None = None
+    ) -> bytearray:
+        """The records as one batch, which no producer with an id has sent. `level` None is the codec's default."""
+        records = self.converter
+        body = memoryview(records.room)[: records.size]
+        return frame_batch(
+            compress(codec, body, level) if codec else body,
+            attributes=codec | (TIMESTAMP_TYPE_MASK if takes_log_append_time else 0),
+            base_offset=base_offset,
+            last_offset=last_offset,
+            partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+            base_timestamp=records.base_timestamp,
+            max_timestamp=max_timestamp,
+            producer_id=NO_PRODUCER_ID,
+            producer_epoch=NO_PRODUCER_EPOCH,
+            base_sequence=NO_SEQUENCE,
+            record_count=records.count,
+        )
+
 
 def up_convert(
     frame: memoryview,
@@ -224,17 +244,5 @@ def as_batch(messages: memoryview, between: Callable[[], None]) -> bytearray:
     records = found.converter
     if records.foreign:
         raise InvalidRecord(f"messages have another magic than the first one, {found.magic}")
-    base_offset = found.base_offset
-    return frame_batch(
-        compress(found.codec, memoryview(records.room)[: records.size]) if found.codec else records.room[: records.size],
-        attributes=found.codec | (TIMESTAMP_TYPE_MASK if found.takes_log_append_time else 0),
-        base_offset=base_offset,
-        last_offset=base_offset + records.last_offset - records.first_offset,
-        partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
-        base_timestamp=records.base_timestamp,
-        max_timestamp=records.max_timestamp,
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=NO_PRODUCER_EPOCH,
-        base_sequence=NO_SEQUENCE,
-        record_count=records.count,
-    )
+    base_offset, last_offset = found.base_offset, found.base_offset + records.last_offset - records.first_offset
+    return found.framed(found.codec, base_offset, last_offset, records.max_timestamp, takes_log_append_time=found.takes_log_append_time)

@@ -280,29 +280,6 @@ cdef inline Py_ssize_t put_bytes(bytearray room, Py_ssize_t at, bytes value) exc
     memcpy(place(room, at, size), PyBytes_AS_STRING(value), size)
     return at + size
 
-cdef inline int put_uint8(bytearray room, Py_ssize_t at, int64_t value) except -1:
-    place(room, at, 1)[0] = <uint8_t>value
-    return 0
-
-cdef inline Py_ssize_t varlong_size(int64_t value) noexcept:
-    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    cdef Py_ssize_t size = 1
-    while raw > 0x7F:
-        raw >>= 7
-        size += 1
-    return size
-
-cdef inline Py_ssize_t put_varlong(bytearray room, Py_ssize_t at, int64_t value) except -1:
-    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-    cdef Py_ssize_t size = varlong_size(value)
-    cdef uint8_t *p = place(room, at, size)
-    cdef Py_ssize_t i
-    for i in range(size - 1):
-        p[i] = <uint8_t>(raw & 0x7F | 0x80)
-        raw >>= 7
-    p[size - 1] = <uint8_t>raw
-    return at + size
-
 cdef inline Py_ssize_t copy(View data, Py_ssize_t start, Py_ssize_t end, bytearray room, Py_ssize_t at) except -1:
     cdef Py_ssize_t size = end - start
     if size == 0:

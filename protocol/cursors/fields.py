@@ -177,32 +177,6 @@ def put_bytes(room: bytearray, at: int, value: bytes) -> int:
     return end
 
 
-def put_uint8(room: bytearray, at: int, value: int) -> None:
-    """Write a number of one byte."""
-    room[at] = value & 0xFF
-
-
-def varlong_size(value: int) -> int:
-    """The number of bytes that `put_varlong` writes."""
-    size = 1
-    raw = ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF
-    while raw > 0x7F:
-        raw >>= 7
-        size += 1
-    return size
-
-
-def put_varlong(room: bytearray, at: int, value: int) -> int:
-    """Write a number of up to 64 bits as a zigzag varint. Returns the position after it."""
-    raw = ((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF
-    while raw > 0x7F:
-        room[at] = raw & 0x7F | 0x80
-        at += 1
-        raw >>= 7
-    room[at] = raw
-    return at + 1
-
-
 def copy(data: Data, start: int, end: int, room: bytearray, at: int) -> int:
     """Copy the bytes from `start` up to `end` into `room`. Returns the position after them."""
     if not 0 <= start <= end <= len(data) or at + end - start > len(room):

@@ -25,6 +25,7 @@ from protocol.records.batch import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
+    Buffer,
     TimestampType,
 )
 from protocol.records.checksum import crc32c
@@ -129,7 +130,7 @@ def empty_batch(
 
 
 def frame_batch(
-    body: bytes | bytearray,
+    body: Buffer,
     *,
     attributes: int,
     base_offset: int,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from struct import Struct
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
@@ -162,12 +163,14 @@ class ConvertedRegion:
         return size
 
     def _refuse_zstd(self, frame: memoryview) -> None:
+        """Raise NotConvertible if a batch has zstd."""
         reader = MessageReader(frame, 0, len(frame))
-        while reader.advance():
-            if reader.magic == CURRENT_MAGIC:
-                attributes = frame[reader.start + ATTRIBUTES_OFFSET + 1]
-                if attributes & CODEC_MASK == CompressionCodec.ZSTD and not attributes & CONTROL_MASK:
-                    raise NotConvertible
+        with suppress(RecordFormatError):  # the converter will meet it, too
+            while reader.advance():
+                if reader.magic == CURRENT_MAGIC:
+                    attributes = frame[reader.start + ATTRIBUTES_OFFSET + 1]
+                    if attributes & CODEC_MASK == CompressionCodec.ZSTD and not attributes & CONTROL_MASK:
+                        raise NotConvertible
 
     def _batches(self, max_bytes: int) -> memoryview:
         """The next batches that take `max_bytes`, or one; the last may be incomplete. Nothing at the end."""

@@ -15,14 +15,9 @@ from protocol.records.batch import (
     CURRENT_MAGIC,
     HEADER_SIZE,
     NO_PARTITION_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
-    TIMESTAMP_TYPE_MASK,
 )
-from protocol.records.builder import frame_batch
-from protocol.records.compression import CompressionCodec, compress
+from protocol.records.compression import CompressionCodec
 from protocol.records.errors import (
     CorruptCompressedData,
     CorruptRecord,
@@ -56,19 +51,13 @@ def convert(run: BatchRun, rules: ValidationRules, now_ms: int, between: Callabl
     records = messages.converter
     _check(messages, rules, now_ms)
     codec = messages.codec if rules.compression_codec is None else rules.compression_codec
-    body = memoryview(records.room)[: records.size]
-    batch = frame_batch(
-        compress(codec, body, rules.compression_level) if codec else bytes(body),
-        attributes=codec | (TIMESTAMP_TYPE_MASK if rules.takes_log_append_time else 0),
-        base_offset=0,
-        last_offset=records.count - 1,
-        partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
-        base_timestamp=records.base_timestamp,
-        max_timestamp=now_ms if rules.takes_log_append_time else records.max_timestamp,
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=NO_PRODUCER_EPOCH,
-        base_sequence=NO_SEQUENCE,
-        record_count=records.count,
+    batch = messages.framed(
+        codec,
+        0,
+        records.count - 1,
+        now_ms if rules.takes_log_append_time else records.max_timestamp,
+        takes_log_append_time=rules.takes_log_append_time,
+        level=rules.compression_level,
     )
     if rules.magic == CURRENT_MAGIC and len(batch) > rules.max_message_bytes:
         raise RecordTooLarge(rules.topic_partition, len(batch), rules.max_message_bytes)
