@@ -146,6 +146,37 @@ def test_what_is_not_in_the_page_cache_is_pulled_in_by_a_thread_first(path: Path
     assert slow.answers == [expected(1_500_000), other(b"behind")]
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_any_parts_arrive_in_order_however_slowly_client_and_disk_are(path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    chance = random.Random(seed)
+    preadv, file = os.preadv, RealFileSystem().open(str(path), read_only=True)
+    sizes = (0, 1, 97, 4_096, INLINE_BYTES, TAIL_BYTES + 1, CHUNK_BYTES - 3, CHUNK_BYTES, 300_000, 1_200_000)
+
+    def read(descriptor: int, rooms: list[memoryview], at: int, *flags: int) -> int:
+        if flags and chance.random() < 0.3:
+            raise BlockingIOError
+        return preadv(descriptor, rooms, at)
+
+    def part() -> bytes | memoryview | FileRegion:
+        length, at = chance.choice(sizes), chance.randrange(1_500_000)
+        return chance.choice([FileRegion(file, at, length), memoryview(DATA)[at : at + length], DATA[at : at + length]])
+
+    monkeypatch.setattr(os, "preadv", read)
+    answers = [[b"head", *(part() for _ in range(chance.randrange(8)))] for _ in range(4)]
+    turns = TurnsWithThreads()
+    client = Bench(lambda frame, connection: list(answers[frame[2]]), turns=turns).connect(takes=0)
+    client.send(framed(*(other(bytes((number,))) for number in range(len(answers)))))
+    wanted = framed(*(b"".join(each.read() if isinstance(each, FileRegion) else bytes(each) for each in answer) for answer in answers))
+    for _ in range(10_000):
+        if turns.pulls and chance.random() < 0.5:
+            turns.pulls.pop().finish()
+        client.transport.take(chance.choice([1, 10_000, 200_000]))
+        turns.run()
+        if len(client.transport.sent) >= len(wanted):
+            break
+    assert bytes(client.transport.sent) == wanted
+
+
 @pytest.mark.usefixtures("_cold")
 def test_a_client_that_leaves_while_a_thread_reads_for_it_is_forgotten(path: Path) -> None:
     turns = TurnsWithThreads()
