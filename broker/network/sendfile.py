@@ -8,8 +8,8 @@ of the descriptor, because the loop refuses the descriptor of a transport.
 In a turn of the loop at most SENDER_TURN_BYTES of one connection are sent. A thread first reads bytes that are not in the page cache, so a
 consumer of old data does not delay the others. Another thread converts records for old consumers, one piece after the other was sent.
 
-With TLS there is no socket to write to. What is queued, memory and files, is read into pieces of CHUNK_BYTES, which the transport encrypts.
-It is asked for room after each piece, so a slow client costs about two of them.
+With TLS there is no socket to write to. Queued memory and files are read into pieces of CHUNK_BYTES, which the transport encrypts. It is
+asked for room after each piece, so a slow client costs about two of them.
 """
 
 from __future__ import annotations
