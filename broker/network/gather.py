@@ -40,8 +40,8 @@ def put(parts: Parts, out: Parts) -> tuple[int, bool]:
     return size, has_regions
 
 
-def join(parts: Parts, has_socket: bool) -> Parts:
-    """Return the parts as they are sent: small regions and memory between two large regions become one part.
+def join(parts: Parts) -> Parts:
+    """Return the parts as a socket sends them: small regions and memory between two large regions become one part.
 
     A small region stays a region if reading it would wait for the disk, or fails; then `FileSender` handles that. Regions that are
     converted stay, too.
@@ -54,7 +54,7 @@ def join(parts: Parts, has_socket: bool) -> Parts:
         if isinstance(part, FileRegion):
             length = part.length
             if length > INLINE_BYTES:
-                rest = from_next_page(part, run) if has_socket else unproven(part)
+                rest = from_next_page(part, run)
                 size += length - rest.length
                 if run:
                     _join_run(run, size, has_regions, joined)
@@ -98,7 +98,7 @@ def _join_run(run: Run, size: int, has_regions: bool, joined: Parts) -> None:
         end = at + len(part)
         if not isinstance(part, FileRegion):
             view[at:end] = part
-        elif not _read_cached(part, view[at:end]):
+        elif not read_cached(part, view[at:end]):
             if at > start:
                 joined.append(view[start:at])
             joined.append(unproven(part))
@@ -108,8 +108,8 @@ def _join_run(run: Run, size: int, has_regions: bool, joined: Parts) -> None:
         joined.append(room if start == 0 else view[start:at])
 
 
-def _read_cached(region: FileRegion, room: memoryview) -> bool:
-    """Read a small region. Returns False when reading would wait for the disk, or fails."""
+def read_cached(region: FileRegion, room: memoryview) -> bool:
+    """Read a region into `room`, which has its size. Returns False when reading would wait for the disk, or fails."""
     begun = region.begun
     if begun is not None and len(begun) == region.length:
         room[:] = begun
@@ -155,7 +155,7 @@ def from_next_page(region: FileRegion, memory: Run) -> FileRegion:
         memory.append(first[:size])
     else:
         page = bytearray(size)
-        if not _read_cached(FileRegion(region.file, position, size), memoryview(page)):
+        if not read_cached(FileRegion(region.file, position, size), memoryview(page)):
             return unproven(region)
         memory.append(page)
     return FileRegion(region.file, position + size, length - size, region.end_is_cached and length - size <= PACKET_BYTES)

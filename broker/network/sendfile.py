@@ -1,4 +1,4 @@
-"""Sends file regions with os.sendfile on the transport's own socket, beside the transport.
+"""Sends file regions with os.sendfile on the transport's own socket, beside the transport. With TLS the transport sends all.
 
 uvloop has no `loop.sendfile`, and asyncio's would need a task. So a connection passes everything from the first file region on to its
 `FileSender`. Two rules make two writers on one socket safe. The sender writes only while the transport's write buffer is empty. The
@@ -7,6 +7,9 @@ of the descriptor, because the loop refuses the descriptor of a transport.
 
 In a turn of the loop at most SENDER_TURN_BYTES of one connection are sent. A thread first reads bytes that are not in the page cache, so a
 consumer of old data does not delay the others. Another thread converts records for old consumers, one piece after the other was sent.
+
+With TLS there is no socket to write to. Queued memory and files are read into pieces of CHUNK_BYTES, which the transport encrypts. It is
+asked for room after each piece, so a slow client costs about two of them.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ from typing import Any, Final, Protocol
 
 from broker.network import gather
 from broker.network.request_channel import Part, Parts
-from broker.network.sizes import CHUNK_BYTES, PACED_BYTES, PACKET_BYTES, SENDER_TURN_BYTES
+from broker.network.sizes import CHUNK_BYTES, PACED_BYTES, PACKET_BYTES, SENDER_TURN_BYTES, TAIL_BYTES
 from broker.security.client import Client
 from protocol.compiled import compiled
+from protocol.cursors import fields
 from storage.segment.converted_region import ConvertedRegion
 from storage.segment.file_region import FileRegion
 
@@ -115,7 +119,7 @@ class FileSender:
     def send(self, parts: Parts) -> bool:
         """Send `parts` after the queued ones. Returns whether everything was sent. If not, `on_sent` of the connection is called later."""
         was_idle = not self._parts
-        self._parts += gather.join(parts, self._sock is not None)
+        self._parts += [part for part in parts if len(part)] if self._sock is None else gather.join(parts)
         return was_idle and self._send_queued()
 
     def pump(self) -> None:
@@ -137,23 +141,31 @@ class FileSender:
                 if isinstance(part, ConvertedRegion):
                     self._convert(part)
                     return False
+                if self._sock is None:
+                    sent = self._write_piece()
+                    if not sent or self._pulling is not None:
+                        return False
+                    budget -= sent
+                    if self._transport.get_write_buffer_size():
+                        break
+                    continue
                 if isinstance(part, FileRegion):
                     length = part.length
                     asked = min(length - self._position, budget)
                     if self._position >= self._warm and not self._ensure_cached(part, asked):
                         return False
                     asked = min(asked, self._warm - self._position)
-                    sent = self._send_region(part, asked)
+                    sent = self._send_region(self._sock, part, asked)
                 else:
                     length = len(part)
                     asked = min(length - self._position, budget)
-                    sent = self._send_memory(part, asked, more=len(parts) > 1)
+                    sent = self._send_memory(self._sock, part, asked, more=len(parts) > 1)
                 budget -= sent
                 self._position += sent
                 if self._position == length:
                     parts.popleft()
                     self._position = self._warm = 0
-                if sent < asked or (self._sock is None and self._transport.get_write_buffer_size()):
+                if sent < asked:
                     break
         except BlockingIOError:
             pass
@@ -187,26 +199,72 @@ class FileSender:
         self._parts.clear()
         self._sock = None
 
-    def _send_region(self, region: FileRegion, length: int) -> int:
+    def _send_region(self, sock: socket.socket, region: FileRegion, length: int) -> int:
         position = region.position + self._position
-        if self._sock is not None:
-            sent = _send_pieces(self._sock.fileno(), region.file.fileno(), position, length, self._piece, PACKET_BYTES)
-            if sent == 0:
-                raise OSError(errno.EIO, SHORT_FILE)
-            return sent
-        data = region.file.pread(min(length, CHUNK_BYTES), position)
-        if not data:
+        sent = _send_pieces(sock.fileno(), region.file.fileno(), position, length, self._piece, PACKET_BYTES)
+        if sent == 0:
             raise OSError(errno.EIO, SHORT_FILE)
-        self._transport.write(data)
-        return len(data)
+        return sent
 
-    def _send_memory(self, part: bytes | bytearray | memoryview, length: int, more: bool) -> int:
+    def _send_memory(self, sock: socket.socket, part: bytes | bytearray | memoryview, length: int, more: bool) -> int:
         data = part if length == len(part) else memoryview(part)[self._position : self._position + length]
-        if self._sock is not None:
-            # Without MSG_MORE a header would be a separate packet (TCP_NODELAY).
-            return self._sock.send(data, _MSG_MORE if more else 0)
-        self._transport.write(data)
-        return length
+        # Without MSG_MORE a header would be a separate packet (TCP_NODELAY).
+        return sock.send(data, _MSG_MORE if more else 0)
+
+    def _write_piece(self) -> int:
+        """Have the transport send the next piece of the queue, up to what a thread has to read first. Returns the number of bytes.
+
+        One write for a header, its records and what follows: each write is a record of TLS, a system call, a packet, and a wake-up of the
+        client.
+        """
+        parts = self._parts
+        size = self._piece_size()
+        room = fields.room_for(size)
+        view = memoryview(room)
+        at = 0
+        while at < size:
+            part = parts[0]
+            length = len(part)
+            end = at + min(length - self._position, size - at)
+            if isinstance(part, FileRegion):
+                if not self._read(part, view[at:end]):
+                    break
+            else:
+                view[at:end] = memoryview(part)[self._position : self._position + end - at]  # type: ignore[arg-type]  # nor a ConvertedRegion
+            self._position += end - at
+            at = end
+            if self._position == length:
+                parts.popleft()
+                self._position = self._warm = 0
+        if at:
+            self._transport.write(room if at == size else view[:at])
+        return at
+
+    def _piece_size(self) -> int:
+        """CHUNK_BYTES, or all that is queued if it is little more."""
+        size = -self._position
+        for part in self._parts:
+            if isinstance(part, ConvertedRegion):
+                break
+            size += len(part)
+            if size > CHUNK_BYTES + TAIL_BYTES:
+                return CHUNK_BYTES
+        return size
+
+    def _read(self, region: FileRegion, room: memoryview) -> bool:
+        """Read the next bytes of the first part. Returns False if they are not in the page cache, and a thread reads them."""
+        length = len(room)
+        at = region.position + self._position
+        if self._position + length <= self._warm:
+            if os.preadv(region.file.fileno(), [room], at) != length:
+                raise OSError(errno.EIO, SHORT_FILE)
+            return True
+        if gather.read_cached(region if length == region.length else FileRegion(region.file, at, length), room):
+            return True
+        asked = min(region.length - self._position, SENDER_TURN_BYTES)
+        self._warm = self._position + asked
+        self._pull(region, at, asked)
+        return False
 
     def _ensure_cached(self, region: FileRegion, length: int) -> bool:
         """Whether the next `length` bytes are in the page cache. If not, a thread reads them and then calls `pump`."""
@@ -214,10 +272,14 @@ class FileSender:
         self._warm = self._position + length
         if region.end_is_cached or region.file.is_cached(length, position):
             return True
+        self._pull(region, position, length)
+        return False
+
+    def _pull(self, region: FileRegion, position: int, length: int) -> None:
+        """Have a thread read the range into the page cache, which then calls `pump`."""
         self._stop_waiting()
         self._pulling = self._loop.run_in_executor(None, _pull_in, region, position, length)
         self._pulling.add_done_callback(self._on_pulled_in)
-        return False
 
     def _convert(self, region: ConvertedRegion) -> None:
         """Have a thread convert the next piece of the first part, which then calls `pump`."""

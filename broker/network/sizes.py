@@ -18,6 +18,8 @@ PACED_BYTES: Final = 15 * PAGE_BYTES
 For 1 MiB over loopback with BBR the kernel needs 500 µs in one call and 130 in such pieces; without pacing 133 and 142.
 """
 CHUNK_BYTES: Final = 128 * 1024
-"""Bytes per read of a thread, or of a connection without its own socket (TLS)."""
+"""Bytes per read of a thread, and per write to a transport that encrypts them; a multiple of the largest record of TLS, 16 KiB."""
+TAIL_BYTES: Final = 16 * 1024
+"""The end of an answer that is written to such a transport with the piece before it, in bytes: at most one record more."""
 SENDER_TURN_BYTES: Final = 1024 * 1024
 """Bytes of files that one connection sends per turn of the loop."""

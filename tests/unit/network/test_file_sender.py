@@ -11,27 +11,12 @@ import pytest
 
 from broker.network.gather import from_next_page, join
 from broker.network.request_channel import Answer, Parts
-from broker.network.sizes import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES
-from storage.disk import real_file
+from broker.network.sizes import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES, TAIL_BYTES
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
 from tests.support.network import Bench, Turns, framed, other
 
 DATA = random.Random(1).randbytes(3 * 1024 * 1024)
-
-
-class ColdFile:
-    """A file of which only what was read before is in the page cache; of a `warm` one all is, whatever the machine does with its memory."""
-
-    def __init__(self, path: Path, warm: bool = False) -> None:
-        self._file = RealFileSystem().open(str(path), read_only=True)
-        self.warm = warm
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._file, name)
-
-    def is_cached(self, length: int, at: int) -> bool:
-        return self.warm
 
 
 class Pull:
@@ -40,6 +25,7 @@ class Pull:
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._callbacks: list[Callable[[object], None]] = []
+        self._error: OSError | None = None
 
     def add_done_callback(self, callback: Callable[[object], None]) -> None:
         self._callbacks.append(callback)
@@ -47,11 +33,14 @@ class Pull:
     def cancelled(self) -> bool:
         return False
 
-    def exception(self) -> None:
-        return None
+    def exception(self) -> OSError | None:
+        return self._error
 
     def finish(self) -> None:
-        self._work()
+        try:
+            self._work()
+        except OSError as error:
+            self._error = error
         for callback in self._callbacks:
             callback(self)
 
@@ -75,7 +64,22 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-def a_bench(file: object, turns: Turns | None = None) -> Bench:
+@pytest.fixture
+def _cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is in the page cache: a read that may not wait reads nothing."""
+    preadv = os.preadv
+
+    def read(descriptor: int, rooms: list[memoryview], at: int, *flags: int) -> int:
+        if flags:
+            raise BlockingIOError
+        return preadv(descriptor, rooms, at)
+
+    monkeypatch.setattr(os, "preadv", read)
+
+
+def a_bench(path: Path, turns: Turns | None = None) -> Bench:
+    file = RealFileSystem().open(str(path), read_only=True)
+
     def handler(frame: memoryview, connection: object) -> Answer:
         if frame[1] == 3:
             return bytes(frame)
@@ -94,7 +98,7 @@ def expected(length: int) -> bytes:
 
 
 def test_a_transport_carries_regions_between_other_answers(path: Path) -> None:
-    bench = a_bench(ColdFile(path, warm=True))
+    bench = a_bench(path)
     client = bench.connect()
     lengths = [0, 1, INLINE_BYTES, INLINE_BYTES + 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2_500_000]
     client.send(framed(other(b"first"), *[fetch(length) for length in lengths], other(b"last")))
@@ -102,23 +106,34 @@ def test_a_transport_carries_regions_between_other_answers(path: Path) -> None:
     assert client.answers == [other(b"first"), *[expected(length) for length in lengths], other(b"last")]
 
 
+@pytest.mark.parametrize(
+    ("length", "writes"), [(1, 1), (65_536, 1), (CHUNK_BYTES, 1), (CHUNK_BYTES + 2 * TAIL_BYTES, 2), (1 << 20, (1 << 20) // CHUNK_BYTES)]
+)
+def test_a_header_its_records_and_what_follows_leave_in_as_few_writes_as_pieces(path: Path, length: int, writes: int) -> None:
+    bench = a_bench(path)
+    client = bench.connect()
+    client.send_all(framed(fetch(length)))
+    assert client.answers == [expected(length)]
+    assert client.transport.writes == writes
+
+
 def test_a_slow_reader_costs_a_chunk_of_memory_and_not_the_file(path: Path) -> None:
-    bench = a_bench(ColdFile(path, warm=True))
+    bench = a_bench(path)
     client = bench.connect(takes=0)
     client.send(framed(fetch(2_500_000), other(b"last")))
     sent = -1
     while len(client.transport.sent) > sent:
         sent = len(client.transport.sent)
-        assert len(client.transport.buffered) <= CHUNK_BYTES
+        assert len(client.transport.buffered) <= CHUNK_BYTES + TAIL_BYTES
         client.transport.take(50_000)
         bench.turns.run()
     assert client.answers == [expected(2_500_000), other(b"last")]
 
 
+@pytest.mark.usefixtures("_cold")
 def test_what_is_not_in_the_page_cache_is_pulled_in_by_a_thread_first(path: Path) -> None:
     turns = TurnsWithThreads()
-    file = ColdFile(path)
-    bench = a_bench(file, turns)
+    bench = a_bench(path, turns)
     slow, quick = bench.connect(), bench.connect()
     slow.send(framed(fetch(1_500_000), other(b"behind")))
     quick.send(framed(other(b"quick")))
@@ -131,9 +146,41 @@ def test_what_is_not_in_the_page_cache_is_pulled_in_by_a_thread_first(path: Path
     assert slow.answers == [expected(1_500_000), other(b"behind")]
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_any_parts_arrive_in_order_however_slowly_client_and_disk_are(path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    chance = random.Random(seed)
+    preadv, file = os.preadv, RealFileSystem().open(str(path), read_only=True)
+    sizes = (0, 1, 97, 4_096, INLINE_BYTES, TAIL_BYTES + 1, CHUNK_BYTES - 3, CHUNK_BYTES, 300_000, 1_200_000)
+
+    def read(descriptor: int, rooms: list[memoryview], at: int, *flags: int) -> int:
+        if flags and chance.random() < 0.3:
+            raise BlockingIOError
+        return preadv(descriptor, rooms, at)
+
+    def part() -> bytes | memoryview | FileRegion:
+        length, at = chance.choice(sizes), chance.randrange(1_500_000)
+        return chance.choice([FileRegion(file, at, length), memoryview(DATA)[at : at + length], DATA[at : at + length]])
+
+    monkeypatch.setattr(os, "preadv", read)
+    answers = [[b"head", *(part() for _ in range(chance.randrange(8)))] for _ in range(4)]
+    turns = TurnsWithThreads()
+    client = Bench(lambda frame, connection: list(answers[frame[2]]), turns=turns).connect(takes=0)
+    client.send(framed(*(other(bytes((number,))) for number in range(len(answers)))))
+    wanted = framed(*(b"".join(each.read() if isinstance(each, FileRegion) else bytes(each) for each in answer) for answer in answers))
+    for _ in range(10_000):
+        if turns.pulls and chance.random() < 0.5:
+            turns.pulls.pop().finish()
+        client.transport.take(chance.choice([1, 10_000, 200_000]))
+        turns.run()
+        if len(client.transport.sent) >= len(wanted):
+            break
+    assert bytes(client.transport.sent) == wanted
+
+
+@pytest.mark.usefixtures("_cold")
 def test_a_client_that_leaves_while_a_thread_reads_for_it_is_forgotten(path: Path) -> None:
     turns = TurnsWithThreads()
-    bench = a_bench(ColdFile(path), turns)
+    bench = a_bench(path, turns)
     client = bench.connect()
     client.send(framed(fetch(1_500_000)))
     client.connection.connection_lost(None)
@@ -143,13 +190,10 @@ def test_a_client_that_leaves_while_a_thread_reads_for_it_is_forgotten(path: Pat
     assert len(client.transport.sent) < 10
 
 
-def test_a_small_region_that_is_cold_waits_for_the_thread_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def would_wait(*_: object) -> int:
-        raise BlockingIOError
-
-    monkeypatch.setattr(os, "preadv", would_wait)
+@pytest.mark.usefixtures("_cold")
+def test_a_small_region_that_is_cold_waits_for_the_thread_too(path: Path) -> None:
     turns = TurnsWithThreads()
-    bench = a_bench(ColdFile(path), turns)
+    bench = a_bench(path, turns)
     client = bench.connect()
     client.send_all(framed(fetch(100)))
     assert len(turns.pulls) == 1
@@ -160,9 +204,8 @@ def test_a_small_region_that_is_cold_waits_for_the_thread_too(path: Path, monkey
 
 def test_a_file_that_cannot_be_read_closes_its_connection(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    file = RealFileSystem().open(str(path), read_only=True)
     turns = TurnsWithThreads()
-    bench = a_bench(file, turns)
+    bench = a_bench(path, turns)
     client, healthy = bench.connect(), bench.connect()
     client.send(framed(fetch(len(DATA) + 5)))
     turns.run()
@@ -186,11 +229,13 @@ def test_a_disk_that_refuses_closes_the_connection_and_the_log_names_the_file(
 
     for name in ("sendfile", "pread", "preadv"):
         monkeypatch.setattr(os, name, refuse)
-    monkeypatch.setattr(real_file, "_read_cached", None)  # which would not call these
-    bench = a_bench(ColdFile(path, warm=True))
+    turns = TurnsWithThreads()
+    bench = a_bench(path, turns)
     client = bench.connect()
     client.send(framed(fetch(length)))
-    bench.turns.run()
+    turns.run()
+    turns.pulls.pop().finish()  # the thread finds the same
+    turns.run()
     assert client.transport.aborted
     ((level, text, exc_info),) = [(record.levelname, record.getMessage(), record.exc_info) for record in caplog.records]
     assert (level, exc_info) == ("ERROR", None)
@@ -224,7 +269,7 @@ def test_small_regions_and_what_stands_between_them_leave_as_one_part(path: Path
     small = [FileRegion(file, 7_000 * each, INLINE_BYTES - each) for each in range(5)]
     large = FileRegion(file, PAGE_BYTES, INLINE_BYTES + 1)
     parts: Parts = [b"<", small[0], b"", b"between", *small[1:4], large, FileRegion(file, 3, 0), memoryview(b"behind"), small[4], b">"]
-    before, rest, behind = join(parts, True)
+    before, rest, behind = join(parts)
     whole = [DATA[each.position : each.position + each.length] for each in small]
     assert before == b"<" + whole[0] + b"between" + b"".join(whole[1:4])
     assert isinstance(rest, FileRegion)
@@ -244,7 +289,7 @@ def test_a_small_region_that_is_cold_leaves_between_what_is_warm(path: Path, mon
     monkeypatch.setattr(os, "preadv", read)
     warm = FileRegion(file, 50, 100)
     waits = FileRegion(cold, 10, 200)
-    first, second, *third = join([b"<", warm, waits, waits, warm, b">"], True)
+    first, second, *third = join([b"<", warm, waits, waits, warm, b">"])
     assert first == b"<" + DATA[50:150]
     assert second is third[0] is waits
     assert third[1:] == [DATA[50:150] + b">"]
