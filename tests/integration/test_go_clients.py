@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,32 +13,22 @@ from broker.client.cluster import Cluster
 from broker.client.user_admin import alter_users, new_credential
 from tests.integration.test_sasl_listener import MODULE, port_of
 from tests.support.certificates import Identity
+from tests.support.go_programs import compiled_program, needs_go
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 
-GO = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-PROGRAM = Path(__file__).parent.parent / "support" / "go" / "secured"
 COUNT = 2000
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("OTTLA_SOAK"), reason="to compile takes a minute; make soak runs it (OTTLA_SOAK=1)"),
-    pytest.mark.skipif(GO is None, reason="there is no go"),
+    needs_go,
     pytest.mark.timeout(900),
 ]
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The clients, compiled. Skips the tests when Go is too old, or cannot fetch the modules."""
-    assert GO is not None
-    binary = tmp_path_factory.mktemp("go") / "secured"
-    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
-    built = subprocess.run(
-        [GO, "build", "-o", str(binary), "."], cwd=PROGRAM, env=environment, capture_output=True, text=True, timeout=800, check=False
-    )
-    if built.returncode != 0 and ("requires go >= " in built.stderr or "dial tcp" in built.stderr):
-        pytest.skip(f"the clients cannot be compiled: {built.stderr.strip()}")
-    assert built.returncode == 0, built.stderr
-    return binary
+    """The clients."""
+    return compiled_program("secured", tmp_path_factory.mktemp("go"))
 
 
 @pytest.fixture(scope="module")
