@@ -53,7 +53,7 @@ help:
 	@echo "make judge      the tests of transactions and of the console against Apache Kafka 3.9.1 instead of Ottla (minutes)"
 	@echo "make neighbours  Kafka Connect, MirrorMaker 2, Kafka Streams 4, a schema registry, Flink, Debezium, Go; minutes each"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
-	@echo "make dist       wheels for the Pythons at hand, a pure one, pytest-ottla, and an archive of the sources (SOURCE_URL=);"
+	@echo "make dist       wheels for the Pythons at hand and those of aarch64, a pure one, pytest-ottla, and an archive of the sources (SOURCE_URL=);"
 	@echo "                make dist-test tests them as installed"
 	@echo "make package-test  the Debian package, the Dockerfile and the compose file, tried in chroots, as root (some minutes)"
 	@echo "make format     let ruff format the code"
@@ -175,12 +175,16 @@ soak: $(VENV)/.installed-test compile
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -s tests/integration/test_cli_metadata.py
 	OTTLA_SOAK=1000000 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_hostile_clients.py
 
+# A C compiler for wheels of aarch64; without it there are none.
+$(VENV)/.installed-ziglang: | $(VENV)/.installed-test
+	$(PIP) install --constraint constraints.txt ziglang && touch $@ || echo "missing: the package ziglang, for wheels of aarch64" >&2
+
 # The same sources and SOURCE_DATE_EPOCH give the same files.
-dist: $(VENV)/.installed-test
+dist: $(VENV)/.installed-test $(VENV)/.installed-ziglang
 	OTTLA_SOURCE_URL=$(SOURCE_URL) $(BIN)/python -m tests.distributions
 
 # Each wheel in an environment of its own, without a compiler: the fast tests, with the installed packages instead of the checkout's.
-dist-test: $(VENV)/.installed-test
+dist-test: $(VENV)/.installed-test $(VENV)/.installed-ziglang
 	OTTLA_SOURCE_URL=$(SOURCE_URL) $(BIN)/python -m tests.distributions $(DIST_TESTS)
 
 # In build/packages: a Debian by debootstrap, in which the package is built, and the image. Both are made anew after a change of the sources.

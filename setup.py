@@ -1,7 +1,8 @@
 """Compiles the modules that `protocol/hot_modules.py` lists, where there are Cython and a C compiler. All of them, or none.
 
 An installed Ottla has one top-level package, `ottla`, with the floors in its folder `floors` (docs/design.md). In a checkout, which is what
-an editable installation uses, they stay where they are. With OTTLA_PURE_PYTHON=1 a wheel for every platform is made.
+an editable installation uses, they stay where they are. With OTTLA_PURE_PYTHON=1 a wheel for every platform is made. OTTLA_PLATFORM names
+the platform of a wheel that a cross compiler makes, as `tests/cross_compiler.py` does.
 """
 
 import gzip
@@ -24,11 +25,16 @@ IN_PLACE = bool({"editable_wheel", "develop", "--inplace"} & set(sys.argv))
 """Whether the modules are for the checkout itself."""
 FLOORS = "" if IN_PLACE else "ottla.floors"
 """The parent of the floors in what is built."""
-BUILD = Path("build") / f"cython-{sysconfig.get_config_var('SOABI')}"
+SUFFIX = os.environ.get("SETUPTOOLS_EXT_SUFFIX") or sysconfig.get_config_var("EXT_SUFFIX")
+"""The end of the names of compiled modules; setuptools takes it from there, too, for another kind of processor."""
+BUILD = Path("build") / f"cython-{SUFFIX.removeprefix('.').removesuffix('.so')}"
 SOURCE_URL = os.environ.get("OTTLA_SOURCE_URL", "")
 """Where the files of this version can be read, as https://forge.example/ottla/blob/v1; the publisher knows it."""
 RELATIVE = re.compile(r"(!?\[([^\]]*)\])\((?!https?:|#)([^)]*)\)")
 """A link or a picture of the README by a path in the sources; its text, and the path."""
+
+if platform := os.environ.get("OTTLA_PLATFORM"):
+    os.environ["_PYTHON_HOST_PLATFORM"] = platform  # after pip has chosen what this machine can run
 
 DIRECTIVES = {
     "language_level": 3,
@@ -58,13 +64,16 @@ def description() -> str:
 
 
 def extensions() -> list[Extension]:
-    """One for every module. No debugging symbols: they take half of the time."""
+    """One for every module. No debugging symbols: they take half of the time. Pointers that clang and GCC 14 refuse, all compilers do."""
     if os.environ.get("OTTLA_PURE_PYTHON"):
         return []
     sources = {name: f"{name.replace('.', '/')}.py" for name in LIST["HOT"]}
     sources |= {name: f"{name.replace('.', '/')}.pyx" for name in LIST["NATIVE"]}
     sources[LIST["SHARED"]] = f"{BUILD}/{LIST['SHARED'].replace('.', '/')}.c"
-    return [Extension(name, [source], optional=True, extra_compile_args=["-g0"]) for name, source in sources.items()]
+    return [
+        Extension(name, [source], optional=True, extra_compile_args=["-g0", "-Werror=incompatible-pointer-types"])
+        for name, source in sources.items()
+    ]
 
 
 class BuildPackages(build_py):
@@ -91,13 +100,13 @@ class BuildHotModules(build_ext):
     def run(self) -> None:
         """Translate to C, compile, and look at what came of it."""
         folders = {Path(self.build_lib), *([ROOT] if self.inplace or self.editable_mode else [])}
-        _remove([folder / LIST["record"]() for folder in folders])
+        _remove([folder / LIST["record"](SUFFIX) for folder in folders])
         if _translate(self.extensions):
             super().run()
         for folder in folders:
-            binaries = [folder / name for name in LIST["binaries"]()]
+            binaries = [folder / name for name in LIST["binaries"](SUFFIX)]
             if all(binary.exists() for binary in binaries):
-                (folder / LIST["record"]()).write_text(LIST["digest"](ROOT), encoding="ascii")
+                (folder / LIST["record"](SUFFIX)).write_text(LIST["digest"](ROOT), encoding="ascii")
             else:
                 _remove(binaries)
 

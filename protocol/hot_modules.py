@@ -94,14 +94,14 @@ def sources() -> list[str]:
     return found
 
 
-def binaries() -> list[str]:
-    """Every file that a build makes for this Python, as a path relative to the root."""
-    return [f"{name.replace('.', '/')}{EXTENSION_SUFFIXES[0]}" for name in (SHARED, *HOT, *NATIVE)]
+def binaries(suffix: str = EXTENSION_SUFFIXES[0]) -> list[str]:
+    """Every file that a build makes for this Python, or for that of another suffix, as a path relative to the root."""
+    return [f"{name.replace('.', '/')}{suffix}" for name in (SHARED, *HOT, *NATIVE)]
 
 
-def record() -> str:
+def record(suffix: str = EXTENSION_SUFFIXES[0]) -> str:
     """The file that a complete build leaves, as a path relative to the root. It holds the `digest` of the sources."""
-    return f"protocol/compiled{EXTENSION_SUFFIXES[0].removesuffix('.so')}.digest"
+    return f"protocol/compiled{suffix.removesuffix('.so')}.digest"
 
 
 def digest(root: Path) -> str:

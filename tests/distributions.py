@@ -3,7 +3,8 @@
 `python -m tests.distributions [TESTS...]`. A wheel has one top-level package, and no link in its description is relative. A wheel of Ottla
 for one Python has all compiled modules, and the tag of the Linux systems that can run them (`tests/wheel_tags.py`). OTTLA_SOURCE_URL is
 where the sources can be read; links of the description lead there. With tests, each wheel is installed into an environment of its own,
-without a compiler on the PATH. The tests run there in a folder without the floors, and import the installed packages.
+without a compiler on the PATH. The tests run there in a folder without the floors, and import the installed packages. Where the package
+`ziglang` is installed, wheels for aarch64 are made, too, and not run. One wheel is made again of the archive, and must be the same.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests import cross_compiler
 from tests.wheel_tags import publishable
 
 ROOT = Path(__file__).parents[1]
@@ -66,6 +68,16 @@ def check_sdist(sdist: Path) -> None:
         raise SystemExit(f"{sdist.name} lacks {', '.join(sorted(missing))}")
 
 
+def check_repeatable(wheel: Path, sdist: Path, python: str) -> None:
+    """Raises SystemExit unless this Python makes the same wheel again of the archive of the sources, in another folder."""
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": made_at()}
+    with TemporaryDirectory() as folder:
+        make_wheel(python, environment, sdist, Path(folder))
+        again = publishable(next(Path(folder).glob("*.whl")))
+        if (again.name, again.read_bytes()) != (wheel.name, wheel.read_bytes()):
+            raise SystemExit(f"{sdist.name} makes another {again.name}")
+
+
 def pythons() -> dict[str, str]:
     """The Pythons at hand that can compile, by the tag of their wheels, as `cp311`."""
     code = "import os, pip, sysconfig; open(os.path.join(sysconfig.get_path('include'), 'Python.h')).close()"
@@ -89,18 +101,29 @@ def build(compilers: dict[str, str]) -> None:
     """Make everything anew. Raises CalledProcessError."""
     shutil.rmtree(DIST, ignore_errors=True)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": made_at()}
-    pure = {**environment, "OTTLA_PURE_PYTHON": "1"}
-    for python, settings in (*((python, environment) for python in compilers.values()), (sys.executable, pure)):
-        for left in ROOT.glob("build/lib*"):
-            shutil.rmtree(left)
-        print(f"a wheel by {python}", flush=True)
-        command = [python, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, ROOT]
-        subprocess.run(command, cwd=ROOT, env=settings, check=True)
+    for python in compilers.values():
+        make_wheel(python, environment)
+    make_wheel(sys.executable, {**environment, "OTTLA_PURE_PYTHON": "1"})
+    cross = cross_compiler.compiler()
+    if cross is None:
+        print(f"no wheels for {cross_compiler.PROCESSOR}: the package ziglang is missing", flush=True)
+    for python in compilers.values() if cross is not None else ():
+        with TemporaryDirectory() as folder:
+            make_wheel(python, environment | cross_compiler.settings(cross, python, Path(folder)))
     for wheel in sorted(DIST.glob("ottla-*.whl")):
         publishable(wheel)
     code = f"from setuptools.build_meta import build_sdist; build_sdist({str(DIST)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=True)
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--wheel-dir", DIST, PLUGIN]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+
+
+def make_wheel(python: str, environment: dict[str, str], source: Path = ROOT, folder: Path = DIST) -> None:
+    """Make a wheel for this Python. Raises CalledProcessError."""
+    for left in ROOT.glob("build/lib*"):
+        shutil.rmtree(left)
+    print(f"a wheel by {python} {environment.get('OTTLA_PLATFORM', '')}".rstrip(), flush=True)
+    command = [python, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source]
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
@@ -139,7 +162,15 @@ def main(tests: list[str]) -> None:
     check_sdist(sdist)
     for file in (*wheels, plugin, sdist):
         print(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}", flush=True)
+    if tests and compilers:
+        tag, python = next(iter(compilers.items()))
+        (first,) = (wheel for wheel in wheels if f"-{tag}-" in wheel.name and not wheel.name.endswith(f"{cross_compiler.PROCESSOR}.whl"))
+        check_repeatable(first, sdist, python)
+        print(f"{first.name} is the same again, made of {sdist.name}", flush=True)
     for wheel in wheels if tests else ():
+        if wheel.name.endswith(f"{cross_compiler.PROCESSOR}.whl"):
+            print(f"{wheel.name} is not run: this machine is no {cross_compiler.PROCESSOR}", flush=True)
+            continue
         run_tests(wheel, compilers.get(wheel.name.split("-")[2], sys.executable), tests)
 
 

@@ -35,22 +35,23 @@ def worker(folder: Path, broker: Broker, name: str, *arguments: str) -> Example:
     """A worker, or another command, of an example of faust-streaming. It has one broker and tables in memory."""
     found = faust()
     source = found / "examples" / f"{name}.py"
-    address = f"faust.App(\n    broker='kafka://{broker.bootstrap_servers}', "
     text = source.read_text(encoding="utf-8")
-    own = re.search(r"broker ?= ?['\"][a-z]+://[a-z:0-9]*['\"],|KAFKA = '.*'", text)
-    changes = {"faust.App(": address} if own is None else {own[0]: _addressed(own[0], broker)}
+    address = f"kafka://{broker.bootstrap_servers}"
+    old = re.search(r"(broker ?= ?|KAFKA = )'\w+://[\w:]*'", text)
+    if old is not None:
+        changes = {old[0]: f"{old[1]}'{address}'"}
+    else:
+        begin = re.search(r"faust\.App\(\s*['\"][\w-]+['\"]", text)
+        assert begin is not None
+        changes = {begin[0]: f"{begin[0]}, broker='{address}'"}
     if "rocksdb://" in text:
         changes["rocksdb://"] = "memory://"
     command = arguments or ("worker", "--loglevel", "info", "--without-web")
     return Example(folder, source, *command, replaced=changes, python=str(found / "bin" / "python"))
 
 
-def _addressed(text: str, broker: Broker) -> str:
-    before, quote, _ = re.split(r"(['\"])", text, maxsplit=1)
-    return f"{before}{quote}kafka://{broker.bootstrap_servers}{quote}{',' if text.endswith(',') else ''}"
-
-
 def test_a_worker_of_faust_prints_its_greetings(tmp_path: Path, broker: Broker) -> None:
+    broker.create_topic("greetings")  # the assignor of faust leaves out a topic that does not exist yet, as with Apache Kafka
     with worker(tmp_path, broker, "hello_world") as example:
         example.says("hello 99")
         example.interrupt()
@@ -59,18 +60,22 @@ def test_a_worker_of_faust_prints_its_greetings(tmp_path: Path, broker: Broker) 
 
 @whole
 def test_a_worker_of_faust_counts_words_in_a_table_with_a_changelog(tmp_path: Path, broker: Broker) -> None:
+    broker.create_topic("posts", 8)
     with worker(tmp_path, broker, "word_count") as example:
-        tally = example.says(r"(?s)TALLY \$\$.*1000.*1000.*1000.*1000")
-        assert all(word in tally[0] for word in ("the", "quick", "brown", "fox"))
+        changelog = example.says(r"[\w-]+-word_counts-changelog")[0]
+        changes = broker.consume(changelog, 4000, timeout=120)
+        assert {(each.key, each.value) for each in changes} >= {(b'"%s"' % word, b"1000") for word in (b"the", b"quick", b"brown", b"fox")}
         example.interrupt()
     with worker(tmp_path, broker, "word_count") as example:  # the table comes from the changelog
-        example.says(r"(?s)after rebalance.*after rebalance.*1000.*1000")
+        example.says(r"(?s)after rebalance(?!.*after rebalance)(.*\| [12]\d\d\d ){4}")
         example.interrupt()
 
 
 @whole
 def test_commands_of_faust_send_to_the_agents_of_a_worker(tmp_path: Path, broker: Broker) -> None:
     (tmp_path / "command").mkdir()
+    for topic in ("people_joining2", "people_leaving2"):
+        broker.create_topic(topic, 4)
     with worker(tmp_path, broker, "tableofset") as example:
         example.says("Worker ready")
         for name in ("alice", "bob"):
@@ -86,28 +91,31 @@ def test_commands_of_faust_send_to_the_agents_of_a_worker(tmp_path: Path, broker
 @whole
 def test_faust_repartitions_a_stream(tmp_path: Path, broker: Broker) -> None:
     (tmp_path / "command").mkdir()
+    broker.create_topic("withdrawals", 4)
     with worker(tmp_path, broker, "withdrawals") as example:
         example.says("Worker ready")
         with worker(tmp_path / "command", broker, "withdrawals", "produce", "--max-latency", "0", "--max-messages", "200") as command:
             command.ends()
         assert len(broker.consume("withdrawals", 200)) == 200
-        by_country = example.says(r"\S+-Withdrawal.country-repartition")[0]
+        by_country = example.says(r"[\w.-]+-Withdrawal.country-repartition")[0]
         assert {each.key for each in broker.consume(by_country, 200, timeout=60)} <= {b"country_%d" % number for number in range(5)}
         example.interrupt()
 
 
 @whole
 @pytest.mark.parametrize(
-    ("name", "pattern"),
+    ("name", "topics", "partitions", "pattern"),
     [
-        ("task_queue", r"(?s)Result of .*Result of .*Result of \S+ is: \d+"),
-        ("windowed_aggregation", r"processing window:\d+ events,mean: 0\.\d+"),
-        ("windowing/tumbling", r"(?s)value\(\) should go from 1 to 5: [2-5]"),
-        ("windowing/hopping", r"(?s)value\(\) should have values between 1-3: [2-3]"),
-        ("bound_agent", r"\[dead letter\] arrived"),
+        ("task_queue", ["tasks"], 1, r"(?s)Result of .*Result of .*Result of \S+ is: \d+"),
+        ("windowed_aggregation", ["raw-event", "agg-event"], 1, r"processing window:\d+ events,mean: 0\.\d+"),
+        ("windowing/tumbling", ["tumbling_topic"], 8, r"(?s)value\(\) should go from 1 to 5: [2-5]"),
+        ("windowing/hopping", ["hopping_topic"], 8, r"(?s)value\(\) should have values between 1-3: [2-3]"),
+        ("bound_agent", [], 0, r"\[dead letter\] arrived"),
     ],
 )
-def test_an_example_of_faust_works(name: str, pattern: str, tmp_path: Path, broker: Broker) -> None:
+def test_an_example_of_faust_works(name: str, topics: list[str], partitions: int, pattern: str, tmp_path: Path, broker: Broker) -> None:
+    for topic in topics:
+        broker.create_topic(topic, partitions)
     with worker(tmp_path, broker, name) as example:
         example.says(pattern)
         example.interrupt()
@@ -269,7 +277,7 @@ ADMIN = [
     (("describe_topics", "0", "orders"), "orders"),
     (("describe_cluster", "0"), "(?i)cluster"),
     (("elect_leaders", "PREFERRED"), "(?i)elect"),
-    (("alter_user_scram_credentials", "UPSERT", "alice", "SCRAM-SHA-256", "4096", "alice-secret", "salt"), "(?i)success"),
+    (("alter_user_scram_credentials", "UPSERT", "alice", "SCRAM_SHA_256", "4096", "alice-secret", "salt"), "(?i)success"),
     (("describe_user_scram_credentials",), "alice"),
     (("delete_consumer_groups", "billing"), "(?i)deleted"),
     (("delete_topics", "orders"), "Topic orders deleted"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from protocol.compiled import IS_COMPILED
-from tests.wheel_tags import LIBRARIES, publishable, wants_of
+from tests.wheel_tags import LIBRARIES, PROCESSORS, publishable, wants_of
 
 ROOT = Path(__file__).parents[2]
 NAME = "made-1.0-cp311-cp311-linux_x86_64.whl"
@@ -74,6 +74,15 @@ def test_a_wheel_says_which_systems_can_run_its_modules(tmp_path: Path) -> None:
         assert archive.read("made/one.so") == binary
         assert archive.getinfo("made/one.so").date_time == (2024, 1, 2, 3, 4, 6)
         assert archive.testzip() is None
+
+
+def test_a_module_for_another_processor_is_refused(tmp_path: Path) -> None:
+    binary = shared_object("_json")
+    other = next(name for name, number in PROCESSORS.items() if number != wants_of(binary).processor)
+    wheel = a_wheel(tmp_path, NAME.replace("x86_64", other), one=binary)
+    with pytest.raises(SystemExit, match=rf"made/one\.so is not for {other}"):
+        publishable(wheel)
+    assert [path.name for path in tmp_path.iterdir()] == [wheel.name]
 
 
 def test_a_module_that_needs_another_library_is_refused(tmp_path: Path) -> None:

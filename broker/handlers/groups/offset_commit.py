@@ -299,16 +299,16 @@ class OffsetCommit:
         commit = self._commits.get(topic)
         if commit is None:
             return
-        put = self._answer.put
+        answer = self._answer
         code, too_large = self._code, self._too_large
         refused = 0
         for some in _batched(commit.values.items(), AT_ONCE):
             for index, value in some:
                 if value is None:
                     refused += 1
-                    put(index, too_large)
+                    answer.put(index, too_large)
                 else:
-                    put(index, code)
+                    answer.put(index, code)
             yield
         self._count(code, len(commit.values) - refused)
         self._count(too_large, refused)

@@ -101,7 +101,7 @@ class Example:
 
     @property
     def output(self) -> str:
-        """What it has said so far."""
+        """Its output so far."""
         return self._output.read_text(encoding="utf-8", errors="replace")
 
     def says(self, pattern: str, meanwhile: Callable[[], object] = lambda: None) -> re.Match[str]:
