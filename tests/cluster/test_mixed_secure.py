@@ -68,9 +68,8 @@ def test_brokers_of_both_kinds_move_to_sasl_ssl_without_a_lost_record(tmp_path: 
             writer.go_on_for(100)
             roll(cluster, {"inter.broker.listener.name": "TLS"}, SECONDS)
             writer.go_on_for(100)
-            roll(cluster, {"inter.broker.listener.name": "SECURE"}, SECONDS)
+            roll(cluster, {"inter.broker.listener.name": "SECURE", **AUTHORIZER}, SECONDS)
             writer.go_on_for(100)
-            roll(cluster, AUTHORIZER, SECONDS)
             allow_on_cluster(cluster, "User:other", AclOperation.CLUSTER_ACTION)
             writer.go_on_for(1000)  # longer than a session between brokers
             for _ in range(2):  # another controller each time

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
 import venv
 import zipfile
@@ -13,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.compiled import IS_COMPILED, describe
-from protocol.hot_modules import binaries
+from protocol.compiled import describe
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("broker", "benchmarks", "config", "controller", "ottla", "protocol", "replication", "storage")
@@ -37,14 +35,6 @@ def _copy(source: Path) -> None:
         shutil.copy(ROOT / name, source)
 
 
-def _copy_modules(source: Path) -> None:
-    """Put the compiled modules of the checkout, which its installation made in the same way, where a build looks for its own."""
-    built = source / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}" / "ottla" / "floors"
-    for name in binaries() if IS_COMPILED else ():
-        (built / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, built / name)
-
-
 def _build(source: Path, kind: str, **environment: str) -> Path:
     """A wheel or an sdist, made by the build backend of this environment."""
     code = f"from setuptools.build_meta import build_{kind}; build_{kind}({str(source / 'dist')!r})"
@@ -63,12 +53,11 @@ def _metadata(wheel: Path) -> str:
 def test_an_installed_broker_is_whole_and_as_fast_as_one_of_a_checkout(tmp_path: Path) -> None:
     source, wheels, installed = tmp_path / "source", tmp_path / "wheels", tmp_path / "installed"
     _copy(source)
-    for made in ROOT.glob("build/cython-*"):  # C and modules that are as new as their sources are not made again
+    for made in ROOT.glob("build/cython-*"):  # C that is as new as its sources is not made again
         shutil.copytree(made, source / "build" / made.name, ignore=shutil.ignore_patterns("objects", "modules"))
-    _copy_modules(source)
-    # pip makes an environment for the build, of nothing but what the project asks for.
+    # pip makes an environment for the build, of nothing but what the project asks for. Nothing of it runs for long.
     pip = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--constraint", "constraints.txt", "-w", str(wheels), ".")
-    _run(*pip, cwd=source)
+    _run(*pip, cwd=source, CFLAGS="-O0")
     (wheel,) = wheels.glob("ottla-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)  # one file after the other, as installers do: the order of their times is that of their names

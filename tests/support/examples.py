@@ -12,16 +12,18 @@ LEAST = 10
 
 
 def maybe_reduce(items: Sequence[pytest.Function]) -> None:
-    """Reduce the examples of the property tests among these. Parameters of a test share its settings, so they count once."""
+    """Reduce the examples of the property tests among these. Parameters of a test share its settings, so they count once.
+
+    The test of a state machine has its settings in its class.
+    """
     if "OTTLA_FEW_EXAMPLES" not in os.environ:
         return
-    functions = {getattr(item.obj, "__func__", item.obj) for item in items}
-    for function in functions:
+    machines = {item.cls for item in items if isinstance(getattr(item.cls, "settings", None), settings)}
+    for machine in machines:
+        machine.settings = few(machine.settings)
+    for function in {getattr(item.obj, "__func__", item.obj) for item in items if item.cls not in machines}:
         if getattr(function, "is_hypothesis_test", False):
             function._hypothesis_internal_use_settings = few(function._hypothesis_internal_use_settings)
-    for machine in {item.cls for item in items}:
-        if isinstance(getattr(machine, "settings", None), settings):
-            machine.settings = few(machine.settings)
 
 
 def few(full: settings) -> settings:

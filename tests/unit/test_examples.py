@@ -2,24 +2,19 @@
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.support.examples import DIVISOR, LEAST, maybe_reduce
 
 FULL = 40 * DIVISOR
 
 
-class Machine:
-    """A class of tests with settings of its own, as the test of a state machine has them."""
-
-    settings = settings(max_examples=FULL)
-
-
-def items_of(seen: list[int]) -> Sequence[pytest.Function]:
+def items_of(seen: list[int]) -> Sequence[Any]:
     """A property test with two parameters, which share its function, and the test of a state machine."""
 
     @settings(max_examples=FULL, database=None, deadline=None)
@@ -27,8 +22,15 @@ def items_of(seen: list[int]) -> Sequence[pytest.Function]:
     def property_test(number: int) -> None:
         seen.append(number)
 
+    class Machine(RuleBasedStateMachine):
+        @rule()
+        def step(self) -> None:
+            pass
+
+    case = Machine.TestCase
+    case.settings = settings(max_examples=FULL)
     functions = [SimpleNamespace(obj=property_test, cls=None) for _ in range(2)]
-    return cast(Sequence[pytest.Function], [*functions, SimpleNamespace(obj=Machine.__init__, cls=type("One", (Machine,), {}))])
+    return [*functions, SimpleNamespace(obj=case().runTest, cls=case)]
 
 
 @pytest.mark.parametrize(("few", "expected"), [("", FULL), ("1", FULL // DIVISOR)])
@@ -36,8 +38,7 @@ def test_a_property_has_fewer_examples_only_where_that_is_asked_for(few: str, ex
     monkeypatch.setenv("OTTLA_FEW_EXAMPLES", few) if few else monkeypatch.delenv("OTTLA_FEW_EXAMPLES", raising=False)
     seen: list[int] = []
     items = items_of(seen)
-    maybe_reduce(items)
+    maybe_reduce(cast(Sequence[pytest.Function], items))
     items[0].obj()
     assert LEAST < expected == len(seen)
-    assert cast(type[Machine], items[2].cls).settings.max_examples == expected
-    assert Machine.settings.max_examples == FULL
+    assert items[2].cls.settings.max_examples == expected
