@@ -6,7 +6,9 @@ read as a whole, and its entries are kept until `release` finds them unused.
 """
 
 import struct
-from typing import NamedTuple
+from bisect import bisect_left
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from storage.disk.filesystem import FileSystem
 from storage.errors import CorruptIndex
@@ -16,6 +18,7 @@ ENTRY_SIZE = 34
 CURRENT_VERSION = 0
 
 _ENTRY = struct.Struct(">hqqqq")
+_LAST_OFFSET: Final = attrgetter("last_offset")
 
 
 class AbortedTransaction(NamedTuple):
@@ -92,8 +95,11 @@ class TransactionIndex:
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """The transactions that overlap `[fetch_offset, upper_bound_offset)`, and whether later segments can be skipped."""
         found = []
-        for transaction in self.entries():
-            if transaction.last_offset >= fetch_offset and transaction.first_offset < upper_bound_offset:
+        entries = self.entries()
+        # Those before have ended below the range. Each of their last stable offsets is at most the offset behind its marker.
+        for at in range(bisect_left(entries, fetch_offset, key=_LAST_OFFSET), len(entries)):
+            transaction = entries[at]
+            if transaction.first_offset < upper_bound_offset:
                 found.append(transaction)
             if transaction.last_stable_offset >= upper_bound_offset:
                 return found, True

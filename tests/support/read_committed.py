@@ -8,6 +8,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.support.cluster import Cluster
+from tests.support.judged_broker import JudgedBroker
 
 _SECONDS = 90.0
 
@@ -21,7 +22,7 @@ class Committed(NamedTuple):
     value: str
 
 
-def read_committed(cluster: Cluster, topic: str, partitions: int = 1, level: str = "read_committed") -> list[Committed]:
+def read_committed(cluster: Cluster | JudgedBroker, topic: str, partitions: int = 1, level: str = "read_committed") -> list[Committed]:
     """All records up to the ends that this isolation level has now, partition by partition in order."""
     consumer = Consumer(
         {

@@ -8,13 +8,14 @@ from broker.security.authorizer import Operation, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from protocol.records.batch import iter_batches
+from protocol.records.batch import TIMESTAMP_TYPE_MASK, crc_is_valid, iter_batches
 from protocol.records.builder import ControlRecordType, EndTransactionMarker, parse_end_transaction_marker
 from protocol.records.reader import iter_records
 from storage.disk.clock import elapsed_ms
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
+from tests.support.logs import a_config
 from tests.support.replicas import TOPIC, TOPIC_ID, state
 from tests.support.transactions import write_in_transaction
 
@@ -183,6 +184,23 @@ async def test_a_marker_that_is_sent_twice_is_written_twice() -> None:
     for _ in range(2):
         assert set(codes(ask(bench, a_marker(0))).values()) == {0}
     assert len(markers_of(bench)) == 2
+
+
+@on_a_loop
+async def test_partitions_that_stamp_the_same_marker_differently_have_each_their_own() -> None:
+    bench = a_bench()
+    logs = [bench.replicas.manager.partitions[TOPIC][index].log for index in (0, 1)]
+    logs[0].update_config(a_config(message_timestamp_type="LogAppendTime"))
+    asked = ask(bench, a_marker(0, 1), a_marker(0, 1, producer_id=8))
+    assert set(codes(asked).values()) == {0}
+    for log, is_log_append_time in zip(logs, (True, False), strict=True):
+        region = log.read(0, 1 << 20, log.log_end_offset, True).region
+        assert region is not None
+        data = region.read()
+        found = [(position, header) for position, header in iter_batches(data)]
+        assert [(header.base_offset, header.producer_id) for _, header in found] == [(0, PRODUCER_ID), (1, 8)]
+        assert all(crc_is_valid(data, position) for position, _ in found)
+        assert {bool(header.attributes & TIMESTAMP_TYPE_MASK) for _, header in found} == {is_log_append_time}
 
 
 @on_a_loop

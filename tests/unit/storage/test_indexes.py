@@ -289,3 +289,46 @@ def test_a_transaction_index_that_cannot_be_right_is_told() -> None:
     filesystem.open(PATH).write(struct.pack(">hqqqq", 0, 1, 0, 5, 6))
     with pytest.raises(CorruptIndex, match="below the base offset 100"):
         TransactionIndex(filesystem, PATH, 100, 34).check()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 12)), max_size=12),
+    st.integers(0, 60),
+    st.integers(1, 20),
+)
+def test_the_aborted_transactions_of_a_range_are_those_that_overlap_it(made: list[tuple[int, int]], fetch_offset: int, length: int) -> None:
+    index = TransactionIndex(_filesystem(), PATH, 0, None)
+    last_offset = 0
+    stable = 0
+    transactions = []
+    for step, length_of_transaction in made:
+        last_offset += step
+        first_offset = max(0, last_offset - 1 - length_of_transaction)
+        stable = max(stable, first_offset if step == 1 else last_offset + 1)
+        transactions.append(AbortedTransaction(7, first_offset, last_offset, stable))
+        index.append(transactions[-1])
+    upper = fetch_offset + length
+    found, is_complete = index.collect(fetch_offset, upper)
+    seen = []
+    for each in transactions:  # as Apache Kafka looks for them: through all, from the first
+        if each.last_offset >= fetch_offset and each.first_offset < upper:
+            seen.append(each)
+        if each.last_stable_offset >= upper:
+            break
+    assert found == seen
+    assert is_complete == any(each.last_stable_offset >= upper for each in transactions)
+
+
+def test_a_read_at_the_end_of_many_aborted_transactions_looks_at_few() -> None:
+    class Counted(AbortedTransaction):
+        reads = 0
+
+        def __getattribute__(self, name: str) -> object:
+            Counted.reads += 1
+            return super().__getattribute__(name)
+
+    index = TransactionIndex(_filesystem(), PATH, 0, None)
+    index.entries().extend(Counted(7, 2 * at, 2 * at + 1, 2 * at + 2) for at in range(10_000))
+    assert index.collect(19_990, 19_992) == ([(7, 19_990, 19_991, 19_992)], True)
+    assert Counted.reads < 100
