@@ -6,7 +6,7 @@ the region, or of the first batch if that is larger. The rest is converted piece
 at the size. If it comes out smaller, a message that cannot be complete fills the rest; clients ignore an incomplete last message. Sizes,
 pieces and filling are Apache Kafka's (LazyDownConversionRecords).
 
-The way to a thread and back costs as much as the conversion of 400 records. So `begin` may convert the next piece, too.
+The way to a thread and back takes some 60 µs, as much as the conversion of 600 records. So `begin` may convert the next piece, too.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class ConvertedRegion:
         Batches without messages are passed over. Raises the errors of `begin` if no batch could be converted before.
         """
         began = size = converter.size
-        while size == began and (frame := self._batches(max_bytes)):
+        while size == began < most and (frame := self._batches(max_bytes)):
             self._refuse_zstd(frame)
             size = self._convert(converter, frame, most, between)
         return size

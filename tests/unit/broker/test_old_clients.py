@@ -10,6 +10,7 @@ from config.broker import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.records.compression import CompressionCodec, compress
 from protocol.records.reader import iter_records
+from storage.segment.converted_region import PIECE_BYTES, ConvertedRegion
 from tests.support.batches import a_batch, a_record
 from tests.support.controlled_cluster import until
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
@@ -304,6 +305,25 @@ async def test_only_old_consumers_cost_a_conversion() -> None:
     assert bench.replicas.manager.topic_stats.total("produce_message_conversions") == len(SENT)
     await answered(bench.fetch(0, version=3))
     assert bench.replicas.manager.topic_stats.total("fetch_message_conversions") > 0
+
+
+@on_a_loop
+async def test_a_fetch_of_many_partitions_converts_a_batch_of_each_and_a_piece_before_it_answers() -> None:
+    bench = alone()
+    partitions = range(4)
+    bench.replicas.say(*(state(index=index, isr=[0], replicas=[0]) for index in partitions))
+    bench.know(p0=0, p1=0, p2=0, p3=0)
+    for _ in range(20):
+        await answered(bench.produce(*(a_batch(100, value_bytes=200) for _ in partitions)))
+    asked = await answered(bench.fetch(*(0 for _ in partitions), version=3))
+    size = len(a_batch(100, value_bytes=200))
+    assert len([part for part in asked.parts if isinstance(part, ConvertedRegion)]) == len(partitions)
+    converted = bench.replicas.manager.topic_stats.total("fetch_message_conversions")
+    assert 100 * len(partitions) < converted <= 100 * (len(partitions) + 2 * PIECE_BYTES // size)
+    for partition in asked.fetched:
+        found = [old.offset for old in read(partition.records or b"")]
+        assert len(found) > 1000
+        assert found == list(range(len(found)))
 
 
 @on_a_loop

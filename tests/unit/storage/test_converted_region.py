@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.records.batch import LOG_OVERHEAD
 from protocol.records.errors import CorruptRecord, InvalidRecord
-from storage.disk.yielding import no_yield
+from storage.disk import yielding
+from storage.disk.yielding import PacedYield, no_yield
 from storage.segment.converted_region import PIECE_BYTES, ConvertedRegion, NotConvertible
 from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
@@ -172,3 +175,13 @@ def test_a_first_batch_that_is_larger_than_a_piece_is_sent_whole() -> None:
     data = batches("none", "none", records=300, value_bytes=1000)
     assert len(data) > 4 * PIECE_BYTES
     assert offsets(Sent(data, length=len(data) // 2).all()) == list(range(300))
+
+
+def test_many_small_batches_let_the_loop_run_every_half_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept = [0.0], []
+    monkeypatch.setattr(yielding, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=slept.append))
+    between = PacedYield()
+    for _ in range(100):
+        now[0] += 0.0001
+        between()
+    assert 10 <= len(slept) <= 20
