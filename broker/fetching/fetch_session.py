@@ -323,7 +323,7 @@ class FetchSession:
         if not asked.is_listed:
             asked.is_listed = True
             changed = self.changed
-            if changed and changed[-1].turn > asked.turn:
+            if changed and changed[len(changed) - 1].turn > asked.turn:
                 self._is_ordered = False
             changed.append(asked)
 

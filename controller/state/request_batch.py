@@ -30,7 +30,6 @@ from protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from protocol.uuid import ZERO_UUID
 from storage.disk.topic_partition import TopicPartition
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -70,8 +69,8 @@ class RequestBatch:
         self._clear()
 
     def _clear(self) -> None:
-        self._leader_and_isr: defaultdict[int, dict[str, dict[int, LeaderAndIsrPartitionState]]] = defaultdict(dict)
-        """By broker, topic and partition: brokers have few partitions of many topics."""
+        self._leader_and_isr: defaultdict[str, dict[int, dict[int, LeaderAndIsrPartitionState]]] = defaultdict(dict)
+        """By topic, broker and partition: the states of a topic are added one after the other, and are close together in memory."""
         self._update_metadata: defaultdict[_Recipients, dict[TopicPartition, None]] = defaultdict(dict)
         self._stop_replica: defaultdict[int, dict[TopicPartition, _Stopped]] = defaultdict(dict)
 
@@ -80,16 +79,16 @@ class RequestBatch:
         brokers."""
         assignment = self._context.assignment(partition)
         if assignment is not None:
-            topic, index = partition
             state = _leader_state(partition, leadership, assignment, is_new=is_new)
+            of_topic = self._leader_and_isr[partition.topic]
             for broker in brokers:
-                of_broker = self._leader_and_isr[broker]
-                of_topic = of_broker.get(topic)
-                if of_topic is None:
-                    of_topic = of_broker[topic] = {}
-                before = of_topic.setdefault(index, state)
+                of_broker = of_topic.get(broker)
+                if of_broker is None:
+                    of_broker = of_topic[broker] = {}
+                before = of_broker.setdefault(partition.partition, state)
                 if before is not state:
-                    of_topic[index] = _leader_state(partition, leadership, assignment, is_new=True) if before.is_new else state
+                    merged = _leader_state(partition, leadership, assignment, is_new=True) if before.is_new else state
+                    of_broker[partition.partition] = merged
         self._update_metadata[EVERY_BROKER][partition] = None
 
     def update_metadata(self, brokers: Iterable[int] | None, partitions: Iterable[TopicPartition]) -> None:
@@ -113,17 +112,46 @@ class RequestBatch:
     async def send(self) -> None:
         """Pass all requests to the senders, with pauses while they are built. Requests to brokers that are not alive
         are dropped."""
-        live_leaders: dict[int, LeaderAndIsrLiveLeader] = {}
-        for broker_id, states in self._leader_and_isr.items():
-            broker = self._context.brokers.get(broker_id)
-            if broker is not None:
-                self._put(broker_id, await self._leader_and_isr_request(broker, states, live_leaders))
+        await self._send_leader_and_isr()
         await self._send_update_metadata()
         for broker_id, stopped in self._stop_replica.items():
             broker = self._context.brokers.get(broker_id)
             if broker is not None:
                 self._put(broker_id, await self._stop_replica_request(broker, stopped))
         self._clear()
+
+    async def _send_leader_and_isr(self) -> None:
+        topics: defaultdict[int, list[LeaderAndIsrTopicState]] = defaultdict(list)
+        leaders: defaultdict[int, dict[int, None]] = defaultdict(dict)
+        since_pause = 0
+        for name, of_topic in self._leader_and_isr.items():
+            topic_id = self._context.topic_id(name)
+            for broker_id, of_broker in of_topic.items():
+                states = list(of_broker.values())
+                topics[broker_id].append(LeaderAndIsrTopicState(topic_name=name, topic_id=topic_id, partition_states=states))
+                of_request = leaders[broker_id]
+                for state in states:
+                    of_request[state.leader] = None
+                since_pause += len(states)
+                if since_pause >= PER_SLICE:
+                    since_pause = 0
+                    await self._pause()
+        live_leaders: dict[int, LeaderAndIsrLiveLeader] = {}
+        for broker_id, topic_states in topics.items():
+            broker = self._context.brokers.get(broker_id)
+            if broker is not None:
+                named = [each for each in leaders[broker_id] if each in self._context.brokers]
+                for leader in named:
+                    if leader not in live_leaders:
+                        live_leaders[leader] = self._live_leader(self._context.brokers[leader])
+                request = LeaderAndIsrRequest(
+                    controller_id=self._controller_id,
+                    controller_epoch=self._context.epoch,
+                    broker_epoch=broker.epoch,
+                    topic_states=topic_states,
+                    live_leaders=[live_leaders[leader] for leader in named],
+                )
+                self._put(broker_id, request)
 
     async def _send_update_metadata(self) -> None:
         live_brokers: list[UpdateMetadataBroker] = []
@@ -150,37 +178,6 @@ class RequestBatch:
 
     def _put(self, broker_id: int, request: ControlRequest) -> None:
         self._senders.send(broker_id, request, lambda response: self._on_response(broker_id, request, response))
-
-    async def _leader_and_isr_request(
-        self,
-        broker: LiveBroker,
-        states: dict[str, dict[int, LeaderAndIsrPartitionState]],
-        live_leaders: dict[int, LeaderAndIsrLiveLeader],
-    ) -> LeaderAndIsrRequest:
-        """`live_leaders` holds those of the batch's earlier requests, which are used again."""
-        topics: list[LeaderAndIsrTopicState] = []
-        leaders: dict[int, None] = {}
-        topic_ids = self._context.topic_ids
-        since_pause = 0
-        for name, of_topic in states.items():
-            in_order = list(of_topic.values())
-            topics.append(LeaderAndIsrTopicState(topic_name=name, topic_id=topic_ids.get(name, ZERO_UUID), partition_states=in_order))
-            for state in in_order:
-                leaders[state.leader] = None
-            since_pause += len(in_order)
-            if since_pause >= PER_SLICE:
-                since_pause = 0
-                await self._pause()
-        for leader in leaders:
-            if leader in self._context.brokers and leader not in live_leaders:
-                live_leaders[leader] = self._live_leader(self._context.brokers[leader])
-        return LeaderAndIsrRequest(
-            controller_id=self._controller_id,
-            controller_epoch=self._context.epoch,
-            broker_epoch=broker.epoch,
-            topic_states=topics,
-            live_leaders=[live_leaders[leader] for leader in leaders if leader in live_leaders],
-        )
 
     def _live_leader(self, broker: LiveBroker) -> LeaderAndIsrLiveLeader:
         endpoints = broker.registration.endpoints

@@ -20,7 +20,7 @@ from tests.support.broker_process import eventually
 from tests.support.cluster import a_cluster
 from tests.support.command_line import CommandLine
 from tests.support.neighbours.artifacts import CONNECT, whole
-from tests.support.neighbours.mirror_maker import a_mirror_maker
+from tests.support.neighbours.mirror_maker import TO_OTTLA_BY_NAME, a_mirror_maker
 from tests.support.neighbours.records import (
     GROUP,
     Place,
@@ -175,6 +175,29 @@ def test_offsets_of_the_copy_are_those_of_the_source_after_a_restart_of_the_mirr
                 return copied_values(other) == [value for number in range(PARTITIONS) for value in values_of(ottla, "orders", number)]
 
             eventually(is_copied, SECONDS, "all is copied, each record at least once")
+
+
+@whole
+def test_topics_and_groups_move_to_ottla_under_their_names(tmp_path: Path) -> None:
+    began_ms = int(time.time() * 1000)
+    with a_cluster(tmp_path / "ottla", 1) as cluster, ApacheKafka(tmp_path / "apache", heap="256m") as apache:
+        ottla, other = cluster.bootstrap, apache.bootstrap
+        make_topic(apache, "orders", PARTITIONS)
+        CommandLine(other)("configs", "alter", "topic", "orders", "--set", "retention.ms=86400000")
+        options = ("-Xmx384m", *QUICK_OPTIONS)
+        with a_mirror_maker(ottla, other, tmp_path / "mirror", ["orders"], [GROUP], *options, settings=TO_OTTLA_BY_NAME):
+            write(other, "orders", rows("apache", range(MORE), PARTITIONS, began_ms))
+            place = of("orders", MORE // PARTITIONS)
+            done = work(other, place)
+            eventually(lambda: are_equal((other, "orders"), (ottla, "orders"), PARTITIONS, MORE), SECONDS, "all is copied")
+            eventually(lambda: committed(ottla, place) == place, SECONDS, "the group stands at the same offsets")
+        line = CommandLine(ottla)
+        (topic,) = line("topics", "describe", "orders", "--json").json
+        assert topic["configs"]["retention.ms"] == "86400000"
+        write(ottla, "orders", rows("ottla", range(AFTER), PARTITIONS, began_ms))
+        done += work(ottla, of("orders", (MORE + AFTER) // PARTITIONS))
+        assert [value for *_, value in done if value.startswith(b"ottla")] == [value for *_, value in done[MORE:]]
+        assert {value for *_, value in done} == values("apache", 0, MORE) | values("ottla", 0, AFTER)
 
 
 def values_of(bootstrap: str, topic: str, partition: int) -> list[bytes | None]:

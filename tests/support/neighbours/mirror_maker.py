@@ -1,15 +1,16 @@
 """Runs MirrorMaker 2 between an Ottla and an Apache Kafka, in both directions, as docs/operations.md describes.
 
 The aliases of the clusters are `ottla` and `apache`. So the topic `orders` of Ottla is `ottla.orders` in Apache Kafka. All intervals are
-short, and all topics of MirrorMaker have one replica.
+short, and all topics of MirrorMaker have one replica. `TO_OTTLA_BY_NAME` are settings of a mirror that only goes to Ottla, and keeps names.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.support.apache_kafka.java import JavaServer
 from tests.support.neighbours.artifacts import CONNECT, LOG4J
@@ -26,13 +27,26 @@ _EACH_SECOND = (
 )  # fmt: skip
 _A_SECOND = ("offset.flush.interval.ms", "scheduled.rebalance.max.delay.ms")
 _DISCOVERY = "plugin.discovery"
+TO_OTTLA_BY_NAME = {
+    "ottla->apache.enabled": "false",
+    "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+}
 
 
 class MirrorMaker:
-    """The process. `topics` and `groups` go from each cluster to the other."""
+    """The process. `topics` and `groups` go from each cluster to the other, unless `settings` say otherwise."""
 
-    def __init__(self, ottla: str, apache: str, directory: Path, topics: Sequence[str], groups: Sequence[str], *options: str) -> None:
-        settings = {
+    def __init__(
+        self,
+        ottla: str,
+        apache: str,
+        directory: Path,
+        topics: Sequence[str],
+        groups: Sequence[str],
+        *options: str,
+        settings: Mapping[str, str],
+    ) -> None:
+        written = {
             "clusters": ", ".join(_CLUSTERS),
             "ottla.bootstrap.servers": ottla,
             "apache.bootstrap.servers": apache,
@@ -49,9 +63,10 @@ class MirrorMaker:
             _DISCOVERY: "service_load",  # to look through all jars would take seconds
             **{f"{alias}.{_DISCOVERY}": "service_load" for alias in _CLUSTERS},
             **{f"{alias}.{key}": "1000" for alias in _CLUSTERS for key in _A_SECOND},
+            **settings,
         }
         properties = directory / "mirror-maker.properties"
-        properties.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()), encoding="utf-8")
+        properties.write_text("".join(f"{key} = {value}\n" for key, value in written.items()), encoding="utf-8")
         self._command = [
             "java", *options, "-cp", f"{CONNECT.jars()}/*", f"-Dlog4j.configuration=file:{LOG4J}", f"-Djava.io.tmpdir={directory}",
             "org.apache.kafka.connect.mirror.MirrorMaker", str(properties),
@@ -82,11 +97,17 @@ class MirrorMaker:
 
 @contextmanager
 def a_mirror_maker(
-    ottla: str, apache: str, directory: Path, topics: Sequence[str], groups: Sequence[str], *options: str
+    ottla: str,
+    apache: str,
+    directory: Path,
+    topics: Sequence[str],
+    groups: Sequence[str],
+    *options: str,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[MirrorMaker]:
     """Runs when the block begins; it may take seconds until it copies. `options` are those of its JVM."""
     directory.mkdir()
-    mirror = MirrorMaker(ottla, apache, directory, topics, groups, *options)
+    mirror = MirrorMaker(ottla, apache, directory, topics, groups, *options, settings=settings)
     mirror.start()
     try:
         yield mirror
