@@ -92,6 +92,29 @@ def test_a_cluster_comes_up_shows_what_it_is_and_goes_down_leaving_nothing(tmp_p
         assert bootstrap == ",".join(f"127.0.0.1:{broker['port']}" for broker in cluster.brokers())
 
 
+@pytest.mark.parametrize("path", [None, "."])
+def test_a_cluster_runs_in_a_project_with_packages_of_the_floors_names(tmp_path: Path, path: str | None) -> None:
+    for name in ("broker", "config", "storage"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"raise SystemExit('{name} of the project was imported')\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | (
+        {} if path is None else {"PYTHONPATH": path}
+    )
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "ottla", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=SECONDS, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("cluster", "up", "1", "--dir", "brokers", "--base-port", "0", "--detach")
+    try:
+        (broker,) = json.loads(run("cluster", "status", "--dir", "brokers", "--json"))["brokers"]
+        assert "orders: created" in run("topics", "create", "orders", "-b", f"127.0.0.1:{broker['port']}")
+    finally:
+        run("cluster", "down", "--dir", "brokers")
+
+
 def test_a_killed_broker_is_started_again_and_one_that_is_to_stay_down_is_not(tmp_path: Path) -> None:
     with a_detached_cluster(tmp_path, "2") as cluster:
         before = cluster.brokers()[1]["pid"]

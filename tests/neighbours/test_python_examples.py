@@ -62,12 +62,13 @@ def test_a_worker_of_faust_prints_its_greetings(tmp_path: Path, broker: Broker) 
 def test_a_worker_of_faust_counts_words_in_a_table_with_a_changelog(tmp_path: Path, broker: Broker) -> None:
     broker.create_topic("posts", 8)
     with worker(tmp_path, broker, "word_count") as example:
+        example.says("Worker ready")
         changelog = example.says(r"[\w-]+-word_counts-changelog")[0]
         changes = broker.consume(changelog, 4000, timeout=120)
         assert {(each.key, each.value) for each in changes} >= {(b'"%s"' % word, b"1000") for word in (b"the", b"quick", b"brown", b"fox")}
         example.interrupt()
     with worker(tmp_path, broker, "word_count") as example:  # the table comes from the changelog
-        example.says(r"(?s)after rebalance(?!.*after rebalance)(.*\| [12]\d\d\d ){4}")
+        example.says(r"(?s)Restore complete!(.*?\| +[12]\d\d\d ){4}")
         example.interrupt()
 
 
@@ -89,16 +90,16 @@ def test_commands_of_faust_send_to_the_agents_of_a_worker(tmp_path: Path, broker
 
 
 @whole
-def test_faust_repartitions_a_stream(tmp_path: Path, broker: Broker) -> None:
+def test_faust_keeps_windows_in_a_changelog(tmp_path: Path, broker: Broker) -> None:
     (tmp_path / "command").mkdir()
     broker.create_topic("withdrawals", 4)
     with worker(tmp_path, broker, "withdrawals") as example:
         example.says("Worker ready")
+        changelog = example.says(r"[\w-]+-user_to_total-changelog")[0]
         with worker(tmp_path / "command", broker, "withdrawals", "produce", "--max-latency", "0", "--max-messages", "200") as command:
             command.ends()
         assert len(broker.consume("withdrawals", 200)) == 200
-        by_country = example.says(r"[\w.-]+-Withdrawal.country-repartition")[0]
-        assert {each.key for each in broker.consume(by_country, 200, timeout=60)} <= {b"country_%d" % number for number in range(5)}
+        assert len(broker.consume(changelog, 200, timeout=60)) == 200
         example.interrupt()
 
 
