@@ -11,11 +11,11 @@ from pathlib import Path
 
 from tests.support.apache_kafka import free_ports, process_guard
 from tests.support.broker_process import eventually
+from tests.support.spark import QUICK_JVM
 
 _STARTS_S = 120.0
 _ENDS_S = 20.0
 _PACKAGE = "org.apache.spark.deploy"
-_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def _daemon(folder: Path, command: list[str], ready: str) -> Iterator[None]:
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_WORKER_DIR": str(folder / "work"),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"-Djava.io.tmpdir={folder} {_JVM}",
+        "SPARK_DAEMON_JAVA_OPTS": f"-Djava.io.tmpdir={folder} {QUICK_JVM}",
     }
     path = folder / "log"
     with path.open("wb") as log:
