@@ -8,6 +8,8 @@ import argparse
 import asyncio
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ from broker.network.request_channel import Pending
 from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from broker.server import Broker
 from broker.transactions.effects import InitProducerIdResult
+from broker.transactions.stats import TransactionStats
 from config.broker import BrokerConfig
 from controller.admin.topic_admin import NewTopic
 from protocol.compiled import describe
@@ -29,6 +32,7 @@ ROUNDS: Final = 8
 TRANSACTIONS: Final = 200  # per round
 RECORDS: Final = 10
 STATE_PARTITIONS: Final = 50
+MOST_TURNS: Final = 1_000
 STAGES: Final = ("AddPartitionsToTxn", "Produce", "EndTxn", "markers and end")
 _ID: Final = "measured"
 _TOPIC: Final = "written"
@@ -51,8 +55,7 @@ async def measure(scratch: Path, partitions: int) -> list[float]:
 async def _transaction(broker: Broker, partitions: int) -> list[Step]:
     """The requests of a producer that has its id."""
     coordinator = broker.services.coordinators.transactions
-    while len(coordinator.transactions.partitions) < STATE_PARTITIONS:
-        await asyncio.sleep(0.01)
+    await _until(lambda: len(coordinator.transactions.partitions) == STATE_PARTITIONS, 0.01)
     producer_ids = broker.services.data.producer_ids
     given: asyncio.Future[InitProducerIdResult] = asyncio.get_running_loop().create_future()
     producer_ids.when_next(lambda: coordinator.init_producer_id(_ID, 60_000, None, producer_ids.next_now, given.set_result))
@@ -67,6 +70,18 @@ async def _transaction(broker: Broker, partitions: int) -> list[Step]:
     ]
 
 
+def _has_ended(stats: TransactionStats, number: int) -> bool:
+    return stats.commits > number
+
+
+async def _until(is_true: Callable[[], bool], pause_s: float = 0) -> None:
+    for _ in range(MOST_TURNS):
+        if is_true():
+            return
+        await asyncio.sleep(pause_s)
+    raise AssertionError("the broker does not get on")
+
+
 async def _round(broker: Broker, steps: list[Step], number: int) -> list[float]:
     stats = broker.services.coordinators.transactions.machines.stats
     costs = [0] * len(STAGES)
@@ -76,12 +91,10 @@ async def _round(broker: Broker, steps: list[Step], number: int) -> list[float]:
             began_ns = time.thread_time_ns()
             answer = broker.dispatcher.handle(frame, _CONNECTION)
             if isinstance(answer, Pending):
-                while not answer.completed:
-                    await asyncio.sleep(0)
+                await _until(partial(getattr, answer, "completed"))
             costs[stage] += time.thread_time_ns() - began_ns
         began_ns = time.thread_time_ns()
-        while stats.commits <= each:
-            await asyncio.sleep(0)
+        await _until(partial(_has_ended, stats, each))
         costs[-1] += time.thread_time_ns() - began_ns
     return [cost / TRANSACTIONS / 1000 for cost in costs]
 
