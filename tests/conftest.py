@@ -13,6 +13,15 @@ for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Let properties be tested on a busy machine: no example has a deadline. Options of the command line come later."""
+    from hypothesis import settings
+
+    settings.register_profile("without-deadline", deadline=None)
+    settings.load_profile("without-deadline")
+
+
 def pytest_collection_finish() -> None:
     """Spare the collector the tests themselves: some hundred thousand objects that live to the end."""
     gc.collect()

@@ -214,7 +214,12 @@ class AuthenticationHandler(RequestHandler):
             return self._answer_raw(token)
         pending = Pending()
         task = self._loop.create_task(self._answer_after(preparation, token, pending))
-        pending.on_closed = task.cancel  # also the only reference to the task
+
+        def cancel() -> None:
+            """Ends the task, to which the loop has only a weak reference."""
+            task.cancel()
+
+        pending.on_closed = cancel
         return pending
 
     async def _answer_after(self, preparation: Awaitable[None], token: bytes, pending: Pending) -> None:
