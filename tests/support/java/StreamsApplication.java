@@ -18,7 +18,8 @@ import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers;
  *
  * It counts the words of the lines in `lines` and writes every new count into `counts`. It joins `left` and `right` by key within a day,
  * and writes every pair into `joined`. Arguments: the brokers, the application id, the state directory, the replication factor of its own
- * topics, and `in_memory` or `rocksDB` as the kind of its stores. It runs until it is killed; SIGTERM closes it.
+ * topics, `in_memory` or `rocksDB` as the kind of its stores, and the number of standby replicas. It runs until it is killed; SIGTERM
+ * closes it.
  */
 public final class StreamsApplication {
     private StreamsApplication() { }
@@ -60,6 +61,8 @@ public final class StreamsApplication {
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         config.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 1);
+        config.put(StreamsConfig.NUM_STANDBY_REPLICAS_CONFIG, Integer.parseInt(arguments[5]));
+        config.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 1_000);
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         config.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
         config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 3_000);

@@ -68,12 +68,12 @@ class Input:
 class Application:
     """One instance, in a process of its own."""
 
-    def __init__(self, cluster: Cluster, directory: Path, stores: str, libs: Path) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, stores: str, libs: Path, standbys: int = 0) -> None:
         directory.mkdir()
         self._command = [
             "java", "-Xmx256m", *QUICK_OPTIONS, "-cp", f"{libs}/*", f"-Dlog4j.configuration=file:{_LOG4J}",
             f"-Djava.io.tmpdir={directory}", str(_PROGRAM), cluster.bootstrap, "application", str(directory),
-            str(min(3, len(cluster.brokers))), stores,
+            str(min(3, len(cluster.brokers))), stores, str(standbys),
         ]  # fmt: skip
         self._process = JavaServer("the Streams application", directory / "application.log")
 
@@ -95,11 +95,13 @@ class Application:
 
 
 @contextmanager
-def an_application(cluster: Cluster, directory: Path, stores: str = "in_memory", libs: Path | None = None) -> Iterator[Application]:
+def an_application(
+    cluster: Cluster, directory: Path, stores: str = "in_memory", libs: Path | None = None, standbys: int = 0
+) -> Iterator[Application]:
     """Runs when the block begins; its topics are there. `libs` has the jars of another release than 3.9.1."""
     for topic in _TOPICS:
         cluster.create_topic(topic, partitions=PARTITIONS, min_insync_replicas=min(2, len(cluster.brokers)))
-    application = Application(cluster, directory, stores, ensure_streams_jars() if libs is None else libs)
+    application = Application(cluster, directory, stores, ensure_streams_jars() if libs is None else libs, standbys)
     application.start()
     try:
         yield application
