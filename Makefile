@@ -51,7 +51,7 @@ help:
 	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns"
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
 	@echo "make judge      the tests of transactions and of the console against Apache Kafka 3.9.1 instead of Ottla (minutes)"
-	@echo "make neighbours  Kafka Connect, MirrorMaker 2, Kafka Streams 4, a schema registry, Flink, Debezium, Go; minutes each"
+	@echo "make neighbours  Kafka Connect, MirrorMaker 2, Kafka Streams 4, a schema registry, Flink, Debezium, faust, Go; minutes each"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
 	@echo "make dist       wheels for the Pythons at hand and those of aarch64, a pure one, pytest-ottla, and an archive of the sources (SOURCE_URL=);"
 	@echo "                make dist-test tests them as installed"
