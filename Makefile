@@ -16,9 +16,6 @@ PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 PYTEST = $(PYTEST_ALONE) -n $(WORKERS)
 # Unit tests wait for nothing: another process would only collect them once more.
 UNIT_PYTEST = $(PYTEST_ALONE) -n $(shell nproc) --timeout 60
-# Below tests/unit: tests that call nothing of compiled modules, or next to nothing that others of `make test-pure` do not call, too.
-SAME_IN_BOTH_BUILDS := benchmarks cli config controller logs supervisor security/tls test_deploy.py test_docs.py test_house.py \
-    test_prose.py
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
 # Where the sources of this version can be read: links in the descriptions of the wheels lead there.
@@ -44,7 +41,7 @@ help:
 	@echo "make test       install what the tests need and run them all (some 20 minutes on two cores)"
 	@echo "make test-fast  unit, wire and contract tests without Java, with fewer examples of each property (90 seconds)"
 	@echo "make test-medium  one broker and real clients, without Java (minutes)"
-	@echo "make test-pure  the unit and wire tests that may depend on compiled modules, without these"
+	@echo "make test-pure  the unit and wire tests without compiled modules"
 	@echo "make sanitize   tests of hostile bytes, frames and appends, compiled with ASan and UBSan (minutes)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
@@ -111,8 +108,7 @@ test-medium: $(VENV)/.installed-test compile
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
 test-pure: $(VENV)/.installed-test compile
-	OTTLA_PURE_PYTHON=1 $(UNIT_PYTEST) $(addprefix --ignore=tests/unit/,$(SAME_IN_BOTH_BUILDS)) tests/unit tests/wire \
-	    tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
+	OTTLA_PURE_PYTHON=1 $(UNIT_PYTEST) tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
 
 # -fwrapv, with which Debian builds Python, hides overflows from UBSan. Python's own allocator hides what is freed from ASan.
 sanitize: $(VENV)/.installed-test

@@ -15,6 +15,7 @@ from broker.cli.console.clusters import Clusters, Served
 from broker.cli.console.decoding import Decoder
 from broker.cli.console.guard import Rules
 from broker.cli.console.passwords import Passwords
+from broker.cli.console.proxy_login import ProxyLogin
 from broker.cli.console.sessions import Sessions
 from broker.client.cluster import Cluster
 from broker.client.connection import Address, Connection
@@ -64,13 +65,20 @@ class _DeadCluster(Cluster):
 class ConsoleUnderTest:
     """A console whose two clusters are dead. `now` is its clock, and `lines` has its audit log."""
 
-    def __init__(self, passwords: Passwords | None = None, *, is_read_only: bool = False, is_secure: bool = False) -> None:
+    def __init__(
+        self,
+        passwords: Passwords | None = None,
+        proxy: ProxyLogin | None = None,
+        *,
+        is_read_only: bool = False,
+        is_secure: bool = False,
+    ) -> None:
         self.now = 0.0
         self.lines: list[dict[str, Any]] = []
         self.asked_clusters: list[str] = []
         self.hanging: dict[str, threading.Event] = {}
         """Clusters whose brokers do not answer until something happens."""
-        self.sessions = Sessions(passwords, lambda: self.now)
+        self.sessions = Sessions(passwords, lambda: self.now, proxy)
         audit = Audit(lambda line: self.lines.append(json.loads(line)), lambda: self.now, lambda: self.now)
         clusters = Clusters([Served(name, partial(_DeadCluster, self, name), Decoder()) for name in (FIRST, SECOND)])
         self._app = application(clusters, Rules(NAMES, self.sessions, audit, is_read_only=is_read_only, is_secure=is_secure))

@@ -1,6 +1,6 @@
 """Implements `ottla console`: a web page about one cluster or several, in a process of its own.
 
-Loopback addresses need nothing. Another address is refused without the passwords of users, and without TLS.
+Loopback addresses need nothing. Another address is refused without TLS, and without the passwords of users or a proxy that names them.
 """
 
 from __future__ import annotations
@@ -57,6 +57,19 @@ class Listener(NamedTuple):
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
+class Users(NamedTuple):
+    """The file of passwords; or the header in which a proxy names the user, and the file of its secret. All None without a login."""
+
+    passwords: Path | None
+    header: str | None
+    secret: Path | None
+
+    @property
+    def are_known(self) -> bool:
+        """Whether each request has a user."""
+        return self.passwords is not None or self.header is not None
+
+
 def _hash_password(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
     """Prints the line of a user, and ends."""
     if name is None or ctx.resilient_parsing:
@@ -89,6 +102,8 @@ def _hash_password(ctx: click.Context, _: click.Parameter, name: str | None) -> 
     callback=_hash_password,
     help="Read a password, print the line of this user for --passwords, and end.",
 )
+@click.option("--user-header", metavar="NAME", help="The header in which a proxy names the user, X-Forwarded-User for example.")
+@click.option("--proxy-secret", type=_file, metavar="FILE", help="The secret that the proxy sends as X-Ottla-Proxy-Secret.")
 @click.option("--tls-certificate", "certificate", type=_file, metavar="FILE", help="The certificate with its chain, as PEM.")
 @click.option("--tls-key", "key", type=_file, metavar="FILE", help="Its private key, as PEM, without a password.")
 @click.option("--name", "names", multiple=True, metavar="HOST", help="A host name at which browsers reach the console; may be repeated.")
@@ -111,6 +126,8 @@ def console(
     listen: str,
     is_read_only: bool,
     passwords: Path | None,
+    user_header: str | None,
+    proxy_secret: Path | None,
     certificate: Path | None,
     key: Path | None,
     names: tuple[str, ...],
@@ -122,11 +139,12 @@ def console(
 ) -> None:
     """Look into a cluster by a browser, and change it: topics, records, groups, ACLs, users, quotas.
 
-    Without --passwords there is no login, and the console listens on loopback addresses only. Every change leaves an
-    audit line.
+    Without --passwords there is no login, and the console listens on loopback addresses only. A proxy may log users in
+    instead. Every change leaves an audit line.
     """
     listener = _listener(listen, certificate, key)
-    _check_listener(listener, passwords, names)
+    users = _users(passwords, user_header, proxy_secret)
+    _check_listener(listener, users, names)
     _check_registry(registry)
     try:
         import uvicorn
@@ -136,7 +154,7 @@ def console(
     except ImportError as error:
         raise ClientError(f"the console needs {error.name}: pip install 'ottla[console]'") from None
     del uvicorn  # imported to report its absence here
-    rules = _rules(listener, passwords, names, audit_log, is_read_only=is_read_only)
+    rules = _rules(listener, users, names, audit_log, is_read_only=is_read_only)
     served = _served(cluster, registry, registry_login, names_of_clusters, all_profiles=all_profiles)
     _serve(application(Clusters(served), rules), listener)
 
@@ -206,11 +224,20 @@ def _listener(listen: str, certificate: Path | None, key: Path | None) -> Listen
     return Listener(host, int(port), certificate, key)
 
 
-def _check_listener(listener: Listener, passwords: Path | None, names: tuple[str, ...]) -> None:
+def _users(passwords: Path | None, user_header: str | None, proxy_secret: Path | None) -> Users:
+    """Who decides which user a request has. Raises UsageError."""
+    if (user_header is None) is not (proxy_secret is None):
+        raise click.UsageError("--user-header and --proxy-secret need each other.")
+    if passwords is not None and user_header is not None:
+        raise click.UsageError("--passwords and --user-header exclude each other: either the console logs users in, or the proxy.")
+    return Users(passwords, user_header, proxy_secret)
+
+
+def _check_listener(listener: Listener, users: Users, names: tuple[str, ...]) -> None:
     """Raises UsageError for an address that others reach, if it is not protected."""
     if listener.is_loopback:
         return
-    if passwords is None or listener.certificate is None:
+    if not users.are_known or listener.certificate is None:
         raise click.UsageError(
             f"--listen {listener.host}: others reach this address, so it needs --passwords, --tls-certificate and --tls-key; "
             "or listen on 127.0.0.1 and use an SSH tunnel."
@@ -230,18 +257,21 @@ def _check_registry(registry: str | None) -> None:
         raise click.UsageError(f"--schema-registry: {error}.") from None
 
 
-def _rules(listener: Listener, passwords: Path | None, names: tuple[str, ...], audit_log: Path | None, *, is_read_only: bool) -> Rules:
+def _rules(listener: Listener, users: Users, names: tuple[str, ...], audit_log: Path | None, *, is_read_only: bool) -> Rules:
     """The rules of the console. Raises ClientError for a file that cannot be used."""
     import time
 
     from broker.cli.console.guard import Rules
     from broker.cli.console.passwords import read_passwords
+    from broker.cli.console.proxy_login import read_proxy_login
     from broker.cli.console.sessions import Sessions
 
+    passwords = None if users.passwords is None else read_passwords(users.passwords)
+    proxy = None if users.header is None or users.secret is None else read_proxy_login(users.header, users.secret)
     own = _LOOPBACK_NAMES if listener.is_loopback else frozenset[str]()
     return Rules(
         frozenset({*own, listener.shown_host, *(name.lower() for name in names)}),
-        Sessions(None if passwords is None else read_passwords(passwords), time.monotonic),
+        Sessions(passwords, time.monotonic, proxy),
         _audit(audit_log),
         is_read_only=is_read_only,
         is_secure=listener.certificate is not None,

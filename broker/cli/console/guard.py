@@ -71,7 +71,7 @@ class Guard:
             await send(message)
 
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        session = self._rules.sessions.of(headers.get(b"cookie", ""))
+        session = self._rules.sessions.of(scope["headers"])
         try:
             self._check(scope, headers, session)
         except _Refusal as refusal:
@@ -105,7 +105,7 @@ class Guard:
         if scope["path"] == SESSION_PATH and scope["method"] != "DELETE":
             return
         if session is None:
-            raise _Refusal(HTTPStatus.UNAUTHORIZED, "log in first")
+            raise _Refusal(HTTPStatus.UNAUTHORIZED, self._rules.sessions.advice)
         if is_safe:
             return
         if not session.has_token(headers.get(TOKEN_HEADER, "")):

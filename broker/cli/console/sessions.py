@@ -1,6 +1,7 @@
 """Keeps the sessions of the console's users: logins by password, cookies, and the tokens against forged requests.
 
-Without passwords every request belongs to one session, that of the local user. Sessions end with the process.
+A proxy may name the user instead. Without passwords and without a proxy every request belongs to one session, that of the local user.
+Sessions end with the process.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ import hmac
 import ipaddress
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Final, NamedTuple
 
 from broker.cli.console.passwords import Passwords
+from broker.cli.console.proxy_login import ProxyLogin
 from broker.cli.console.rates import Buckets
 
 LOCAL_USER: Final = "local"
@@ -57,8 +59,10 @@ class TooManyAttempts(Exception):
 class Sessions:
     """See the module. Called from any thread."""
 
-    def __init__(self, passwords: Passwords | None, monotonic: Callable[[], float]) -> None:
+    def __init__(self, passwords: Passwords | None, monotonic: Callable[[], float], proxy: ProxyLogin | None = None) -> None:
+        assert passwords is None or proxy is None, "one of them decides who the user is"
         self._passwords = passwords
+        self._proxy = proxy
         self._monotonic = monotonic
         self._attempts = Buckets(ATTEMPTS_AT_ONCE, SECONDS_PER_ATTEMPT, monotonic)
         self._sessions: dict[str, Session] = {}
@@ -70,17 +74,39 @@ class Sessions:
         """Whether requests need a session of a user."""
         return self._passwords is not None
 
-    def of(self, cookies: str) -> Session | None:
-        """The session that the Cookie header names; None without a valid one."""
+    @property
+    def advice(self) -> str:
+        """What a request without a session is told."""
+        return "log in first" if self._proxy is None else "the proxy does not name a user, or does not send its secret"
+
+    def of(self, headers: Iterable[tuple[bytes, bytes]]) -> Session | None:
+        """The session of the user whom the proxy or the Cookie header names; None without a valid one."""
+        if self._proxy is not None:
+            user = self._proxy.user_of(headers)
+            return None if user is None else self._of_user(user)
         if self._passwords is None:
             return self._local
-        key = _key_of(cookies)
+        key = _key_of(next((value.decode("latin-1") for name, value in headers if name == b"cookie"), ""))
         with self._lock:
-            found = self._sessions.get(key)
-            if found is not None and found.ends_at <= self._monotonic():
-                del self._sessions[key]
-                found = None
+            return self._valid(key)
+
+    def _of_user(self, user: str) -> Session:
+        """The session of a user of the proxy, which has no cookie."""
+        with self._lock:
+            return self._valid(user) or self._begin(user, user)
+
+    def _valid(self, key: str) -> Session | None:
+        found = self._sessions.get(key)
+        if found is not None and found.ends_at <= self._monotonic():
+            del self._sessions[key]
+            return None
         return found
+
+    def _begin(self, key: str, user: str) -> Session:
+        while len(self._sessions) >= MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        session = self._sessions[key] = Session(user, secrets.token_urlsafe(_KEY_BYTES), self._monotonic() + SESSION_SECONDS)
+        return session
 
     def log_in(self, user: str, password: str, address: str) -> tuple[str, Session]:
         """Begin a session; the value of its cookie, and the session. Raises WrongPassword, TooManyAttempts."""
@@ -92,14 +118,10 @@ class Sessions:
             self._attempts.take(network)
         if self._passwords is None or not self._passwords.are_right(user, password):
             raise WrongPassword
-        session = Session(user, secrets.token_urlsafe(_KEY_BYTES), self._monotonic() + SESSION_SECONDS)
         key = secrets.token_urlsafe(_KEY_BYTES)
         with self._lock:
             self._attempts.forgive(network)
-            while len(self._sessions) >= MAX_SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
-            self._sessions[key] = session
-        return key, session
+            return key, self._begin(key, user)
 
     def log_out(self, cookies: str) -> None:
         """End the session that the Cookie header names."""
