@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import broker
 from broker.handlers.table import SERVED, module_of
 from broker.handlers.unread_fields import UNREAD_FIELDS
 from protocol.api_keys import ApiKey
@@ -13,7 +14,8 @@ from protocol.schema.fields import ArrayOf, StructOf, WireType
 from protocol.schema.message import Message, Struct
 from protocol.schema.registry import api
 
-ROOT = Path(__file__).parents[3]
+FLOORS = Path(broker.__file__).parents[1]
+"""The sources that are imported: those of the checkout, or of an installed package."""
 
 CONTROL_REQUESTS = (
     "broker/cluster/control_requests.py",
@@ -74,7 +76,7 @@ def fields_of(cls: type[Struct | Message]) -> Iterator[str]:
 def names_read(key: ApiKey) -> set[str]:
     """What stands behind a dot in the handler, and in those to whom it hands the request."""
     files = (f"{module_of(key).replace('.', '/')}.py", *READ_ELSEWHERE.get(key, ()))
-    found = {name for file in files for name in re.findall(r"\.(\w+)", (ROOT / file).read_text(encoding="utf-8"))}
+    found = {name for file in files for name in re.findall(r"\.(\w+)", (FLOORS / file).read_text(encoding="utf-8"))}
     return found | {name for name, called in NAMES_OF_CURSORS.get(key, {}).items() if called in found}
 
 
