@@ -172,7 +172,8 @@ class Running:
         deadline = time.monotonic() + 30
         found = ""
         while self._process.poll() is None and time.monotonic() < deadline:
-            found, *_ = children.read_text(encoding="ascii").split() or [""]
+            child, *_ = children.read_text(encoding="ascii").split() or [""]
+            found = child or found  # one that has ended is no longer among the children
             with suppress(FileNotFoundError):
                 if found and not Path("/").samefile(f"/proc/{found}/root"):
                     return int(found)
