@@ -70,7 +70,7 @@ def join(parts: Parts) -> Parts:
                 run = []
                 size = 0
                 has_regions = False
-            joined += [part.take_begun(), part]
+            joined.append(part)
             continue
         else:
             length = len(part)

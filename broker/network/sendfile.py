@@ -139,8 +139,12 @@ class FileSender:
             while parts and budget > 0:
                 part = parts[0]
                 if isinstance(part, ConvertedRegion):
-                    self._convert(part)
-                    return False
+                    begun = part.take_begun()
+                    if not begun:
+                        self._convert(part)
+                        return False
+                    parts.appendleft(begun)
+                    continue
                 if self._sock is None:
                     sent = self._write_piece()
                     if not sent or self._pulling is not None:

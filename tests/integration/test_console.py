@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from broker.cli.console.passwords import hashed
+from broker.cli.console.login.passwords import hashed
 from broker.cli.console.streams import MAX_STREAMS
 from tests.support.broker_process import eventually
 from tests.support.certificates import Identity

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.console.passwords import hashed
+from broker.cli.console.login.passwords import hashed
 from tests.support.broker_process import eventually
 from tests.support.chromium import Page, a_page, is_installed
 from tests.support.command_line import CommandLine

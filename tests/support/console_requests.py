@@ -14,9 +14,9 @@ from broker.cli.console.audit import Audit
 from broker.cli.console.clusters import Clusters, Served
 from broker.cli.console.decoding import Decoder
 from broker.cli.console.guard import Rules
-from broker.cli.console.passwords import Passwords
-from broker.cli.console.proxy_login import ProxyLogin
-from broker.cli.console.sessions import Sessions
+from broker.cli.console.login.passwords import Passwords
+from broker.cli.console.login.proxy_login import ProxyLogin
+from broker.cli.console.login.sessions import Sessions
 from broker.client.cluster import Cluster
 from broker.client.connection import Address, Connection
 from broker.client.errors import Unreachable

@@ -24,8 +24,8 @@ from broker.cli.console import control, group_changes, security, topic_changes, 
 from broker.cli.console.answers import error_answer, json_answer, one_line
 from broker.cli.console.clusters import CLUSTER, Clusters, Served
 from broker.cli.console.guard import API, SESSION_PATH, Guard, Rules, address_of, session_of
+from broker.cli.console.login.sessions import COOKIE, SESSION_SECONDS, Session, TooManyAttempts, WrongPassword
 from broker.cli.console.parameters import MAX_BODY_BYTES, BadParameter, Body
-from broker.cli.console.sessions import COOKIE, SESSION_SECONDS, Session, TooManyAttempts, WrongPassword
 from broker.cli.console.streams import Streams
 from broker.cli.console.topic_changes import Path
 from broker.client.cluster import Cluster

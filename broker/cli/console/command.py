@@ -74,7 +74,7 @@ def _hash_password(ctx: click.Context, _: click.Parameter, name: str | None) -> 
     """Prints the line of a user, and ends."""
     if name is None or ctx.resilient_parsing:
         return
-    from broker.cli.console.passwords import check_name, hashed
+    from broker.cli.console.login.passwords import check_name, hashed
 
     try:
         check_name(name)
@@ -225,7 +225,7 @@ def _listener(listen: str, certificate: Path | None, key: Path | None) -> Listen
 
 
 def _users(passwords: Path | None, user_header: str | None, proxy_secret: Path | None) -> Users:
-    """Who decides which user a request has. Raises UsageError."""
+    """The options that decide which user a request has. Raises UsageError."""
     if (user_header is None) is not (proxy_secret is None):
         raise click.UsageError("--user-header and --proxy-secret need each other.")
     if passwords is not None and user_header is not None:
@@ -262,9 +262,9 @@ def _rules(listener: Listener, users: Users, names: tuple[str, ...], audit_log: 
     import time
 
     from broker.cli.console.guard import Rules
-    from broker.cli.console.passwords import read_passwords
-    from broker.cli.console.proxy_login import read_proxy_login
-    from broker.cli.console.sessions import Sessions
+    from broker.cli.console.login.passwords import read_passwords
+    from broker.cli.console.login.proxy_login import read_proxy_login
+    from broker.cli.console.login.sessions import Sessions
 
     passwords = None if users.passwords is None else read_passwords(users.passwords)
     proxy = None if users.header is None or users.secret is None else read_proxy_login(users.header, users.secret)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker.cli.console.answers import json_answer
 from broker.cli.console.audit import Audit
-from broker.cli.console.sessions import Session, Sessions
+from broker.cli.console.login.sessions import Session, Sessions
 
 API: Final = "/api/v1/"
 SESSION_PATH: Final = "/api/v1/session"

@@ -6,9 +6,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.cli.console.passwords import HashedPassword, Passwords, hashed, read_passwords
+from broker.cli.console.login.passwords import HashedPassword, Passwords, hashed, read_passwords
+from broker.cli.console.login.sessions import (
+    ATTEMPTS_AT_ONCE,
+    COOKIE,
+    MAX_SESSIONS,
+    SESSION_SECONDS,
+    Sessions,
+    TooManyAttempts,
+    WrongPassword,
+)
 from broker.cli.console.rates import MAX_KEYS, Buckets
-from broker.cli.console.sessions import ATTEMPTS_AT_ONCE, COOKIE, MAX_SESSIONS, SESSION_SECONDS, Sessions, TooManyAttempts, WrongPassword
 from broker.cli.main import main
 from broker.client.errors import ClientError
 from tests.support.console_requests import HOST, Answered, ConsoleUnderTest

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Final, NamedTuple
 
-from broker.cli.console.passwords import Passwords
-from broker.cli.console.proxy_login import ProxyLogin
+from broker.cli.console.login.passwords import Passwords
+from broker.cli.console.login.proxy_login import ProxyLogin
 from broker.cli.console.rates import Buckets
 
 LOCAL_USER: Final = "local"
@@ -76,7 +76,7 @@ class Sessions:
 
     @property
     def advice(self) -> str:
-        """What a request without a session is told."""
+        """The error of a request without a session."""
         return "log in first" if self._proxy is None else "the proxy does not name a user, or does not send its secret"
 
     def of(self, headers: Iterable[tuple[bytes, bytes]]) -> Session | None:
