@@ -9,8 +9,8 @@ DATA ?= ./data
 SIMULATED ?= 10
 BROKERS ?= 3
 CLUSTER ?= ./cluster
-# Tests of brokers, Java and Spark wait a part of their time: one more than there are processors.
-WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+# Tests of brokers, Java and Spark wait a third of their time: two more than there are processors.
+WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
 # Also for those who set PYTHONDONTWRITEBYTECODE: each process of pytest would rewrite the assertions of all tests anew, 8 s each.
 PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 PYTEST = $(PYTEST_ALONE) -n $(WORKERS)
