@@ -16,7 +16,6 @@ PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 PYTEST = $(PYTEST_ALONE) -n $(WORKERS)
 # Unit tests wait for nothing: another process would only collect them once more.
 UNIT_PYTEST = $(PYTEST_ALONE) -n $(shell nproc) --timeout 60
-PURE_TESTS := $(addprefix tests/, unit wire integration/test_fetch_frames.py simulation/test_planted_faults.py)
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
 # Where the sources of this version can be read: links in the descriptions of the wheels lead there.
@@ -42,7 +41,7 @@ help:
 	@echo "make test       install what the tests need and run them all (some 20 minutes on two cores)"
 	@echo "make test-fast  unit, wire and contract tests without Java, with fewer examples of each property (90 seconds)"
 	@echo "make test-medium  one broker and real clients, without Java (minutes)"
-	@echo "make test-pure  the unit and wire tests without compiled modules, with fewer examples of each property"
+	@echo "make test-pure  the unit and wire tests without compiled modules"
 	@echo "make sanitize   tests of hostile bytes, frames and appends, compiled with ASan and UBSan (minutes)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
@@ -109,7 +108,7 @@ test-medium: $(VENV)/.installed-test compile
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
 test-pure: $(VENV)/.installed-test compile
-	OTTLA_PURE_PYTHON=1 OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) $(PURE_TESTS)
+	OTTLA_PURE_PYTHON=1 $(UNIT_PYTEST) tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
 
 # -fwrapv, with which Debian builds Python, hides overflows from UBSan. Python's own allocator hides what is freed from ASan.
 sanitize: $(VENV)/.installed-test
@@ -166,7 +165,6 @@ soak: $(VENV)/.installed-test compile
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/wire tests/cluster/test_exchange.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -k 2.6 tests/cluster/test_mixed_cluster.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/test_mixed_old_formats.py tests/integration/old_formats/test_random_sets.py
-	OTTLA_PURE_PYTHON=1 $(UNIT_PYTEST) $(PURE_TESTS)
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/transactions
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/integration/test_go_clients.py tests/integration/transactions/test_franz_go.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/simulation/test_transaction_faults.py tests/simulation/test_lost_decisions.py
