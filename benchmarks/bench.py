@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help=f"loads of `single`, `shapes` and `transactions`, comma-separated, also with wildcards; of {', '.join(_CHOICES)}",
     )
-    parser.add_argument("--repeats", type=int, help="turns of every side in `single`")
+    parser.add_argument("--repeats", type=int, help="turns of every side in `single` and `old-clients`")
     parser.add_argument("--seconds", type=float, help="length of every measuring window")
     parser.add_argument("--duration", type=float, help=f"seconds of the long run (normal: {NORMAL.long_s:.0f})")
     parser.add_argument(

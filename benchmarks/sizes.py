@@ -24,7 +24,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """All sizes of a run. `repeats` are the turns of the part with one broker, which has the tightest targets; others take one turn."""
+    """All sizes of a run. `repeats` are the turns of the parts with the tightest targets; others take one turn."""
 
     pace: Pace
     repeats: int

@@ -108,7 +108,7 @@ struct connection {
 
 static struct {
     const char *host, *frames_path, *answers_path;
-    int port, connections, in_flight, discard;
+    int port, connections, in_flight, discard, rests;
     double warm_up_s, duration_s, rate, interval_s;
     uint64_t total, max_bytes, lead;
 } option = {.host = "127.0.0.1", .connections = 1, .in_flight = 1, .duration_s = 1};
@@ -581,6 +581,14 @@ static void send_due(uint64_t now) {
     }
 }
 
+/* How long epoll may wait, in milliseconds. An open loop polls, because its lateness would count as the broker's latency; one that rests
+ * sleeps until its next request is due. */
+static int wait_ms(uint64_t now) {
+    if (option.rate <= 0) return 100;
+    uint64_t at = began_ns + (uint64_t)((double)due / option.rate * 1e9);
+    return option.rests && at > now ? (int)((at - now) / 1000000) + 1 : 0;
+}
+
 static int all_answered(void) {
     for (int i = 0; i < option.connections; i++)
         if (connections[i].answered < connections[i].queued) return 0;
@@ -643,8 +651,7 @@ static void run(void) {
         }
         if (option.rate > 0) send_due(now);
         if (ended_ns && (all_answered() || now - ended_ns > PATIENCE_NS)) break;
-        /* Open loop polls without sleeping: waking up late would count as the broker's latency. */
-        int n = epoll_wait(epoll_fd, events, 64, option.rate > 0 ? 0 : 100);
+        int n = epoll_wait(epoll_fd, events, 64, wait_ms(now));
         if (n < 0 && errno != EINTR) fail("epoll_wait");
         for (int i = 0; i < n; i++) {
             struct connection *c = events[i].data.ptr;
@@ -670,7 +677,8 @@ int main(int argc, char **argv) {
     static const struct option names[] = {
         {"host", 1, 0, 'h'}, {"port", 1, 0, 'p'}, {"frames", 1, 0, 'f'}, {"connections", 1, 0, 'c'}, {"in-flight", 1, 0, 'i'},
         {"warm-up", 1, 0, 'w'}, {"duration", 1, 0, 'd'}, {"rate", 1, 0, 'r'}, {"total", 1, 0, 't'}, {"max-bytes", 1, 0, 'm'},
-        {"interval", 1, 0, 'n'}, {"lead", 1, 0, 'l'}, {"answers", 1, 0, 'a'}, {"discard", 0, 0, 'x'}, {0, 0, 0, 0}};
+        {"interval", 1, 0, 'n'}, {"lead", 1, 0, 'l'}, {"answers", 1, 0, 'a'}, {"discard", 0, 0, 'x'}, {"rests", 0, 0, 's'},
+        {0, 0, 0, 0}};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) switch (c) {
             case 'h': option.host = optarg; break;
             case 'p': option.port = atoi(optarg); break;
@@ -684,6 +692,7 @@ int main(int argc, char **argv) {
             case 'm': option.max_bytes = strtoull(optarg, NULL, 10); break;
             case 'n': option.interval_s = atof(optarg); break;
             case 'x': option.discard = 1; break;
+            case 's': option.rests = 1; break;
             case 'l': option.lead = strtoull(optarg, NULL, 10); break;
             case 'a': option.answers_path = optarg; break;
             default: return 2;
@@ -691,7 +700,7 @@ int main(int argc, char **argv) {
     if (!option.frames_path || option.port <= 0 || option.connections < 1 || option.connections > MAX_CONNECTIONS ||
         option.in_flight < 1 || option.in_flight > MAX_IN_FLIGHT)
         fail("usage: loadgen --port P --frames FILE|- [--host H] [--connections C] [--in-flight D] [--warm-up S] [--duration S] "
-             "[--rate R] [--total N] [--max-bytes B] [--interval S] [--lead N] [--answers FILE] [--discard]");
+             "[--rate R] [--total N] [--max-bytes B] [--interval S] [--lead N] [--answers FILE] [--discard] [--rests]");
     if (!(answers = fopen(option.answers_path ? option.answers_path : "/dev/null", "wb"))) fail(option.answers_path);
     read_frames();
     open_connections();

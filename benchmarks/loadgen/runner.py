@@ -31,7 +31,8 @@ class Load:
     """Requests to send: frames dealt round robin to connections; a closed loop unless `rate` (requests per second) is given.
 
     A frame that is not prepared has its error codes at `error_offsets`. Frames of `opening` are dealt and sent once, when the connections
-    are opened. With `lead` no connection is more than `lead` requests ahead of the slowest.
+    are opened. With `lead` no connection is more than `lead` requests ahead of the slowest. A load that `rests` sleeps between its
+    requests, so that it leaves the core to another generator; its latencies then mean little.
     """
 
     frames: Sequence[bytes | Prepared]
@@ -47,6 +48,7 @@ class Load:
     interval_s: float = 0.0
     opening: Sequence[Prepared] = ()
     lead: int = 0
+    rests: bool = False
 
     def prepared(self) -> list[Prepared]:
         """The frames of the load, all prepared; equal frames are the same object."""
@@ -154,7 +156,7 @@ def _options(load: Load) -> list[str]:
     options += ["--warm-up", str(load.warm_up_s), "--duration", str(load.duration_s)]
     options += ["--rate", str(load.rate), "--total", str(load.total), "--max-bytes", str(load.max_bytes)]
     options += ["--interval", str(load.interval_s), "--lead", str(load.lead)]
-    return [*options, "--discard"] if load.discard_bodies else options
+    return [*options, *["--discard"] * load.discard_bodies, *["--rests"] * load.rests]
 
 
 def _latency(report: dict[str, Any]) -> Histogram:

@@ -67,8 +67,9 @@ def _measure_new(bench: Bench, loads: dict[str, Load], pace: Pace, topic: Topic)
         if key not in loads:
             bench.measure(f"new-{key}", f"{_NEW.title}, {title}", new)
             continue
-        # The old client begins with the warm-up of the other, and ends after its window.
-        beside = replace(loads[key], rate=_OLD_RATE, warm_up_s=0, duration_s=2 * pace.warm_up_s + pace.duration_s, max_bytes=0)
+        # The old client begins with the warm-up of the other, and ends after its window. Both generators share a core.
+        duration_s = 2 * pace.warm_up_s + pace.duration_s
+        beside = replace(loads[key], rate=_OLD_RATE, rests=True, warm_up_s=0, duration_s=duration_s, max_bytes=0)
         with ThreadPoolExecutor(1) as old_client:
             working = old_client.submit(bench.load, beside)
             bench.measure(f"new-{key}", f"{_NEW.title}, {title}", new)
@@ -138,4 +139,5 @@ PART = Part(
     take_turn=take_turn,
     lines=lines,
     kinds=BROKER_LABELS,
+    is_repeated=True,
 )
