@@ -142,7 +142,7 @@ class TransactionMachines:
     def _on_stored(self, txn: TransactionMetadata, store: Store, error: ErrorCode, _: int) -> None:
         if self._coordinates(txn):
             error = STORE_ERRORS.get(error, error)
-            if error and error != ErrorCode.NOT_COORDINATOR and isinstance(store.then, AfterComplete):
+            if error and isinstance(store.then, AfterComplete):
                 self._store_later(txn, store, error)
                 return
         else:
@@ -157,8 +157,12 @@ class TransactionMachines:
             self.between.end(txn)
 
     def _store_later(self, txn: TransactionMetadata, store: Store, error: ErrorCode) -> None:
-        """Append the end of a transaction again after a pause, until it is safe or another broker coordinates the id."""
-        logger.warning("%s: its end could not be stored (%s); trying again in %d ms", txn, error.name, STORE_RETRY_MS)
+        """Append the end of a transaction again after a pause, until it is safe or another broker coordinates the id.
+
+        A partition that refuses the append as if it had another leader may stay here: its leader was cut off for a while (`isolation`).
+        """
+        if error != ErrorCode.NOT_COORDINATOR:
+            logger.warning("%s: its end could not be stored (%s); trying again in %d ms", txn, error.name, STORE_RETRY_MS)
         self.log_append_retry_queue_size += 1
 
         def again() -> None:

@@ -93,6 +93,27 @@ def test_the_end_of_a_transaction_is_stored_again_until_it_is_safe() -> None:
     run(scenario)
 
 
+def test_the_end_of_a_transaction_is_stored_when_a_coordinator_that_was_cut_off_is_back() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.init()
+        bench.add(0)
+        bench.leaders.answering.clear()
+        assert bench.end() == [E.NONE]
+        partition = bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0)
+        partition.set_cut_off(True)
+        bench.leaders.answering.set()
+        await bench.until(lambda: not bench.txn().partitions)
+        bench.pass_time(1_000)
+        assert bench.state() == "PrepareCommit"
+        partition.set_cut_off(False)
+        bench.pass_time(1_000)
+        assert bench.state() == "CompleteCommit"
+        assert bench.add(0) == [E.NONE]
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_the_next_coordinator_sends_the_markers_with_its_own_epoch(is_commit: bool) -> None:
     disks = Disks()
