@@ -116,7 +116,7 @@ class TopicLog:
         try:
             partition = self._replica_manager.partition_or_raise(self._topic, index)
             return ErrorCode.NONE, partition.begin_verification(producer_id, NO_SEQUENCE, producer_epoch)
-        except ReplicationError as error:
+        except (StorageError, ReplicationError) as error:
             return self._failed(index, error), None
 
     def append_tombstones(self, index: int, keys: Sequence[bytes]) -> bool:

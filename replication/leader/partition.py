@@ -262,7 +262,7 @@ class Partition:
             self.waiters.notify()
 
     def begin_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> VerificationStateEntry | None:
-        """See PartitionLog.begin_verification. Raises NotLeaderOrFollower."""
+        """See PartitionLog.begin_verification. Raises NotLeaderOrFollower, LogBeingTruncated."""
         if not self.is_leader:
             raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
         return self.log.begin_verification(producer_id, sequence, producer_epoch)

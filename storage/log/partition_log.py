@@ -22,6 +22,7 @@ from storage.disk.small_files import SmallFiles
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import (
     CorruptRecord,
+    LogBeingTruncated,
     LogClosed,
     LogDirFailure,
     OffsetOutOfRange,
@@ -306,8 +307,11 @@ class PartitionLog:
         """Note that the transaction coordinator is about to be asked whether the producer may write to a transaction here.
 
         Returns the guard that the append of the batch brings along (`BatchRun.guard`). None if the coordinator is not to be asked: a
-        transaction of the producer is open here, or `transaction.partition.verification.enable` is false.
+        transaction of the producer is open here, or `transaction.partition.verification.enable` is false. Raises LogBeingTruncated, because
+        the producers are unknown until the truncation has ended, and the guard would be lost with its end.
         """
+        if self.truncation is not None:
+            raise LogBeingTruncated(self.topic_partition)
         state = self.producer_state.state
         if state.has_open_transaction(producer_id) or not self.context.verifies_transactions():
             return None

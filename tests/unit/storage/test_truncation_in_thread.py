@@ -112,6 +112,8 @@ def test_who_appends_or_reads_what_is_cut_is_told_to_come_again() -> None:
     with pytest.raises(LogBeingTruncated):
         follow(log, a_batch(2, base_offset=9), 9)
     with pytest.raises(LogBeingTruncated):
+        log.begin_verification(7, 24, 0)
+    with pytest.raises(LogBeingTruncated):
         log.read(8, 1000, 9, True)
     with pytest.raises(LogBeingTruncated):
         log.offset_for_timestamp(1004)
