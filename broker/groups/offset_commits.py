@@ -162,7 +162,7 @@ class OffsetCommits:
         records, count = encode_commits(group_id, commit)
         if not count:
             reply(ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE)
-        elif transaction is None:
+        elif transaction is None or transaction.producer_id < 0:  # without a producer id no marker would ever decide about the offsets
             self._store(group, records, count, commit, reply)
         else:
             self._store_in_transaction(group, records, count, transaction, guard, commit, reply)

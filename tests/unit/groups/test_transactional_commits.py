@@ -119,6 +119,19 @@ def test_what_the_log_refuses_is_not_pending() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("producer_id", [-1, -2])
+def test_offsets_of_no_producer_count_at_once_as_no_marker_follows(producer_id: int) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        assert bench.commit_in_transaction(8, producer_id=producer_id) == [ErrorCode.NONE]
+        assert bench.committed(require_stable=True) == 8
+        await hand_over(bench, 1)
+        await bench.until_loaded()
+        assert bench.committed(require_stable=True) == 8
+
+    run(scenario)
+
+
 # -- who may commit ------------------------------------------------------------------------------------------------------------
 
 
