@@ -5,7 +5,7 @@ KIP-664: a replica, leader or not, lists the idempotent and transactional produc
 
 from broker.request.context import RequestContext
 from broker.request.error_map import api_error, error_code
-from broker.request.turns import Steps
+from broker.request.turns import Steps, each
 from broker.security.authorizer import Operation, ResourceType
 from controller.errors import InvalidTopicName
 from controller.znodes.topic_names import validate_topic_name
@@ -30,7 +30,7 @@ def handle_describe_producers(request: DescribeProducersRequest, context: Reques
         topic = TopicResponse(name=asked.name)
         for index in asked.partition_indexes:
             if refused is None:
-                topic.partitions.append(_partition(asked.name, index, context))
+                topic.partitions.append((yield from _partition(asked.name, index, context)))
             else:
                 code, message = refused
                 topic.partitions.append(PartitionResponse(partition_index=index, error_code=code, error_message=message))
@@ -53,14 +53,14 @@ def _refusal(topic: str, context: RequestContext) -> tuple[ErrorCode, str | None
     return code, code.message
 
 
-def _partition(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+def _partition(topic: str, index: int, context: RequestContext) -> Steps[PartitionResponse]:
     response = PartitionResponse(partition_index=index)
     try:
         log = context.broker.data.replica_manager.partition_or_raise(topic, index).check_leader(or_follower=True)
     except (ReplicationError, StorageError) as error:
         response.error_code = error_code(error)
         return response
-    response.active_producers = [_producer(entry) for entry in log.active_producers()]
+    response.active_producers = yield from each(log.active_producers(), _producer)
     return response
 
 

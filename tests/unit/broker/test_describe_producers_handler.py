@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.handlers.transactions.describe_producers import handle_describe_producers
+from broker.network.request_channel import CLOSE
+from broker.request.context import RequestContext
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -59,6 +62,16 @@ async def test_a_follower_describes_its_own_producers() -> None:
     write_in_transaction(bench.replicas, PRODUCER_ID)
     bench.replicas.say(state(leader=1, epoch=1, isr=[0, 1], replicas=[0, 1], partition_epoch=1))
     assert [each.current_txn_start_offset for each in described(bench).active_producers] == [0]
+
+
+@on_a_loop
+async def test_many_producers_of_a_partition_are_described_in_steps() -> None:
+    bench = a_bench()
+    for producer_id in range(50):
+        write_in_transaction(bench.replicas, producer_id)
+    request = DescribeProducersRequest(topics=[TopicRequest(name=TOPIC, partition_indexes=[0])])
+    context = RequestContext(ApiKey.DESCRIBE_PRODUCERS, 0, 0, None, bench.connection, bench.services, lambda _, __: CLOSE)
+    assert sum(1 for _ in handle_describe_producers(request, context)) >= 50
 
 
 @on_a_loop
