@@ -131,6 +131,11 @@ class TransactionCoordinator:
         """The partition of `__transaction_state` whose leader coordinates the id."""
         return self.transactions.partition_for(transactional_id)
 
+    def needs_producer_id(self, transactional_id: str) -> bool:
+        """Whether InitProducerId of the id takes a new producer id: the id is new here, or has used up its epochs."""
+        error, txn = self.transactions.find(transactional_id)
+        return not error and (txn is None or txn.is_epoch_exhausted)
+
     def init_producer_id(
         self,
         transactional_id: str,

@@ -2,10 +2,13 @@
 
 Ids for idempotent and transactional producers (KIP-98); a producer may keep its id from 3 (KIP-360); PRODUCER_FENCED from 4 (KIP-588).
 
-Apache Kafka answers COORDINATOR_LOAD_IN_PROGRESS while it has no block of producer ids. Here the request waits for the block.
+Apache Kafka answers COORDINATOR_LOAD_IN_PROGRESS while it has no block of producer ids. Here a request that needs a new producer id waits
+for the block. A transactional id that keeps its producer id needs none, and does not depend on the controller.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.network.request_channel import Answer
@@ -28,8 +31,14 @@ def handle_init_producer_id(request: InitProducerIdRequest, context: RequestCont
     refused = _refusal(request, context)
     if refused:
         return _response(InitProducerIdResult(refused), context)
+    broker = context.broker
     answer = DelayedAnswer(context)
-    context.broker.data.producer_ids.when_next(lambda: _init(request, context, lambda result: answer.complete(_response(result, context))))
+    init = partial(_init, request, context, lambda result: answer.complete(_response(result, context)))
+    transactional_id = request.transactional_id
+    if transactional_id is None or broker.coordinators.transactions.needs_producer_id(transactional_id):
+        broker.data.producer_ids.when_next(init)
+    else:
+        init()
     return answer.answer()
 
 
