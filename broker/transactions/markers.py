@@ -24,7 +24,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.loop.timing_wheel import TimerTask, TimingWheel
@@ -47,6 +47,12 @@ logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS: Final = 100
 """Pause before partitions without a leader, or with a retriable error, are looked at again, ms; an election takes about as long."""
+
+PUT_OFF_PER_TURN: Final = 200
+"""Transactions with such partitions that are looked at in a turn of the event loop: 1 ms."""
+
+LEAST_PAUSE_MS: Final = 10
+"""Pause between two such turns when there are many transactions, ms; so they take a tenth of the processor at most."""
 
 PARTITIONS_PER_TURN: Final = 2_000
 """Partitions of a transaction that are looked up in a turn of the event loop, and in one request to a broker: about a millisecond."""
@@ -296,8 +302,15 @@ class TransactionMarkers:
             self._look_again = self._timing_wheel.add(RETRY_BACKOFF_MS, self._on_look_again)
 
     def _on_look_again(self) -> None:
-        self._look_again = None
-        unrouted, self._unrouted = self._unrouted, {}
+        count = len(self._unrouted)
+        unrouted = dict(islice(self._unrouted.items(), PUT_OFF_PER_TURN))
+        for marked in unrouted:
+            del self._unrouted[marked]
+        if self._unrouted:
+            pause_ms = max(LEAST_PAUSE_MS, RETRY_BACKOFF_MS * PUT_OFF_PER_TURN // count)
+            self._look_again = self._timing_wheel.add(pause_ms, self._on_look_again)
+        else:
+            self._look_again = None
         unknown = {topic for partitions in unrouted.values() for topic, indexes in partitions.items() if not self._has(topic, indexes)}
         for marked, partitions in unrouted.items():
             if self._is_pending(marked):

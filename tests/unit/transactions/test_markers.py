@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from broker.transactions.markers import PARTITIONS_PER_TURN, RETRIABLE
+from broker.transactions.markers import PARTITIONS_PER_TURN, PUT_OFF_PER_TURN, RETRIABLE, RETRY_BACKOFF_MS
 from protocol.errors import ErrorCode
 from tests.support.transaction_bench import TransactionBench, run
 
@@ -86,6 +86,28 @@ def test_a_partition_without_a_leader_gets_its_marker_when_it_has_one() -> None:
         await ends(bench)
         assert bench.leaders.partitions == [(0, "t", 0), (1, "t", 1)]
         assert bench.transactions.markers.unknown_destination_queue_size == 0
+
+    run(scenario)
+
+
+def test_of_many_transactions_without_a_leader_some_are_looked_at_in_each_turn() -> None:
+    names = [f"id {number}" for number in range(2 * PUT_OFF_PER_TURN)]
+
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        for name in names:
+            bench.init(name)
+            bench.add(1, name=name)
+        bench.move({1: -1})
+        for name in names:
+            assert bench.end(name=name) == [E.NONE]
+        markers = bench.transactions.markers
+        assert markers.unknown_destination_queue_size == len(names)
+        bench.move({1: 1})
+        bench.pass_time(RETRY_BACKOFF_MS + 1)
+        assert markers.unknown_destination_queue_size == len(names) - PUT_OFF_PER_TURN
+        for name in names:
+            await ends(bench, name)
 
     run(scenario)
 
