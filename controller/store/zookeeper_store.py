@@ -8,6 +8,9 @@ whose reply was lost may be carried out twice, and its second attempt then repor
 Callers for which that matters check which client wrote, as `registration`, the election and `partition_states` do. A
 repeated read may see changes that were made after it was first sent.
 
+A request that is longer than ZooKeeper accepts by default is not sent again, but fails: a server that refuses it closes
+every connection on which it comes, so that no later request would be answered.
+
 Watches are set again on every new connection. Those that missed a change fire then, before any other request is sent.
 
 Only ZooKeeper decides that a session expired, and reports it on the next connection. A process that stood still for
@@ -39,7 +42,7 @@ from controller.store.metadata_store import (
 from controller.store.sasl_exchange import SaslExchange
 from controller.store.watches import Watches
 from controller.store.zookeeper_client import EXPIRED, ZooKeeperClient, is_cut, is_session_end
-from controller.store.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches
+from controller.store.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches, too_long
 
 logger = logging.getLogger(__name__)
 
@@ -348,7 +351,9 @@ class _Session:
         if is_cut(error):
             self._events.disconnects += self.is_connected
             self.is_connected = False
-            if not tag.batch.done.cancelled():
+            if (refusal := too_long(tag.request, tag.sent)) is not None:
+                self._finish(tag, refusal)
+            elif not tag.batch.done.cancelled():
                 self._cut.append(tag)
             return
         stopwatch = self._events.stopwatch
@@ -357,12 +362,15 @@ class _Session:
         outcome = self._wire.outcome(tag.request, result, error)
         if error is None:
             self._keep_watch(tag.request, outcome)
-        batch = tag.batch
-        batch.outcomes[tag.position] = outcome
+        self._finish(tag, outcome)
+        self._send()
+
+    def _finish(self, operation: _Operation, outcome: Result | StoreError) -> None:
+        batch = operation.batch
+        batch.outcomes[operation.position] = outcome
         batch.left -= 1
         if not batch.left and not batch.done.done():
             batch.done.set_result(batch.outcomes)
-        self._send()
 
     def _keep_watch(self, request: Request, outcome: Result | StoreError) -> None:
         """Keep the watch of a read that succeeded."""

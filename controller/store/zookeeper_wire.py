@@ -56,6 +56,11 @@ _MAX_SET_WATCHES_BYTES = 128 * 1024
 """Size at which a SetWatches request is split, bytes: the same as in ZooKeeper's own client. ZooKeeper accepts requests
 up to 1 MiB."""
 
+MAX_REQUEST_BYTES = 0xFFFFF
+"""Longest request that a ZooKeeper with the default jute.maxbuffer accepts, bytes, without the length in front."""
+_HEAD_BYTES = 8
+"""Bytes of xid and type in front of a request."""
+
 Watcher = Callable[[Any], None]
 
 
@@ -99,6 +104,19 @@ def set_watches(last_zxid: int, data: Sequence[str], missing: Sequence[str], chi
             requests.append(SetWatches(last_zxid, *vectors))
             begin = end
     return requests
+
+
+def too_long(request: Request, sent: Any) -> StoreUnavailable | None:
+    """The outcome of a request, in kazoo's form `sent`, that broke a connection because it is too long; None for others."""
+    size = _HEAD_BYTES + len(sent.serialize())
+    if size <= MAX_REQUEST_BYTES:
+        return None
+    path = _path_of(request)
+    return StoreUnavailable(
+        path,
+        f"the connection to ZooKeeper broke at a request of {size} bytes; by default ZooKeeper refuses more than {MAX_REQUEST_BYTES} "
+        "(its system property jute.maxbuffer)",
+    )
 
 
 def create_chroot(chroot: str) -> list[Create]:
@@ -161,7 +179,7 @@ class ZooKeeperWire:
         """The result or the error that the reply means for the caller."""
         if isinstance(request, Multi):
             if error is not None:
-                return StoreUnavailable(request.writes[0].path if request.writes else "/", _reason(error))
+                return StoreUnavailable(_path_of(request), _reason(error))
             return self._multi_outcome(request.writes, result)
         if error is not None:
             impossible = isinstance(request, Exists) and isinstance(error, BadArgumentsError)
@@ -201,6 +219,13 @@ def acls(path: str, secure: bool) -> list[ACL]:
     if path.startswith(SENSITIVE_PATHS):
         return list(CREATOR_ALL_ACL)
     return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+
+def _path_of(request: Request) -> str:
+    """The path of a request, for errors; that of its first write for a Multi."""
+    if isinstance(request, Multi):
+        return request.writes[0].path if request.writes else "/"
+    return request.path
 
 
 def _refusal(request: Exists | Get | Children | Write, error: Exception) -> StoreError:

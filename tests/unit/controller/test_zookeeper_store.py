@@ -1,0 +1,86 @@
+"""Which requests the store of ZooKeeper sends again after a connection broke: no ZooKeeper is needed to see that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kazoo.exceptions import ConnectionLoss
+
+from controller.errors import StoreUnavailable
+from controller.store import zookeeper_store
+from controller.store.metadata_store import Create, Multi, Request, SetData
+from controller.store.zookeeper_client import Listener
+from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from controller.store.zookeeper_wire import MAX_REQUEST_BYTES
+
+SESSION_ID = 5
+LONG = bytes(MAX_REQUEST_BYTES)
+
+
+class BreakingClient:
+    """A client whose connection breaks at will. `sent`: the requests without an answer, with their tags."""
+
+    last_error = "broken"
+
+    def __init__(self, _hosts: str, _timeout_ms: int, _tls: None, _credentials: None, listener: Listener, _login: None) -> None:
+        self.listener = listener
+        self.sent: list[tuple[Any, object]] = []
+        self._connections = 0
+
+    def start(self) -> None:
+        self._connections += 1
+        self.listener.on_connected(self._connections, SESSION_ID, 0)
+
+    def resume(self, generation: int) -> bool:
+        return generation == self._connections
+
+    def submit(self, request: Any, tag: object) -> bool:
+        self.sent.append((request, tag))
+        return True
+
+    def watch(self, event: object) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def break_connection(self) -> None:
+        """Break it before any answer, and establish another one."""
+        sent, self.sent = self.sent, []
+        for _, tag in sent:
+            self.listener.on_reply(tag, None, ConnectionLoss())
+        self.listener.on_disconnected(self.last_error)
+        self.start()
+
+
+@pytest.mark.parametrize("long", [Create("/long", LONG), SetData("/long", LONG), Multi((SetData("/long", LONG), Create("/change")))])
+def test_a_request_that_is_too_long_for_zookeeper_is_not_sent_again(monkeypatch: pytest.MonkeyPatch, long: Request) -> None:
+    """ZooKeeper closes the connection on it, so that the requests behind it would never be answered."""
+    clients: list[BreakingClient] = []
+
+    def a_client(*arguments: Any) -> BreakingClient:
+        clients.append(BreakingClient(*arguments))
+        return clients[-1]
+
+    monkeypatch.setattr(zookeeper_store, "ZooKeeperClient", a_client)
+
+    async def scenario() -> None:
+        store = ZooKeeperStore(ZooKeeperSettings("127.0.0.1:1"))
+        await store.open_session()
+        (client,) = clients
+        asked = asyncio.ensure_future(store.pipeline([Create("/before"), long, Create("/after")]))
+        await asyncio.sleep(0)
+        assert len(client.sent) == 3
+        client.break_connection()
+        again = client.sent
+        assert [request.path for request, _ in again] == ["/before", "/after"]
+        for request, tag in again:
+            client.listener.on_reply(tag, request.path, None)
+        before, refused, after = await asked
+        assert (before, after) == ("/before", "/after")
+        assert isinstance(refused, StoreUnavailable)
+        assert str(refused).startswith("/long: the connection to ZooKeeper broke at a request of ")
+        assert "jute.maxbuffer" in str(refused)
+        await store.close()
+
+    asyncio.run(scenario())
