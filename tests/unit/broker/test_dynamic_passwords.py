@@ -9,7 +9,7 @@ import pytest
 from broker.configuration.dynamic_config import DynamicConfig
 from config.passwords import CBC, PasswordEncoder
 from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType
-from controller.errors import InvalidAdminRequest
+from controller.errors import InvalidAdminRequest, InvalidTopicConfig
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
 NAME = "listener.name.x.ssl.keystore.password"
@@ -68,6 +68,24 @@ def test_a_change_of_something_else_leaves_what_is_stored() -> None:
         assert await admin.read("brokers", "0") == {"num.io.threads": "9"}
 
     run(scenario)
+
+
+def test_a_password_that_is_only_checked_is_not_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration of a broker is checked before the client's rights, and encrypting is slow."""
+    encrypted: list[str] = []
+
+    async def scenario(node: BrokerUnderTest) -> None:
+        admin = an_admin(node, "secret")
+        assert admin.passwords is not None
+        monkeypatch.setattr(admin.passwords, "encode", encrypted.append)
+        await admin.alter_broker_configs("0", [ConfigOp(NAME, "password", OpType.SET)], validate_only=True)
+        await admin.set_broker_configs("0", {NAME: "password"}, validate_only=True)
+        with pytest.raises(InvalidTopicConfig, match="Password encoder secret not configured"):
+            await an_admin(node, None).alter_broker_configs("0", [ConfigOp(NAME, "password", OpType.SET)], validate_only=True)
+        assert await admin.read("brokers", "0") == {}
+
+    run(scenario)
+    assert encrypted == []
 
 
 def test_the_log_does_not_show_a_password(caplog: pytest.LogCaptureFixture) -> None:
