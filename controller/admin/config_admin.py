@@ -275,7 +275,7 @@ class ConfigAdmin:
                 break
             if not isinstance(outcome, BadVersion | NoNode) and stat is not None:
                 raise outcome
-        logger.info("new configuration of %s/%s: %s", entity_type, entity_name, _loggable(overrides))
+        logger.info("new configuration of %s/%s: %s", entity_type, entity_name, _loggable(entity_type, overrides))
         await self._notify(entity_type, entity_name)
 
     async def _notify(self, entity_type: str, entity_name: str) -> None:
@@ -351,5 +351,10 @@ def _without(values: list[str], removed: Sequence[str]) -> list[str]:
     return rest
 
 
-def _loggable(overrides: Mapping[str, str]) -> dict[str, str]:
-    return {name: "[hidden]" if is_password(name) or name.startswith("SCRAM-") else value for name, value in overrides.items()}
+def _loggable(entity_type: str, overrides: Mapping[str, str]) -> dict[str, str]:
+    """The overrides without secrets. An unknown key of a broker may be one: that of a plugin, or the misspelt name of another."""
+
+    def is_secret(name: str) -> bool:
+        return name.startswith("SCRAM-") or (entity_type == "brokers" and (key_of(name) is None or is_password(name)))
+
+    return {name: "[hidden]" if is_secret(name) else value for name, value in overrides.items()}

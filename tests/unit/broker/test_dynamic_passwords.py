@@ -88,13 +88,15 @@ def test_a_password_that_is_only_checked_is_not_encrypted(monkeypatch: pytest.Mo
     assert encrypted == []
 
 
-def test_the_log_does_not_show_a_password(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("name", [NAME, "listener.name.x.ssl.keystore.pasword", "plugin.secret"])
+def test_the_log_shows_neither_a_password_nor_the_value_of_an_unknown_key(name: str, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(node: BrokerUnderTest) -> None:
-        await an_admin(node, "secret").alter_broker_configs("0", [ConfigOp(NAME, "pa55word", OpType.SET)])
+        ops = [ConfigOp(name, "pa55word", OpType.SET), ConfigOp("num.io.threads", "9", OpType.SET)]
+        await an_admin(node, "secret").alter_broker_configs("0", ops)
 
     with caplog.at_level(logging.DEBUG):
         run(scenario)
-    assert "brokers/0" in caplog.text
+    assert f"new configuration of brokers/0: {{'{name}': '[hidden]', 'num.io.threads': '9'}}" in caplog.text
     assert "pa55word" not in caplog.text
     assert "encryptedPassword" not in caplog.text
 
