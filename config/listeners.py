@@ -22,9 +22,9 @@ from config.keys.network import (
     LISTENERS,
     SECURITY_INTER_BROKER_PROTOCOL,
 )
+from config.schema.types import COMMA
 
-_ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
-_COMMA = re.compile(r"\s*,\s*")
+_ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,20})")  # Python reads no number of thousands of digits
 
 
 class SecurityProtocol(IntEnum):
@@ -108,7 +108,7 @@ def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
 def parse_pairs(key_name: str, text: str) -> dict[str, str]:
     """`a:1,b:2` as a mapping; the last colon separates, so that a name may be an IPv6 address. Raises ConfigError."""
     pairs: dict[str, str] = {}
-    for pair in _COMMA.split(text.rstrip(", ")) if text else ():
+    for pair in COMMA.split(text.rstrip(", ")) if text else ():
         name, colon, value = pair.rpartition(":")
         if not colon:
             raise ConfigError(f"Error parsing configuration property '{key_name}': '{pair}' is not of the form name:value")
@@ -123,7 +123,7 @@ def parse_endpoints(text: str, protocols: Mapping[str, SecurityProtocol], *, dis
     when names or (unless `distinct_ports` is false) ports repeat. Port 0 may repeat: the kernel chooses it.
     """
     endpoints = []
-    for entry in filter(None, _COMMA.split(text.strip())):
+    for entry in filter(None, COMMA.split(text.strip())):
         try:
             endpoints.append(_parse_endpoint(entry, protocols))
         except ConfigError as reason:

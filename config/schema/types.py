@@ -17,9 +17,11 @@ from config.errors import ConfigValueError
 
 T = TypeVar("T")
 
-_COMMA = re.compile(r"\s*,\s*")
+# Possessive repetitions: clients choose these texts, and backtracking over a long one that fits nowhere would take minutes.
+COMMA = re.compile(r"(?:(?<!\s)\s++)?,\s*+")
+"""A comma with all whitespace around it."""
 _INTEGER = re.compile(r"[+-]?\d+")  # digits of any script, as in Java
-_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?[fFdD]?)")
 
 
 def java_int(text: str) -> int:
@@ -28,6 +30,14 @@ def java_int(text: str) -> int:
     if not _INTEGER.fullmatch(text) or not -(1 << 31) <= int(text) < 1 << 31:
         raise ValueError(text)
     return int(text)
+
+
+def _whole_number(digits: str) -> int | None:
+    """The number; None for a text that is none, or that has more digits than Python reads."""
+    try:
+        return int(digits) if _INTEGER.fullmatch(digits) else None
+    except ValueError:
+        return None
 
 
 class ConfigKind(IntEnum):
@@ -112,8 +122,7 @@ class _Integer(ValueType[int]):
 
     def parse(self, name: str, text: str) -> int:
         """See ValueType."""
-        digits = text.strip()
-        value = int(digits) if _INTEGER.fullmatch(digits) else None
+        value = _whole_number(text.strip())
         if value is None or not -(1 << self.bits - 1) <= value < 1 << self.bits - 1:
             raise ConfigValueError(name, text, f"Not a number of type {self.kind.name}")
         if self.or_else is not None:
@@ -232,7 +241,7 @@ class List(ValueType[tuple[str, ...]]):
     def parse(self, name: str, text: str) -> tuple[str, ...]:
         """See ValueType."""
         trimmed = text.strip()
-        values = tuple(_COMMA.split(trimmed)) if trimmed else ()
+        values = tuple(COMMA.split(trimmed)) if trimmed else ()
         if self.check is not None:
             self.check(name, values)
         if self.choices:

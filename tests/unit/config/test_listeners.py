@@ -154,6 +154,8 @@ def test_an_endpoint_has_a_host_and_a_port(text: str, host: str, port: int, conn
 def test_a_port_that_no_socket_can_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="port out of range:65536"):
         parse_endpoints("PLAINTEXT://:65536", PLAINTEXT)
+    with pytest.raises(ConfigError, match="to a broker endpoint"):
+        parse_endpoints(f"PLAINTEXT://:{'1' * 5000}", PLAINTEXT)
 
 
 def test_a_protocol_map_without_colon_is_refused() -> None:

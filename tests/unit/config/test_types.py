@@ -2,6 +2,8 @@
 
 import math
 import struct
+import time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,21 @@ from hypothesis import strategies as st
 
 from config.errors import ConfigError
 from config.schema.metadata_version import METADATA_VERSIONS, full_version, is_at_least
-from config.schema.types import Bool, Class, Double, Int, List, Long, Password, PasswordType, Short, String, java_double, java_int
+from config.schema.types import (
+    Bool,
+    Class,
+    Double,
+    Int,
+    List,
+    Long,
+    Password,
+    PasswordType,
+    Short,
+    String,
+    ValueType,
+    java_double,
+    java_int,
+)
 
 
 @pytest.mark.parametrize(
@@ -95,10 +111,36 @@ def test_what_java_does_not_read_as_a_double_is_refused(text: str) -> None:
         ("a,,b", ("a", "", "b")),
         ("a,", ("a", "")),
         ("a b,c", ("a b", "c")),
+        ("a , ,b\t,\u2003c ,, d  e", ("a", "", "b", "c", "", "d  e")),
     ],
 )
 def test_a_list_is_split_at_commas(text: str, value: tuple[str, ...]) -> None:
     assert List().parse("key", text) == value
+
+
+LONGEST = 32_767
+"""Longest string of a request, bytes."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Double(), "1" * (LONGEST - 1) + "x"),
+        (Double(), "1." + "1" * (LONGEST - 3) + "x"),
+        (Double(), "." + "1" * (LONGEST - 2) + "x"),
+        (Double(), "1e" + "1" * (LONGEST - 3) + "x"),
+        (Int(), "1" * LONGEST),
+        (Int(), "1" * (LONGEST - 1) + "x"),
+        (List(choices=("a",)), "a" + " " * (LONGEST - 2) + "b"),
+        (List(choices=("a",)), " ,".join("a" * (LONGEST // 3)) + " b"),
+    ],
+)
+def test_a_long_text_that_is_no_value_is_refused_at_once(kind: ValueType[Any], text: str) -> None:
+    """Clients choose these texts, and the event loop reads them."""
+    begin = time.thread_time()
+    with pytest.raises(ConfigError):
+        kind.parse("key", text)
+    assert time.thread_time() - begin < 1
 
 
 def test_a_list_is_written_with_commas() -> None:
