@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from broker.client.cluster import Cluster
 from broker.client.errors import ClientError, Refused, check
+from broker.security.sasl.scram import SALT_BYTES, salt_of
 from protocol.errors import ErrorCode
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -30,7 +31,6 @@ _HASHES: Final = {1: "sha256", 2: "sha512"}
 _NAMES: Final = {number: name for name, number in MECHANISMS.items()}
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-_SALT_BYTES: Final = 20
 
 
 class Credential(NamedTuple):
@@ -53,7 +53,7 @@ class NewCredential(NamedTuple):
 
 def new_credential(user: str, mechanism: str, password: str, iterations: int = MIN_ITERATIONS, salt: bytes | None = None) -> NewCredential:
     """Salt and hash a password (RFC 5802); by default with a new random salt."""
-    salt = os.urandom(_SALT_BYTES) if salt is None else salt
+    salt = salt_of(os.urandom(SALT_BYTES)) if salt is None else salt
     number = MECHANISMS[mechanism]
     return NewCredential(user, number, iterations, salt, hashlib.pbkdf2_hmac(_HASHES[number], password.encode(), salt, iterations))
 

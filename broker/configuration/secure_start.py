@@ -18,6 +18,7 @@ from typing import Final
 from broker.security.acl_admin import AclAdmin
 from broker.security.acls import AccessControlEntry, AclBinding, PatternType, PermissionType, ResourcePattern
 from broker.security.authorizer import Operation, ResourceType
+from broker.security.sasl.scram import SALT_BYTES, salt_of
 from config.errors import ConfigError
 from config.jaas import SCRAM_MODULE
 from config.sasl import SCRAM_SHA_512
@@ -75,7 +76,7 @@ class SecureStart:
         """Create the users and the ACLs. Raises ConfigError when the metadata store is out of reach."""
         upsertions = []
         for user in (ADMIN, ALICE):
-            salt = secrets.token_bytes(20)
+            salt = salt_of(secrets.token_bytes(SALT_BYTES))
             salted = hashlib.pbkdf2_hmac("sha512", self._password_of(user).encode(), salt, MIN_ITERATIONS)
             upsertions.append(Upsertion(user, _SCRAM_NUMBER, MIN_ITERATIONS, salt, salted))
         outcomes = [outcome for _, outcome in await alter_scram_credentials(config_admin, (), upsertions)]

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.security.principals import Principal
-from broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, TokenCredential, parse_credential
+from broker.security.sasl.scram import HASHES, MIN_ITERATIONS, SALT_BYTES, ScramCredential, TokenCredential, parse_credential, salt_of
 from controller.admin.change_notifications import ChangeNotifications
 from controller.admin.scram_credentials import MECHANISMS, Upsertion, credential
 from controller.admin.token_store import TokenStore
@@ -30,7 +30,6 @@ from storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-SALT_BYTES: Final = 20
 _NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
 
 
@@ -157,7 +156,7 @@ class DelegationTokens:
         return asyncio.shield(making)
 
     async def _make(self, mechanism: str, token_id: str) -> None:
-        password, salt = base64.b64encode(self.hmac_of(token_id)), self._random_bytes(SALT_BYTES)
+        password, salt = base64.b64encode(self.hmac_of(token_id)), salt_of(self._random_bytes(SALT_BYTES))
         loop = asyncio.get_running_loop()
         made = await loop.run_in_executor(self._executor, _credential, mechanism, token_id, password, salt)
         if token_id in self._tokens:

@@ -16,8 +16,12 @@ from typing import Final, NamedTuple
 from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
 
 MIN_ITERATIONS: Final = 4096
+SALT_BYTES: Final = 17
+"""Random bytes from which `salt_of` makes a salt."""
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
+_SALT_BITS: Final = 130
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _EXTENSIONS: Final = r"(?:,[A-Za-z]+=[\x01-\x2b\x2d-\x7f]+)*"
@@ -55,6 +59,19 @@ def parse_credential(text: str) -> ScramCredential:
     except binascii.Error:
         raise ValueError("a SCRAM credential has a field that is not base64") from None
     return ScramCredential(salt, stored_key, server_key, int(fields["iterations"]))
+
+
+def salt_of(random: bytes) -> bytes:
+    """A salt in the form of Kafka's tools, a number in base 36, from SALT_BYTES bytes.
+
+    All salts that are made here have this form. Otherwise the salt of an unknown user would look unlike those of users.
+    """
+    number = int.from_bytes(random, "big") >> 8 * SALT_BYTES - _SALT_BITS
+    digits = ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return (digits or "0").encode()
 
 
 class ScramServer(SaslServer):
@@ -152,9 +169,9 @@ class ScramServer(SaslServer):
         return credential
 
     def _credential_of_unknown(self, user: str) -> ScramCredential:
-        """A credential that no password fits. Its salt is as long as those of Kafka's tools, and the same in every attempt."""
+        """A credential that no password fits, with the same salt in every attempt."""
         made = hmac.digest(self._unknown_key, user.encode("utf-8", "replace"), "sha512")
-        return ScramCredential(made[:25], made, made, MIN_ITERATIONS)
+        return ScramCredential(salt_of(made[:SALT_BYTES]), made, made, MIN_ITERATIONS)
 
 
 def _name_of(first: re.Match[str]) -> str:

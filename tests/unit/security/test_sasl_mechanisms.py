@@ -3,16 +3,19 @@
 import base64
 import hashlib
 import json
+import os
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.client.user_admin import new_credential
 from broker.security.sasl.bearer_tokens import validate_unsecured
 from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
 from broker.security.sasl.oauthbearer import OAuthBearerServer
 from broker.security.sasl.plain import PlainServer
-from broker.security.sasl.scram import ScramCredential, ScramServer, TokenCredential, parse_credential
+from broker.security.sasl.scram import SALT_BYTES, ScramCredential, ScramServer, TokenCredential, parse_credential, salt_of
 from config.sasl import UnsecuredTokens
 from controller.admin.scram_credentials import Upsertion, credential
 from tests.support.scram_client import ScramClient
@@ -114,6 +117,23 @@ def test_an_unknown_user_has_the_same_salt_in_every_attempt_and_another_one_than
     first = scram().evaluate(ScramClient("SCRAM-SHA-256", "nobody", "").first)
     assert scram().evaluate(ScramClient("SCRAM-SHA-256", "nobody", "").first) == first
     assert scram().evaluate(ScramClient("SCRAM-SHA-256", "nemo", "").first) != first
+
+
+def test_the_salt_of_an_unknown_user_looks_like_those_of_users() -> None:
+    """A number of 130 bits in base 36, as Kafka's tools make it."""
+    answers = [scram().evaluate(ScramClient("SCRAM-SHA-256", f"nobody{number}", "").first) for number in range(50)]
+    unknown = [base64.b64decode(re.fullmatch(rb"r=[^,]+,s=([^,]+),i=4096", answer)[1]) for answer in answers]  # type: ignore[index]
+    users = [new_credential("alice", "SCRAM-SHA-256", "secret", iterations=1).salt for _ in range(50)]
+    for salts in (unknown, users, [salt_of(os.urandom(SALT_BYTES)) for _ in range(50)]):
+        assert len(set(salts)) == 50
+        assert all(re.fullmatch(rb"[0-9a-z]{20,26}", salt) for salt in salts)
+
+
+def test_a_salt_is_the_number_that_java_would_write() -> None:
+    """BigInteger.toString(36)."""
+    assert salt_of(b"\xff" * SALT_BYTES) == b"1omfro7zwmumr3umxudzyj6scf"
+    assert salt_of(bytes(SALT_BYTES)) == b"0"
+    assert int(salt_of(bytes(range(SALT_BYTES))), 36) == int.from_bytes(range(SALT_BYTES), "big") >> 6
 
 
 @pytest.mark.parametrize(
