@@ -1,6 +1,7 @@
 """Authenticates by a salted challenge, so that the password never travels (RFC 5802). Kafka's ScramSaslServer.
 
 An unknown user gets a salt derived from the name and fails in the second step, so that the exchange does not reveal which users exist.
+An exchange keeps only digests of the client's messages: strangers can begin many, with messages as long as a frame.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def salt_of(random: bytes) -> bytes:
 class ScramServer(SaslServer):
     """See the module."""
 
-    __slots__ = ("_credential", "_credential_of", "_first", "_hash", "_is_known", "_nonce", "_prepare_token", "_principal_name",
-                 "_server_nonce", "_token_credential_of", "_unknown_key")  # fmt: skip
+    __slots__ = ("_credential", "_credential_of", "_hash", "_is_known", "_nonce", "_prepare_token", "_principal_name", "_server_nonce",
+                 "_signing", "_token_credential_of", "_unknown_key")  # fmt: skip
 
     def __init__(
         self,
@@ -99,9 +100,10 @@ class ScramServer(SaslServer):
         self._token_credential_of = token_credential_of
         self._server_nonce = server_nonce
         self._unknown_key = unknown_key
-        self._first = ""
-        """The messages of the first step that both sides sign; empty before it."""
-        self._nonce = ""
+        self._signing: tuple[hmac.HMAC, hmac.HMAC] | None = None
+        """The signatures of client and server, which have begun with the messages of the first step; None before it."""
+        self._nonce = 0, b""
+        """The length of the nonce of both sides, and its digest."""
         self._principal_name = ""
         self._is_known = False
         self._credential = ScramCredential(b"", b"", b"", MIN_ITERATIONS)
@@ -109,7 +111,7 @@ class ScramServer(SaslServer):
     def preparation(self, token: bytes) -> Awaitable[None] | None:
         """See `SaslServer`. The credential of a delegation token is made when a client first uses the token. None for a message that
         `evaluate` refuses."""
-        message = None if self._first else _CLIENT_FIRST.fullmatch(token.decode("utf-8", "replace"))
+        message = None if self._signing is not None else _CLIENT_FIRST.fullmatch(token.decode("utf-8", "replace"))
         if message is None or not _TOKEN_EXTENSION.search(message[5]) or message[1] not in (None, _name_of(message)):
             return None
         return self._prepare_token(_name_of(message))
@@ -117,7 +119,7 @@ class ScramServer(SaslServer):
     def evaluate(self, token: bytes) -> bytes:
         """See `SaslServer`."""
         text = token.decode("utf-8", "replace")
-        return self._on_final(text) if self._first else self._on_first(text)
+        return self._on_first(text) if self._signing is None else self._on_final(text, *self._signing)
 
     def _on_first(self, text: str) -> bytes:
         message = _CLIENT_FIRST.fullmatch(text)
@@ -132,33 +134,42 @@ class ScramServer(SaslServer):
         self._credential = credential or self._credential_of_unknown(user)
         if self._credential.iterations < MIN_ITERATIONS:
             raise InvalidCredentials(f"Iterations {self._credential.iterations} is less than the minimum {MIN_ITERATIONS}")
-        self._nonce = nonce + self._server_nonce
+        nonce += self._server_nonce
+        self._nonce = len(nonce), _digest(nonce)
         salt = base64.b64encode(self._credential.salt).decode()
-        answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
-        self._first = f"{bare},{answer}"
+        answer = f"r={nonce},s={salt},i={self._credential.iterations}"
+        signed = f"{bare},{answer},".encode()
+        self._signing = (
+            hmac.new(self._credential.stored_key, signed, self._hash),
+            hmac.new(self._credential.server_key, signed, self._hash),
+        )
         return answer.encode()
 
-    def _on_final(self, text: str) -> bytes:
+    def _on_final(self, text: str, client_signature: hmac.HMAC, server_signature: hmac.HMAC) -> bytes:
         message = _CLIENT_FINAL.fullmatch(text)
         if message is None:
             raise InvalidCredentials("Invalid SCRAM message format")
         without_proof, nonce, proof = message.groups()
         # Old versions of librdkafka (2.0) repeat their own part in front, which Apache Kafka accepts, too. The proof covers all of it.
-        if not nonce.endswith(self._nonce):
+        length, digest = self._nonce
+        if len(nonce) < length or _digest(nonce[-length:]) != digest:
             raise InvalidCredentials("Invalid client nonce in the final client message.")
-        signed = f"{self._first},{without_proof}".encode()
-        signature = hmac.digest(self._credential.stored_key, signed, self._hash)
+        client_signature.update(without_proof.encode())
+        server_signature.update(without_proof.encode())
+        signature = client_signature.digest()
         given = base64.b64decode(proof)
         key = bytes(a ^ b for a, b in zip(given, signature, strict=False)) if len(given) == len(signature) else b""
         is_proven = hmac.compare_digest(hashlib.new(self._hash, key).digest(), self._credential.stored_key)
         if not (is_proven and self._is_known):
             raise InvalidCredentials("Invalid client credentials")
         self.authorization_id = self._principal_name
-        return b"v=" + base64.b64encode(hmac.digest(self._credential.server_key, signed, self._hash))
+        return b"v=" + base64.b64encode(server_signature.digest())
 
     def _credential_of_user(self, user: str) -> ScramCredential | None:
-        self._principal_name = user
-        return self._credential_of(user)
+        found = self._credential_of(user)
+        if found is not None:
+            self._principal_name = user
+        return found
 
     def _credential_of_token(self, token_id: str) -> ScramCredential | None:
         found = self._token_credential_of(token_id)
@@ -172,6 +183,10 @@ class ScramServer(SaslServer):
         """A credential that no password fits, with the same salt in every attempt."""
         made = hmac.digest(self._unknown_key, user.encode("utf-8", "replace"), "sha512")
         return ScramCredential(salt_of(made[:SALT_BYTES]), made, made, MIN_ITERATIONS)
+
+
+def _digest(nonce: str) -> bytes:
+    return hashlib.sha256(nonce.encode()).digest()
 
 
 def _name_of(first: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 
 import pytest
 from hypothesis import given
@@ -159,6 +160,17 @@ def test_scram_ignores_a_hundred_thousand_extensions() -> None:
     client = ScramClient("SCRAM-SHA-256", "alice", "alice-secret", extensions=",x=y" * 100_000)
     server = scram()
     assert client.is_server(server.evaluate(client.final(server.evaluate(client.first))))
+
+
+@pytest.mark.parametrize("user", ["alice", "a" * 200_000])
+def test_scram_keeps_little_of_a_long_first_message(user: str) -> None:
+    client = ScramClient("SCRAM-SHA-256", user, "alice-secret", nonce="n" * 100_000, extensions=",x=y" * 40_000)
+    server = scram()
+    final = client.final(server.evaluate(client.first))
+    kept = (getattr(server, name) for name in (*ScramServer.__slots__, *SaslServer.__slots__))
+    assert max(map(sys.getsizeof, kept)) < 500
+    if user == "alice":
+        assert client.is_server(server.evaluate(final))
 
 
 @pytest.mark.parametrize("extensions", [",tokenauth=true", ",x=y,tokenauth=TRUE,z=y"])
