@@ -6,6 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from typing import Final
+
+SASL_NAME: Final = r"[\x01-\x2b\x2d-\x7f]++"
+"""Fits a name in a message (RFC 5802, saslname), for which `is_sasl_name` has to be true, too. A pattern that knew the two escapes would
+repeat a group, and each repetition takes time and memory: a stranger's name may be as long as a frame."""
+
+
+def is_sasl_name(text: str) -> bool:
+    """Whether every `=` in a text that fits SASL_NAME is that of `=2C`, a comma, or of `=3D`, itself."""
+    return text.count("=") == text.count("=2C") + text.count("=3D")
 
 
 class InvalidCredentials(Exception):

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.security.sasl.bearer_tokens import InvalidToken, Token
-from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
+from broker.security.sasl.mechanism import SASL_NAME, AuthenticationRefused, InvalidCredentials, SaslServer, is_sasl_name
 
-_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
-_INITIAL: Final = re.compile(rf"n,(?:a=({_NAME}))?,\x01((?:[A-Za-z]+=[\x21-\x7E \t\r\n]+\x01)*)\x01")
+_INITIAL: Final = re.compile(rf"n,(?:a=({SASL_NAME}))?,\x01((?:[A-Za-z]++=[\x21-\x7E \t\r\n]++\x01)*)\x01")
 _AUTH: Final = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _KVSEP: Final = b"\x01"
 
@@ -35,7 +34,7 @@ class OAuthBearerServer(SaslServer):
             raise AuthenticationRefused(self._error)
         self._error = None
         message = _INITIAL.fullmatch(token.decode("utf-8", "replace"))
-        if message is None:
+        if message is None or not is_sasl_name(message[1] or ""):
             raise InvalidCredentials("Invalid OAUTHBEARER client first message")
         pairs = dict(pair.partition("=")[::2] for pair in message[2].split("\x01") if pair)
         auth = _AUTH.fullmatch(pairs.get("auth", ""))

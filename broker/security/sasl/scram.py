@@ -14,7 +14,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
+from broker.security.sasl.mechanism import SASL_NAME, AuthenticationRefused, InvalidCredentials, SaslServer, is_sasl_name
 
 MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 17
@@ -23,11 +23,10 @@ HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 _SALT_BITS: Final = 130
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
-_EXTENSIONS: Final = r"(?:,[A-Za-z]+=[\x01-\x2b\x2d-\x7f]+)*"
+_EXTENSIONS: Final = r"(?:,[A-Za-z]++=[\x01-\x2b\x2d-\x7f]++)*"
 _BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
-_CLIENT_FIRST: Final = re.compile(rf"n,(?:a=({_NAME}))?,(n=({_NAME}),r=({_PRINTABLE})({_EXTENSIONS}))")
+_CLIENT_FIRST: Final = re.compile(rf"n,(?:a=({SASL_NAME}))?,(n=({SASL_NAME}),r=({_PRINTABLE})({_EXTENSIONS}))")
 _CLIENT_FINAL: Final = re.compile(rf"(c={_BASE64},r=({_PRINTABLE}){_EXTENSIONS}),p=({_BASE64})")
 _TOKEN_EXTENSION: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 """The extension by which a client names a delegation token instead of a user (KIP-48)."""
@@ -111,7 +110,7 @@ class ScramServer(SaslServer):
     def preparation(self, token: bytes) -> Awaitable[None] | None:
         """See `SaslServer`. The credential of a delegation token is made when a client first uses the token. None for a message that
         `evaluate` refuses."""
-        message = None if self._signing is not None else _CLIENT_FIRST.fullmatch(token.decode("utf-8", "replace"))
+        message = None if self._signing is not None else _client_first(token.decode("utf-8", "replace"))
         if message is None or not _TOKEN_EXTENSION.search(message[5]) or message[1] not in (None, _name_of(message)):
             return None
         return self._prepare_token(_name_of(message))
@@ -122,7 +121,7 @@ class ScramServer(SaslServer):
         return self._on_first(text) if self._signing is None else self._on_final(text, *self._signing)
 
     def _on_first(self, text: str) -> bytes:
-        message = _CLIENT_FIRST.fullmatch(text)
+        message = _client_first(text)
         if message is None:
             raise InvalidCredentials("Invalid SCRAM message format")
         authorization_id, bare, _, nonce, extensions = message.groups()
@@ -183,6 +182,12 @@ class ScramServer(SaslServer):
         """A credential that no password fits, with the same salt in every attempt."""
         made = hmac.digest(self._unknown_key, user.encode("utf-8", "replace"), "sha512")
         return ScramCredential(salt_of(made[:SALT_BYTES]), made, made, MIN_ITERATIONS)
+
+
+def _client_first(text: str) -> re.Match[str] | None:
+    """The parts of a client's first message; None if it is none."""
+    message = _CLIENT_FIRST.fullmatch(text)
+    return message if message is not None and is_sasl_name(message[1] or "") and is_sasl_name(message[3]) else None
 
 
 def _digest(nonce: str) -> bytes:

@@ -1,11 +1,13 @@
 """The exchanges of SASL mechanisms from the server's side."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
 import re
 import sys
+import time
 
 import pytest
 from hypothesis import given
@@ -160,6 +162,29 @@ def test_scram_ignores_a_hundred_thousand_extensions() -> None:
     client = ScramClient("SCRAM-SHA-256", "alice", "alice-secret", extensions=",x=y" * 100_000)
     server = scram()
     assert client.is_server(server.evaluate(client.final(server.evaluate(client.first))))
+
+
+LONG = 500_000
+"""Length of a text in a message of half a MiB, the longest of a stranger."""
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "message"),
+    [
+        ("SCRAM-SHA-256", b"n,,n=" + b"a" * LONG + b",r=x"),
+        ("SCRAM-SHA-256", b"n,a=" + b"a" * LONG + b",n=alice,r=x"),
+        ("SCRAM-SHA-256", b"n,,n=" + b"a" * LONG),
+        ("SCRAM-SHA-256", b"n,,n=" + b"=2C" * (LONG // 3) + b",r=x"),
+        ("SCRAM-SHA-256", b"n,,n=" + b"a=3D" * (LONG // 4) + b"=,r=x"),
+        ("OAUTHBEARER", b"n,a=" + b"a" * LONG + b",\x01auth=Bearer a.b.\x01\x01"),
+    ],
+)
+def test_the_long_name_of_a_stranger_is_read_at_once(mechanism: str, message: bytes) -> None:
+    server: SaslServer = oauthbearer() if mechanism == "OAUTHBEARER" else scram()
+    before = time.thread_time()
+    with contextlib.suppress(InvalidCredentials, AuthenticationRefused):
+        server.evaluate(message)
+    assert time.thread_time() - before < 0.05
 
 
 @pytest.mark.parametrize("user", ["alice", "a" * 200_000])
