@@ -6,6 +6,7 @@ broker learns of it (`config_changes`). Works on any broker. Called by the reque
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
@@ -336,7 +337,8 @@ def apply_ops(ops: Sequence[ConfigOp], current: Mapping[str, str], key: Callable
             given = (value or "").split(",")
             if op is OpType.APPEND:
                 values = old.split(",") if old else []
-                overrides[name] = ",".join([*values, *(each for each in given if each not in values)])
+                present = set(values)
+                overrides[name] = ",".join([*values, *(each for each in given if each not in present)])
             else:
                 overrides[name] = ",".join(_without(old.split(","), given))
     return overrides
@@ -344,10 +346,13 @@ def apply_ops(ops: Sequence[ConfigOp], current: Mapping[str, str], key: Callable
 
 def _without(values: list[str], removed: Sequence[str]) -> list[str]:
     """As Scala's List.diff: each of `removed` removes one occurrence."""
-    rest = list(values)
-    for each in removed:
-        if each in rest:
-            rest.remove(each)
+    left = Counter(removed)
+    rest = []
+    for each in values:
+        if left[each]:
+            left[each] -= 1
+        else:
+            rest.append(each)
     return rest
 
 

@@ -1,13 +1,15 @@
 """Changing configurations: Apache Kafka's sentences, znodes and notifications; every broker learns of every change once."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from config.topic import TOPIC_KEYS
 from controller.admin.change_notifications import EXPIRATION_MS
-from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType
+from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType, apply_ops
 from controller.admin.config_changes import ConfigChanges
 from controller.admin.topic_admin import NewTopic
 from controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig, UnknownTopicOrPartition
@@ -141,6 +143,26 @@ def test_every_change_is_the_node_and_then_a_notification() -> None:
         assert await admin.read_all_user_clients() == {"u1/clients/c1": {"controller_mutation_rate": "5.0"}}
 
     run(scenario)
+
+
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+@pytest.mark.parametrize(
+    ("op", "old", "value", "new"),
+    [
+        (APPEND, "a,b", "b,c,c", "a,b,c,c"),
+        (SUBTRACT, "a,b,a,c", "c,a,x", "b,a"),
+        (APPEND, ",".join(map(str, range(20_000))), ",".join(map(str, range(40_000))), ",".join(map(str, range(40_000)))),
+        (SUBTRACT, ",".join(map(str, range(40_000))), ",".join(map(str, range(20_000, 40_000))), ",".join(map(str, range(20_000)))),
+    ],
+    ids=["append", "subtract", "append-many", "subtract-many"],
+)
+def test_a_list_is_appended_to_and_subtracted_from_whatever_its_length(op: OpType, old: str, value: str, new: str) -> None:
+    """The event loop does it; a time that grows with the square of the length would stop it for seconds."""
+    begin = time.thread_time()
+    assert apply_ops([ConfigOp(THROTTLED, value, op)], {THROTTLED: old}, TOPIC_KEYS.get) == {THROTTLED: new}
+    assert time.thread_time() - begin < 1
 
 
 def test_a_quota_entity_without_quotas_vanishes_with_the_nodes_above_that_only_led_there() -> None:
