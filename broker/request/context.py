@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.quotas.quota_type import REQUEST
 from broker.security.access import CLUSTER_NAME
-from protocol.errors import ErrorCode
+from broker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from broker.network.request_channel import Completion
@@ -15,12 +15,9 @@ if TYPE_CHECKING:
     from broker.request.services import Services
     from broker.request.turns import Steps
     from broker.security.access import Access
-    from broker.security.authorizer import Operation, ResourceType
+    from broker.security.authorizer import ResourceType
     from broker.security.client import Client
     from protocol.schema.message import Message
-
-_NONE: Final = int(ErrorCode.NONE)
-_CLUSTER_AUTHORIZATION_FAILED: Final = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class Asker(Protocol):
@@ -89,8 +86,8 @@ class RequestContext:
         is_exempt: bool = False,
         has_throttle_time: bool = False,
     ) -> None:
-        """`is_exempt`: whether the request has no quota for its time. `has_throttle_time`: whether the response has a
-        `throttle_time_ms`."""
+        """`is_exempt`: whether the request has no quota for its time, if the client may send it. `has_throttle_time`: whether the response
+        has a `throttle_time_ms`."""
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
@@ -121,7 +118,7 @@ class RequestContext:
         return (yield from self._encode_steps(self.correlation_id, response))
 
     def _say_throttle_time(self, response: Any) -> None:
-        if self._is_exempt and getattr(response, "error_code", _NONE) != _CLUSTER_AUTHORIZATION_FAILED:
+        if self._is_exempt:
             self.connection.exempt()
             return
         mutations = self._mutations
@@ -145,4 +142,7 @@ class RequestContext:
 
         `log_if_denied`: see `Access.may`.
         """
-        return self.access.may(operation, resource, name, log_if_denied)
+        is_allowed = self.access.may(operation, resource, name, log_if_denied)
+        if not is_allowed and operation is Operation.CLUSTER_ACTION:
+            self._is_exempt = False  # a client that is no broker has a quota for requests between brokers, too
+        return is_allowed

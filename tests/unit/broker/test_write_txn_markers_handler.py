@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.quotas.quota_type import QuotaType
 from broker.security.authorizer import Operation, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -266,6 +267,7 @@ def test_either_operation_on_the_cluster_allows_markers(operation: Operation) ->
         bench = a_bench()
         bench.connection = ClientConnection(Grants((operation, ResourceType.CLUSTER)))
         assert codes(ask(bench, a_marker(0))) == {(PRODUCER_ID, TOPIC, 0): 0}
+        assert (bench.connection.counted, bench.connection.exempted) == ([], 1)
 
     scenario()
 
@@ -278,3 +280,4 @@ async def test_a_client_that_may_not_writes_no_marker() -> None:
     refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert codes(ask(bench, a_marker(0, 1))) == {(PRODUCER_ID, TOPIC, 0): refused, (PRODUCER_ID, TOPIC, 1): refused}
     assert bench.replicas.partition.log.last_stable_offset == 0
+    assert (bench.connection.counted, bench.connection.exempted) == ([(QuotaType.REQUEST, 0)], 0)
