@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.security.authorizer import SUPPORTED_OPERATIONS, Authorizer, Operation, ResourceType
+from broker.security.authorizer import LONGEST_REMEMBERED, SUPPORTED_OPERATIONS, Authorizer, Operation, ResourceType
 
 if TYPE_CHECKING:
     from broker.security.audit_log import AuditLog
@@ -91,6 +91,8 @@ class Access:
         return self._decide(operation, resource_type, name)
 
     def _decide(self, operation: int, resource_type: int, name: str) -> bool:
+        if len(name) > LONGEST_REMEMBERED:
+            return self._ask(operation, resource_type, name)
         if self._count >= MAX_DECISIONS:
             self.forget()
         self._count += 1

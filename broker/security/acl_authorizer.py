@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.security.acl_index import AclIndex
 from broker.security.acls import AccessControlEntry, ResourcePattern
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import LONGEST_REMEMBERED, Operation, ResourceType
 from broker.security.principals import Principal
 
 if TYPE_CHECKING:
@@ -67,11 +67,13 @@ class AclAuthorizer:
         question = (principal.principal_type, principal.name, host, operation, resource_type, name)
         decision = self._decisions.get(question)
         if decision is None:
-            if len(self._decisions) >= MAX_DECISIONS:
-                self._decisions.clear()
-            decision = self._decisions[question] = principal in self._super_users or self.index.decide(
+            decision = principal in self._super_users or self.index.decide(
                 str(principal), java_host(host), operation, resource_type, name, without_acls=self._allow_without_acls
             )
+            if len(name) <= LONGEST_REMEMBERED:
+                if len(self._decisions) >= MAX_DECISIONS:
+                    self._decisions.clear()
+                self._decisions[question] = decision
         return decision
 
     def is_authorized_on_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:

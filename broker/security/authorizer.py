@@ -7,12 +7,16 @@ Without `authorizer.class.name` the authorizer is `AllowAll`. Connections cache 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.security.principals import Principal
 
 if TYPE_CHECKING:
     from broker.security.audit_log import AuditLog
+
+
+LONGEST_REMEMBERED: Final = 1024
+"""Longest name of a resource about which decisions are cached, characters. Clients choose the names; those of topics have at most 249."""
 
 
 class Operation(IntEnum):

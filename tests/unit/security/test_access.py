@@ -2,7 +2,7 @@
 
 from broker.security import access
 from broker.security.access import Access
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import LONGEST_REMEMBERED, Operation, ResourceType
 from broker.security.client import Client
 from broker.security.principals import Principal
 from tests.support.connections import ClientConnection
@@ -92,6 +92,17 @@ def test_a_client_that_names_a_million_topics_costs_no_more_memory_than_one_that
         its_access.may(READ, TOPIC, f"t-{number}")
         assert sum(len(names) for names in its_access._decisions.values()) <= access.MAX_DECISIONS
     assert len(authorizer.asked) == 3 * access.MAX_DECISIONS
+
+
+def test_decisions_about_long_names_are_not_remembered() -> None:
+    authorizer = Asked()
+    longest, longer = "t" * LONGEST_REMEMBERED, "t" * (LONGEST_REMEMBERED + 1)
+    authorizer.allowed = {(READ, TOPIC, longest), (READ, TOPIC, longer)}
+    its_access = ClientConnection(authorizer).access
+    for _ in range(2):
+        assert its_access.may(READ, TOPIC, longest)
+        assert its_access.may(READ, TOPIC, longer)
+    assert [name for *_, name in authorizer.asked] == [longest, longer, longer]
 
 
 def test_authorized_operations_are_bits() -> None:

@@ -10,7 +10,7 @@ from broker.security.access import Access
 from broker.security.acl_authorizer import MAX_DECISIONS, AclAuthorizer, java_host, parse_super_users
 from broker.security.acl_index import AclIndex
 from broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import LONGEST_REMEMBERED, Operation, ResourceType
 from broker.security.client import Client
 from broker.security.principals import Principal
 
@@ -332,6 +332,15 @@ def test_decisions_about_a_million_names_are_not_all_kept() -> None:
     for number in range(2 * MAX_DECISIONS + 1):
         authorizer.is_authorized(ALICE, "h", READ, TOPIC, f"t{number}")
         assert len(authorizer._decisions) <= MAX_DECISIONS
+
+
+def test_a_decision_about_a_long_name_is_not_kept() -> None:
+    authorizer = AclAuthorizer()
+    longer = "t" * (LONGEST_REMEMBERED + 1)
+    authorizer.set_acls(ResourcePattern(TOPIC, "t", PREFIXED), [AccessControlEntry("User:alice", "*", READ, PermissionType.ALLOW)])
+    assert authorizer.is_authorized(ALICE, "h", READ, TOPIC, longer)
+    assert not authorizer.is_authorized(ALICE, "h", WRITE, TOPIC, longer)
+    assert not authorizer._decisions
 
 
 @pytest.mark.parametrize(
