@@ -5,6 +5,7 @@ mode no feature is finalized, so the list is empty. Its epoch is the version of 
 """
 
 import re
+from typing import Final
 
 from broker.handlers.table import IMPLEMENTED
 from broker.request.context import RequestContext
@@ -15,6 +16,8 @@ from protocol.schema.registry import advertised, api
 
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 VERSION_OF_FEATURE_ZNODE = 0
+MAX_SOFTWARE_CHARS: Final = 128
+"""Longest name and version of a client's software that are kept for metrics, characters; strangers choose them."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -24,8 +27,8 @@ def handle_api_versions(request: ApiVersionsRequest, context: RequestContext) ->
         name, version = request.client_software_name, request.client_software_version
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        context.client.client_software_name = name
-        context.client.client_software_version = version
+        context.client.client_software_name = name[:MAX_SOFTWARE_CHARS]
+        context.client.client_software_version = version[:MAX_SOFTWARE_CHARS]
     if context.client.sasl is not None:
         context.client.sasl.on_api_versions()
     return ApiVersionsResponse(

@@ -361,3 +361,12 @@ async def test_a_handler_may_be_swapped_between_two_requests_of_one_read() -> No
     client.send(framed(b"one", b"two"))
     bench.turns.run()
     assert client.answers == [b"first", b"second"]
+
+
+@on_a_loop
+async def test_of_a_long_name_of_a_clients_software_the_beginning_is_kept() -> None:
+    bench = HandlerBench()
+    asked = bench.ask(ApiVersionsRequest(client_software_name="n" * 5_000, client_software_version="1" * 5_000), ApiKey.API_VERSIONS, 3)
+    assert asked.response.error_code == ErrorCode.NONE
+    client = bench.connection.client
+    assert (client.client_software_name, client.client_software_version) == ("n" * 128, "1" * 128)
