@@ -142,6 +142,15 @@ def test_a_length_that_no_request_has_closes_with_one_line_that_says_why(data: b
     assert "local:1-host:2-0" in bench.lines[0]
 
 
+def test_the_limit_of_a_client_that_has_not_authenticated_is_named() -> None:
+    bench = Bench()
+    client = bench.connect()
+    client.connection.exchange_handler(client.connection.handler, 1000)
+    client.send(struct.pack(">i", 1001))
+    assert client.transport.aborted
+    assert "a request of 1001 bytes is larger than sasl.server.max.receive.size=1000; closing the connection" in bench.lines[0]
+
+
 def test_a_bad_length_behind_a_request_that_waits_closes_after_its_answer() -> None:
     pending = Pending()
     bench = Bench(lambda frame, connection: pending)
