@@ -37,7 +37,7 @@ STRANGERS_DIVISOR: Final = 4
 """The part of `max.connections` that clients may take on a listener before they authenticate; the oldest one leaves for a newer one."""
 
 MAX_HELD_BYTES: Final = 64 * 1024 * 1024
-"""Received bytes of unfinished requests that all clients of a listener may hold before they authenticate; less if
+"""Received bytes, of unfinished requests and client ids, that all clients of a listener may hold before they authenticate; less if
 `queued.max.request.bytes` is less. The client that has waited longest leaves for the others."""
 
 GSS_TOKEN: Final = 0x60
@@ -75,7 +75,7 @@ class ListenerAuthentication:
         self._strangers: dict[AuthenticationHandler, None] = {}
         """The handlers of clients that have not authenticated, in the order in which they connected."""
         self._held: dict[AuthenticationHandler, int] = {}
-        """The memory of unfinished requests of these clients, bytes; the one that has received nothing for longest is first."""
+        """The memory of these clients, bytes; the one that has received nothing for longest is first."""
         self._held_bytes = 0
 
     def __call__(self, connection: Connection) -> None:
@@ -91,17 +91,17 @@ class ListenerAuthentication:
         self.let_go(handler)
 
     def hold(self, handler: AuthenticationHandler, size: int) -> None:
-        """The memory of a client's unfinished request is now `size` bytes."""
+        """A client's unfinished request and its client id take `size` bytes now."""
         self.let_go(handler)
         self._held[handler] = size
         self._held_bytes += size
         queued = self.config[QUEUED_MAX_REQUEST_BYTES]
         most = min(MAX_HELD_BYTES, queued) if queued > 0 else MAX_HELD_BYTES
         while self._held_bytes > most and len(self._held) > 1:
-            next(iter(self._held)).close("unfinished requests of clients that have not authenticated take too much memory")
+            next(iter(self._held)).close("requests of clients that have not authenticated take too much memory")
 
     def let_go(self, handler: AuthenticationHandler) -> None:
-        """The client has no unfinished request."""
+        """The client holds nothing."""
         self._held_bytes -= self._held.pop(handler, 0)
 
 
@@ -143,6 +143,7 @@ class AuthenticationHandler(RequestHandler):
             answer = self._refuse(frame, state)
         if self._session.state is State.FAILED and state is not State.FAILED:
             self._listener.counts.on_failure(self._loop.time(), is_again=self._is_known)
+        self._hold()
         return answer
 
     def _state_at(self, frame: memoryview) -> State:
@@ -171,8 +172,13 @@ class AuthenticationHandler(RequestHandler):
 
     def on_kept(self, connection: Connection) -> None:
         """See `RequestHandler`."""
-        if not self._is_known:
-            self._listener.hold(self, connection.kept_bytes)
+        self._hold()
+
+    def _hold(self) -> None:
+        """Count what is kept for a client that has not authenticated."""
+        client_id = self._connection.client.client_id_bytes or b""
+        if not self._is_known and (size := self._connection.kept_bytes + len(client_id)):
+            self._listener.hold(self, size)
 
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
         """See `RequestHandler`."""

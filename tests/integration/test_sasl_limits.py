@@ -105,7 +105,23 @@ def test_unfinished_requests_of_strangers_take_little_memory(tmp_path: Path, cap
             assert newer.receive() is None
             known.socket.sendall(bytes(50_000))  # now it is a Produce with acks=0, which has no answer
             assert known.metadata() is not None
-    assert caplog.text.count("unfinished requests of clients that have not authenticated take too much memory") == 1
+    assert caplog.text.count("requests of clients that have not authenticated take too much memory") == 1
+
+
+def test_the_client_ids_of_strangers_take_little_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    small = {"queued.max.request.bytes": 50_000, "socket.request.max.bytes": 50_000}
+    with a_broker_in_process(tmp_path / "log", **SASL, **small) as broker:
+        port = port_of(broker, "SASL")
+        with Wire(port) as known, Wire(port) as oldest, Wire(port) as newer:
+            known.client_id = oldest.client_id = newer.client_id = "c" * 30_000
+            known.log_in()
+            assert oldest.handshake().error_code == ErrorCode.NONE
+            assert newer.handshake().error_code == ErrorCode.NONE
+            assert oldest.receive() is None
+            assert newer.authenticate().error_code == ErrorCode.NONE
+            assert newer.metadata() is not None
+            assert known.metadata() is not None
+    assert caplog.text.count("requests of clients that have not authenticated take too much memory") == 1
 
 
 def test_no_secret_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -32,6 +32,7 @@ class Wire:
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.client_id = "test"
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +67,7 @@ class Wire:
     def ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
         """The decoded answer; None when the broker has closed."""
         types = api(key)
-        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=7, client_id="test")
+        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=7, client_id=self.client_id)
         frame = header.encode(types.request_header_version(version)) + types.request(**fields).encode(version)
         answer = self.ask_raw(frame)
         if answer is None:
