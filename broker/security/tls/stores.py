@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 PEM: Final = "PEM"
 _BINARY_TYPES: Final = frozenset({"JKS", "PKCS12"})
-_BLOCK: Final = re.compile(r"-+BEGIN ([A-Z0-9 ]+)-+\s+([A-Za-z0-9+/=\s]+?)\s*-+END \1-+")
+# Possessive repetitions: clients may propose these texts, and backtracking over a kilobyte of blanks would take a minute.
+_BLOCK: Final = re.compile(r"(?<!-)-++BEGIN ([A-Z0-9 ]++)-++\s([A-Za-z0-9+/=\s]++)-++END \1-+")
 _PLAIN_KEY: Final = "PRIVATE KEY"
 _ENCRYPTED_KEY: Final = "ENCRYPTED PRIVATE KEY"
 _CERTIFICATE: Final = "CERTIFICATE"

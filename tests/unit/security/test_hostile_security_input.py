@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import time
 from collections.abc import Callable
 from functools import cache
 
@@ -129,6 +131,35 @@ def test_a_damaged_pem_file_is_refused_or_read(data: st.DataObject) -> None:
     for read in (lambda: key_from_pem(text, text, "store"), lambda: certificates_from_pem(text, "store")):
         with contextlib.suppress(ConfigError):
             read()
+
+
+LONG = 32_767
+"""Length of the longest text that a request may propose for a key of TLS."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-" * LONG,
+        "-----BEGIN CERTIFICATE-----" + "\n" * LONG,
+        "-----BEGIN CERTIFICATE-----\n" + "A" * LONG + " " * LONG,
+        "-----BEGIN " + "A" * LONG,
+        "-----BEGIN A-----\nAAAA\n" * (LONG // 20),
+    ],
+)
+def test_a_long_text_that_is_no_pem_is_refused_at_once(text: str) -> None:
+    begin = time.thread_time()
+    with pytest.raises(ConfigError):
+        certificates_from_pem(text, "ssl.truststore.certificates")
+    assert time.thread_time() - begin < 1
+
+
+@pytest.mark.parametrize("blanks", ["\n", " \r\n\t"])
+def test_blanks_in_and_around_pem_do_not_count(blanks: str) -> None:
+    der = identity().der
+    body = base64.b64encode(der).decode()
+    text = f"x-----BEGIN CERTIFICATE-----{blanks}{body[:64]}{blanks}{body[64:]}{blanks}-----END CERTIFICATE-----{blanks}y"
+    assert certificates_from_pem(text + text, "store") == (der, der)
 
 
 @given(data=st.data())
