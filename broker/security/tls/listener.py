@@ -112,7 +112,7 @@ def source_of(properties: BrokerProperties, listener_name: str) -> object:
 def _file_state(path: str | None) -> object:
     try:
         found = None if path is None else os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError for a path with a zero byte
         return None
     return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import re
 import ssl
+import stat
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.security.tls.der import SEQUENCE, MalformedDer, element
@@ -21,6 +22,8 @@ from config.errors import ConfigError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
+MAX_STORE_BYTES: Final = 16 * 1024 * 1024
+"""Largest store, bytes; one with the certificates of all public authorities has 300 KiB."""
 PEM: Final = "PEM"
 _BINARY_TYPES: Final = frozenset({"JKS", "PKCS12"})
 # Possessive repetitions: clients may propose these texts, and backtracking over a kilobyte of blanks would take a minute.
@@ -110,11 +113,23 @@ def certificates_from_store(data: bytes, password: str | None, where: str) -> tu
 
 
 def read_store(location: str, where: str) -> bytes:
-    """The contents of a file. Raises ConfigError."""
+    """The contents of a file. Raises ConfigError, also for a device or a pipe, from which reading might never end."""
     try:
-        return Path(location).read_bytes()
+        descriptor = os.open(location, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # without O_NONBLOCK a pipe waits for its other end
+    except (OSError, ValueError) as error:  # ValueError for a path with a zero byte
+        raise ConfigError(f"{where}: {error.strerror if isinstance(error, OSError) else error}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ConfigError(f"{where}: it is not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(MAX_STORE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{where}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_STORE_BYTES:
+        raise ConfigError(f"{where}: it is larger than {MAX_STORE_BYTES} bytes")
+    return data
 
 
 def check_store_type(name: str, value: str) -> None:

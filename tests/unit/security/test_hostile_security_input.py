@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,9 +16,12 @@ from hypothesis import strategies as st
 
 from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
 from broker.security.sasl.plain import PlainServer
+from broker.security.tls import stores
 from broker.security.tls.der import MalformedDer
 from broker.security.tls.distinguished_names import alternative_names_of, name_of, subject_of
-from broker.security.tls.stores import certificates_from_pem, certificates_from_store, key_from_pem, key_from_store
+from broker.security.tls.listener import source_of
+from broker.security.tls.stores import certificates_from_pem, certificates_from_store, key_from_pem, key_from_store, read_store
+from config.broker_properties import BrokerProperties
 from config.errors import ConfigError
 from tests.support.certificates import Identity, java_key_store
 from tests.support.scram_client import ScramClient
@@ -131,6 +136,25 @@ def test_a_damaged_pem_file_is_refused_or_read(data: st.DataObject) -> None:
     for read in (lambda: key_from_pem(text, text, "store"), lambda: certificates_from_pem(text, "store")):
         with contextlib.suppress(ConfigError):
             read()
+
+
+def test_only_files_are_read_and_only_so_much_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients may propose a path: a device may have no end, and a pipe without a writer never has a byte."""
+    pipe, file = tmp_path / "pipe", tmp_path / "file"
+    os.mkfifo(pipe)
+    file.write_bytes(b"12345")
+    for path in ("/dev/zero", str(pipe), str(tmp_path)):
+        with pytest.raises(ConfigError, match="store: it is not a regular file"):
+            read_store(path, "store")
+    for path in ("\0", str(tmp_path / "none")):
+        with pytest.raises(ConfigError, match="store: "):
+            read_store(path, "store")
+    assert source_of(BrokerProperties({"listener.name.x.ssl.keystore.location": "\0"}), "X") != source_of(BrokerProperties({}), "X")
+    monkeypatch.setattr(stores, "MAX_STORE_BYTES", 5)
+    assert read_store(str(file), "store") == b"12345"
+    file.write_bytes(b"123456")
+    with pytest.raises(ConfigError, match="store: it is larger than 5 bytes"):
+        read_store(str(file), "store")
 
 
 LONG = 32_767
