@@ -84,6 +84,8 @@ DEFAULT_PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticat
 KAFKA_SERVER: Final = "KafkaServer"
 """The section of a JAAS file for all listeners; `<listener>.KafkaServer` precedes it."""
 
+_MOST_DIGITS: Final = 18
+"""Digits of the longest time that an option may have; Python refuses to read a number of thousands of digits."""
 _CLASS_KEYS: Final[tuple[Key[str | None], ...]] = (
     SASL_LOGIN_CALLBACK_HANDLER_CLASS,
     SASL_LOGIN_CLASS,
@@ -144,7 +146,7 @@ def unsecured_tokens(mechanism: Mechanism) -> UnsecuredTokens:
         return mechanism.option(OAUTHBEARER_MODULE, f"unsecuredValidator{name}")
 
     skew = option("AllowableClockSkewMs") or "0"
-    if not skew.isdecimal():
+    if not skew.isdecimal() or len(skew) > _MOST_DIGITS:
         raise ConfigError("the option unsecuredValidatorAllowableClockSkewMs is not a number of milliseconds")
     scope = tuple((option("RequiredScope") or "").split())
     return UnsecuredTokens(option("PrincipalClaimName") or "sub", option("ScopeClaimName") or "scope", scope, int(skew))

@@ -64,6 +64,8 @@ log = logging.getLogger(__name__)
 
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 _CODECS = range(5)
+_MOST_DIGITS = 10
+"""Digits of the largest number of connections; Python refuses to read a number of thousands of digits."""
 
 
 def validate(properties: BrokerProperties) -> BrokerListeners:
@@ -86,7 +88,7 @@ def max_connections_per_ip_overrides(text: str) -> dict[str, int]:
     name = MAX_CONNECTIONS_PER_IP_OVERRIDES.name
     limits: dict[str, int] = {}
     for host, limit in parse_pairs(name, text).items():
-        if not limit.isdecimal():
+        if not limit.isdecimal() or len(limit) > _MOST_DIGITS:
             raise ConfigError(f"Error parsing configuration property '{name}': '{limit}' is not a number of connections")
         limits[host] = int(limit)
     return limits

@@ -125,6 +125,10 @@ CONTRADICTIONS = [
         "max.connections.per.ip.overrides contains invalid addresses : a b",
     ),
     (
+        {"max.connections.per.ip.overrides": f"a:{'1' * 5000}"},
+        f"Error parsing configuration property 'max.connections.per.ip.overrides': '{'1' * 5000}' is not a number of connections",
+    ),
+    (
         {"connections.max.idle.ms": "100"},
         "requirement failed: connection.failed.authentication.delay.ms=100 should always be less than connections.max.idle.ms=100 "
         "to prevent failed authentication responses from timing out",

@@ -179,6 +179,14 @@ def test_another_mechanism_has_no_class_for_signed_tokens() -> None:
             },
             "Invalid value [hidden] for configuration listener.name.clients.oauthbearer.sasl.jaas.config: the option unsecured",
         ),
+        (
+            {
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.clients.oauthbearer.sasl.jaas.config": f"{OAUTHBEARER_MODULE} required "
+                f'unsecuredValidatorAllowableClockSkewMs="{"1" * 5000}";',
+            },
+            "Invalid value [hidden] for configuration listener.name.clients.oauthbearer.sasl.jaas.config: the option unsecured",
+        ),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_with_key_value_and_reason(properties: dict[str, str], error: str) -> None:
