@@ -156,10 +156,9 @@ class AuthenticationHandler(RequestHandler):
     def _handle_authenticated(self, frame: memoryview, connection: Connection) -> Answer:
         """Ends an expired session, unless the client begins to authenticate again."""
         session = self._session
-        if len(frame) >= 2 and fields.int16(frame, 0) == ApiKey.SASL_HANDSHAKE:
-            if session.begin_again():
-                self._again_since_ns = self._listener.clock_ns()
-                connection.exchange_handler(self, self._listener.max_receive_size)
+        if len(frame) >= 2 and fields.int16(frame, 0) == ApiKey.SASL_HANDSHAKE and session.begin_again():
+            self._again_since_ns = self._listener.clock_ns()
+            connection.exchange_handler(self, self._listener.max_receive_size)
         elif session.is_expired:
             self._listener.counts.expired_connections_killed_count += 1
             connection.offend("the session has expired and the client has not authenticated again")
