@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.security.acl_index import AclIndex
 from broker.security.acls import AccessControlEntry, ResourcePattern
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 MAX_DECISIONS: Final = 10_000
 """Decisions that are cached; when there are more, all are dropped. The names in them come from clients, so a bound is needed."""
+
+
+_Question: TypeAlias = "tuple[str, str, str, int, int, str | None]"
+"""Type and name of a principal, host, operation, resource type, and the name of the resource; None stands for any resource."""
 
 
 def parse_super_users(text: str) -> frozenset[Principal]:
@@ -50,7 +54,7 @@ class AclAuthorizer:
         """Change it only with `set_acls`, so that cached decisions are dropped."""
         self._super_users = super_users
         self._allow_without_acls = allow_without_acls
-        self._decisions: dict[tuple[str, str, str, int, int, str], bool] = {}
+        self._decisions: dict[_Question, bool] = {}
 
     def set_acls(self, pattern: ResourcePattern, entries: Iterable[AccessControlEntry]) -> None:
         """Replace the ACLs of a pattern."""
@@ -71,13 +75,21 @@ class AclAuthorizer:
                 str(principal), java_host(host), operation, resource_type, name, without_acls=self._allow_without_acls
             )
             if len(name) <= LONGEST_REMEMBERED:
-                if len(self._decisions) >= MAX_DECISIONS:
-                    self._decisions.clear()
-                self._decisions[question] = decision
+                self._remember(question, decision)
         return decision
 
     def is_authorized_on_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """See Authorizer."""
-        return principal in self._super_users or self.index.decide_on_any(
-            str(principal), java_host(host), operation, resource_type, without_acls=self._allow_without_acls
-        )
+        question = (principal.principal_type, principal.name, host, operation, resource_type, None)
+        decision = self._decisions.get(question)
+        if decision is None:
+            decision = principal in self._super_users or self.index.decide_on_any(
+                str(principal), java_host(host), operation, resource_type, without_acls=self._allow_without_acls
+            )
+            self._remember(question, decision)
+        return decision
+
+    def _remember(self, question: _Question, decision: bool) -> None:
+        if len(self._decisions) >= MAX_DECISIONS:
+            self._decisions.clear()
+        self._decisions[question] = decision

@@ -1,6 +1,7 @@
 """What ACLs allow: by table, and against a model that looks at every ACL."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -332,6 +333,28 @@ def test_decisions_about_a_million_names_are_not_all_kept() -> None:
     for number in range(2 * MAX_DECISIONS + 1):
         authorizer.is_authorized(ALICE, "h", READ, TOPIC, f"t{number}")
         assert len(authorizer._decisions) <= MAX_DECISIONS
+
+
+def test_the_decision_about_any_resource_is_kept_until_the_acls_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at all ACLs of the type, and any client may ask for it."""
+    authorizer = AclAuthorizer()
+    pattern = ResourcePattern(TOPIC, "t", LITERAL)
+    authorizer.set_acls(pattern, [AccessControlEntry("User:alice", "*", WRITE, PermissionType.ALLOW)])
+    decide = AclIndex.decide_on_any
+    asked: list[str] = []
+
+    def counting(index: AclIndex, principal: str, *rest: Any, **more: Any) -> bool:
+        asked.append(principal)
+        return decide(index, principal, *rest, **more)
+
+    monkeypatch.setattr(AclIndex, "decide_on_any", counting)
+    for _ in range(3):
+        assert authorizer.is_authorized_on_any(ALICE, "h", WRITE, TOPIC)
+        assert not authorizer.is_authorized_on_any(Principal("User", "bob"), "h", WRITE, TOPIC)
+        assert not authorizer.is_authorized_on_any(ALICE, "h", READ, TOPIC)
+    assert asked == ["User:alice", "User:bob", "User:alice"]
+    authorizer.set_acls(pattern, [])
+    assert not authorizer.is_authorized_on_any(ALICE, "h", WRITE, TOPIC)
 
 
 def test_a_decision_about_a_long_name_is_not_kept() -> None:
