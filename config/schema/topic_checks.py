@@ -4,7 +4,7 @@ import re
 
 from config.errors import ConfigValueError
 
-_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+_REPLICA = re.compile(r"([0-9]{1,10}:[0-9]{1,10})?")  # Python reads no number of thousands of digits
 
 
 def check_throttled_replicas(name: str, replicas: tuple[str, ...]) -> None:

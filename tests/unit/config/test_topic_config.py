@@ -48,6 +48,13 @@ REFUSED = [
     ),
     (
         {},
+        {"follower.replication.throttled.replicas": f"{'1' * 5000}:0"},
+        f"Invalid value [{'1' * 5000}:0] for configuration follower.replication.throttled.replicas: "
+        "follower.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+    ),
+    (
+        {},
         {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
         "conflict topic config setting min.compaction.lag.ms (2) > max.compaction.lag.ms (1)",
     ),
