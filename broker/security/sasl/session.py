@@ -17,6 +17,8 @@ from config.sasl import GSSAPI
 
 MIN_REAUTHENTICATION_INTERVAL_NS: Final = 1_000_000_000
 """Shortest time between two authentications of one connection, ns; as in Apache Kafka."""
+MAX_CLIENT_TEXT: Final = 8000
+"""Longest error text for a client, characters: names in it come from the client, and a string of the protocol has 32,767 bytes."""
 
 
 class OfferedMechanism(NamedTuple):
@@ -49,7 +51,7 @@ class AuthenticationFailed(Exception):
 
     def __init__(self, reason: str, client_text: str | None) -> None:
         super().__init__(reason)
-        self.client_text = client_text
+        self.client_text = client_text if client_text is None else client_text[:MAX_CLIENT_TEXT]
 
 
 class SaslSession:

@@ -19,8 +19,10 @@ from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredent
 from broker.security.sasl.oauthbearer import OAuthBearerServer
 from broker.security.sasl.plain import PlainServer
 from broker.security.sasl.scram import SALT_BYTES, ScramCredential, ScramServer, TokenCredential, parse_credential, salt_of
+from broker.security.sasl.session import AuthenticationFailed, Offer, OfferedMechanism, SaslSession
 from config.sasl import UnsecuredTokens
 from controller.admin.scram_credentials import Upsertion, credential
+from protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from tests.support.scram_client import ScramClient
 
 PASSWORDS = {"alice": "alice-secret", "ünal": "pässword"}
@@ -336,6 +338,18 @@ def test_a_token_needs_the_required_scopes() -> None:
 def test_a_malformed_first_message_is_refused(message: bytes) -> None:
     with pytest.raises(InvalidCredentials):
         oauthbearer().evaluate(message)
+
+
+def test_the_error_for_a_client_with_a_long_name_fits_into_an_answer() -> None:
+    session = SaslSession(
+        Offer({"OAUTHBEARER": OfferedMechanism(oauthbearer, 0)}, ["OAUTHBEARER"]), lambda: 0, lambda: NOW_MS, lambda principal: None
+    )
+    assert session.on_handshake("OAUTHBEARER", with_headers=True)
+    with pytest.raises(AuthenticationFailed) as failed:
+        session.on_token(bearer(token_of(), "a=" + "b" * 40_000))
+    assert failed.value.client_text is not None
+    answer = SaslAuthenticateResponse(error_code=58, error_message=failed.value.client_text).encode(2)
+    assert b"authorization id (bbbb" in answer
 
 
 def test_another_name_than_that_of_the_token_is_refused() -> None:
