@@ -4,10 +4,11 @@ Durability: journal mode WAL with synchronous FULL. A committed transaction surv
 of power; the next process that opens the file rolls a torn one back. `docs/metadata-file.md` describes the tables.
 """
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from controller.errors import StoreUnavailable
 from controller.store.metadata_store import parent_of
@@ -16,6 +17,7 @@ from controller.store.tree import ROOT, Node
 SCHEMA_VERSION = 1
 BUSY_TIMEOUT_SECONDS = 10.0
 BUSY_RETRY_SECONDS = 0.01
+NEW_FILE_MODE = 0o640
 
 _SCHEMA = (
     "CREATE TABLE znode (path TEXT PRIMARY KEY, parent TEXT NOT NULL, data BLOB, version INTEGER NOT NULL, cversion INTEGER NOT NULL,"
@@ -42,6 +44,10 @@ class SqliteTree:
         Raises StoreUnavailable.
         """
         self.path = path
+        # Made here, so that others cannot read the credentials in it; SQLite gives its other files the same mode. Opening it here instead
+        # would release the locks that other connections of this process have.
+        with suppress(OSError):
+            os.mknod(path, NEW_FILE_MODE)
         try:
             self._db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, cached_statements=64)
             self._use_write_ahead_log()

@@ -26,6 +26,14 @@ def test_brokers_that_start_at_once_make_one_file(tmp_path: Path) -> None:
                 made.result()
 
 
+def test_only_the_owner_and_the_group_may_read_a_new_file(tmp_path: Path) -> None:
+    tree = SqliteTree(str(tmp_path / "metadata.db"))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    tree.close()
+    assert modes.keys() == {"metadata.db", "metadata.db-wal", "metadata.db-shm"}
+    assert all(mode & 0o137 == 0 for mode in modes.values()), modes
+
+
 def test_the_page_names_all_tables_and_their_columns(tmp_path: Path) -> None:
     SqliteTree(str(tmp_path / "metadata.db")).close()
     with closing(sqlite3.connect(tmp_path / "metadata.db")) as file:
