@@ -23,11 +23,11 @@ HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 _SALT_BITS: Final = 130
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]++"
 _EXTENSIONS: Final = r"(?:,[A-Za-z]++=[\x01-\x2b\x2d-\x7f]++)*"
-_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_BASE64: Final = r"[a-zA-Z0-9/+]*+={0,2}"  # the length has to be a multiple of four, too
 _CLIENT_FIRST: Final = re.compile(rf"n,(?:a=({SASL_NAME}))?,(n=({SASL_NAME}),r=({_PRINTABLE})({_EXTENSIONS}))")
-_CLIENT_FINAL: Final = re.compile(rf"(c={_BASE64},r=({_PRINTABLE}){_EXTENSIONS}),p=({_BASE64})")
+_CLIENT_FINAL: Final = re.compile(rf"(c=({_BASE64}),r=({_PRINTABLE}){_EXTENSIONS}),p=({_BASE64})")
 _TOKEN_EXTENSION: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 """The extension by which a client names a delegation token instead of a user (KIP-48)."""
 
@@ -146,9 +146,9 @@ class ScramServer(SaslServer):
 
     def _on_final(self, text: str, client_signature: hmac.HMAC, server_signature: hmac.HMAC) -> bytes:
         message = _CLIENT_FINAL.fullmatch(text)
-        if message is None:
+        if message is None or len(message[2]) % 4 or len(message[4]) % 4:
             raise InvalidCredentials("Invalid SCRAM message format")
-        without_proof, nonce, proof = message.groups()
+        without_proof, _, nonce, proof = message.groups()
         # Old versions of librdkafka (2.0) repeat their own part in front, which Apache Kafka accepts, too. The proof covers all of it.
         length, digest = self._nonce
         if len(nonce) < length or _digest(nonce[-length:]) != digest:

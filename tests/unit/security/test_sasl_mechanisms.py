@@ -189,6 +189,24 @@ def test_the_long_name_of_a_stranger_is_read_at_once(mechanism: str, message: by
     assert time.thread_time() - before < 0.05
 
 
+@pytest.mark.parametrize(
+    "final",
+    [
+        b"c=" + b"a" * 4 * LONG,
+        b"c=biws,r=" + b"x" * 4 * LONG,
+        b"c=biws,r=x,p=" + b"a" * 4 * LONG,
+        b"c=biws,r=x,p=" + b"a" * 4 * LONG + b"!",
+    ],
+)
+def test_the_long_final_message_of_a_stranger_is_read_at_once(final: bytes) -> None:
+    server = scram()
+    server.evaluate(b"n,,n=nobody,r=n")
+    before = time.thread_time()
+    with pytest.raises(InvalidCredentials):
+        server.evaluate(final)
+    assert time.thread_time() - before < 0.05
+
+
 @pytest.mark.parametrize("user", ["alice", "a" * 200_000])
 def test_scram_keeps_little_of_a_long_first_message(user: str) -> None:
     client = ScramClient("SCRAM-SHA-256", user, "alice-secret", nonce="n" * 100_000, extensions=",x=y" * 40_000)
