@@ -58,6 +58,8 @@ from controller.znodes.topic_names import validate_topic_name
 
 logger = logging.getLogger(__name__)
 
+MAX_CONFIG_BYTES = 1_000_000
+"""Longest configuration of an entity, bytes; ZooKeeper refuses a node of 1 MiB, and closes the connection on which it comes."""
 _ENTITIES_AT_ONCE = 100
 
 
@@ -262,11 +264,12 @@ class ConfigAdmin:
                 raise UnknownTopicOrPartition(f"The topic '{entity_name}' does not exist.")
             data, stat = (None, None) if isinstance(found, NoNode) else data_and_stat(found)
             overrides = change(decode_config(path, data))
+            encoded = encode_checked(overrides)
             if validate_only:
                 return
             if stat is None:
                 await self._store.ensure_path(parent_of(path))
-            write = Create(path, encode_config(overrides)) if stat is None else SetData(path, encode_config(overrides), stat.version)
+            write = Create(path, encoded) if stat is None else SetData(path, encoded, stat.version)
             # Fails if another broker became controller meanwhile: it may keep configurations elsewhere, as during
             # Kafka's migration to KRaft.
             fence = (Check(CONTROLLER, controller.version),) if isinstance(controller, Stat) and stat is not None else ()
@@ -304,6 +307,14 @@ class ConfigAdmin:
                 break  # it has children, or another client was quicker
             path = parent_of(path)
         return True
+
+
+def encode_checked(overrides: Mapping[str, str]) -> bytes:
+    """The node of a configuration. Raises InvalidAdminRequest if it is too long for ZooKeeper."""
+    encoded = encode_config(overrides)
+    if len(encoded) > MAX_CONFIG_BYTES:
+        raise InvalidAdminRequest(f"The configuration has {len(encoded)} bytes, which is more than the largest of {MAX_CONFIG_BYTES}.")
+    return encoded
 
 
 def check_topic_named(topic: str) -> None:

@@ -14,6 +14,7 @@ from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.keys.general import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
 from config.topic import TopicConfig, validate_topic_overrides
+from controller.admin.config_admin import encode_checked
 from controller.admin.metadata_waits import MetadataWaits
 from controller.admin.placement import RandomBelow, assign_replicas
 from controller.errors import (
@@ -37,7 +38,6 @@ from controller.errors import (
 )
 from controller.registration import RandomBytes
 from controller.store.metadata_store import Children, Create, Exists, MetadataStore, Request, SetData, names
-from controller.znodes.changes import encode_config
 from controller.znodes.java_order import scala_map_order
 from controller.znodes.layout import (
     NO_LEADER,
@@ -199,6 +199,7 @@ class TopicAdmin:
             validate_topic_overrides(overrides, self._config)
         except ConfigError as error:
             raise InvalidTopicConfig(str(error)) from error
+        encode_checked(overrides)
         return _Plan(topic, assignments, overrides, topic.name in existing.with_config)
 
     async def _what_exists(self, topics: Sequence[NewTopic]) -> "_Existing":
@@ -224,7 +225,7 @@ class TopicAdmin:
         ids = [new_topic_id(self._random_bytes) if uses_topic_ids(self._config) else None for _ in plans]
         for plan, topic_id in zip(plans, ids, strict=True):
             await self._pause()
-            path, config = config_path("topics", plan.topic.name), encode_config(plan.overrides)
+            path, config = config_path("topics", plan.topic.name), encode_checked(plan.overrides)
             partitions = {index: ReplicaAssignment(replicas) for index, replicas in plan.assignments.items()}
             writes.append(SetData(path, config) if plan.config_exists else Create(path, config))
             writes.append(Create(topic_path(plan.topic.name), encode_topic(TopicAssignment(topic_id, partitions))))

@@ -165,6 +165,27 @@ def test_a_list_is_appended_to_and_subtracted_from_whatever_its_length(op: OpTyp
     assert time.thread_time() - begin < 1
 
 
+def test_a_configuration_that_is_too_long_for_zookeeper_is_refused() -> None:
+    """One value of a request has at most 32,767 bytes, but incremental changes add up."""
+
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        too_long = ",".join(f"{number}:1" for number in range(130_000))
+        names = "follower.replication.throttled.replicas", THROTTLED
+        text = "The configuration has [0-9]{7} bytes, which is more than the largest of 1000000."
+        for validate_only in (False, True):
+            with pytest.raises(InvalidAdminRequest, match=text):
+                await admin.set_topic_configs("cfg", dict.fromkeys(names, too_long), validate_only=validate_only)
+        assert await admin.read("topics", "cfg") == {}
+        created = await broker.topics.create_topics(
+            [NewTopic("new", 1, 1, configs=dict.fromkeys(names, too_long)), NewTopic("other", 1, 1)]
+        )
+        assert isinstance(created["new"], InvalidAdminRequest)
+        assert not isinstance(created["other"], ControllerError)
+        assert "/config/topics/new" not in broker.ensemble.dump()
+
+    run(scenario)
+
+
 def test_a_quota_entity_without_quotas_vanishes_with_the_nodes_above_that_only_led_there() -> None:
     async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
         await admin.set_entity_config("users", "u1", {"request_percentage": "50.5"})
