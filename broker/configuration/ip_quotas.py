@@ -28,7 +28,8 @@ class IpQuotas:
         self._quotas = quotas
         self._addresses: dict[str, str] = {}
         """Host names and the addresses to which they were resolved when their quota was set."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """The newest resolution of each host name that has a quota."""
         dynamic_config.on_entity_change(IPS, self._on_change)
 
     async def load(self) -> None:
@@ -38,9 +39,9 @@ class IpQuotas:
 
     async def close(self) -> None:
         """Cancel name resolutions in progress."""
-        for task in list(self._tasks):
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _on_change(self, name: str, config: dict[str, str]) -> None:
         try:
@@ -54,12 +55,13 @@ class IpQuotas:
             self._quotas.set_ip_rate(None, rate)
         elif (address := address_of(host)) is not None:
             self._quotas.set_ip_rate(address, rate)
-        elif rate is None:
-            self._quotas.set_ip_rate(self._addresses.pop(host, host), None)
         else:
-            task = asyncio.get_running_loop().create_task(self._resolve(host, rate), name="resolve-quota")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            if (former := self._tasks.pop(host, None)) is not None:
+                former.cancel()  # its rate is no longer that of the host
+            if rate is None:
+                self._forget(host)
+            else:
+                self._tasks[host] = asyncio.get_running_loop().create_task(self._resolve(host, rate), name="resolve-quota")
 
     async def _resolve(self, host: str, rate: int) -> None:
         try:
@@ -67,5 +69,11 @@ class IpQuotas:
         except (OSError, UnicodeError) as error:
             logger.error("quota of address %s: the name cannot be resolved (%s); it is ignored, set it again for an address", host, error)
             return
+        self._forget(host)
         self._addresses[host] = address
         self._quotas.set_ip_rate(address, rate)
+
+    def _forget(self, host: str) -> None:
+        """Remove the quota of the address to which the name was resolved before."""
+        if (address := self._addresses.pop(host, None)) is not None:
+            self._quotas.set_ip_rate(address, None)

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from broker.configuration import ip_quotas
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.configuration.ip_quotas import IpQuotas
 from broker.network.connection_quotas import MAX_IP_RATES, ConnectionQuotas
@@ -142,6 +143,68 @@ def test_the_rate_of_an_address_holds_in_whatever_way_it_is_written() -> None:
     asyncio.run(IpQuotas(cast("ConfigAdmin", Nothing()), cast("DynamicConfig", Changes()), quotas).load())
     assert quotas.ip_delay("::1", 0.0) > 0
     assert quotas.ip_delay("::2", 0.0) == 0
+
+
+class ChangingQuotas:
+    """Stored quotas of addresses, which a test changes, and names, which it resolves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.quotas = ConnectionQuotas(NetworkLimits(), 0.0)
+        self.asked: list[asyncio.Future[str]] = []
+        monkeypatch.setattr(ip_quotas, "resolve", self._resolve)
+        self.applied = IpQuotas(cast("ConfigAdmin", None), cast("DynamicConfig", self), self.quotas)
+
+    def on_entity_change(self, kind: str, listener: Callable[[str, dict[str, str]], None]) -> None:
+        self._listener = listener
+
+    def _resolve(self, host: str) -> asyncio.Future[str]:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return self.asked[-1]
+
+    async def change(self, host: str, rate: int | None) -> None:
+        self._listener(sanitize(host), {} if rate is None else {"connection_creation_rate": str(rate)})
+        await asyncio.sleep(0)
+
+    async def answer(self, number: int, address: str) -> None:
+        if not self.asked[number].cancelled():
+            self.asked[number].set_result(address)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    def is_limited(self, address: str) -> bool:
+        return self.quotas.ip_delay(address, 0.0) > 0
+
+
+def test_the_last_rate_of_a_host_name_holds_whichever_is_resolved_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        stored = ChangingQuotas(monkeypatch)
+        await stored.change("host", 0)
+        await stored.change("host", None)
+        await stored.answer(0, "10.0.0.1")
+        assert not stored.is_limited("10.0.0.1")
+        await stored.change("host", 0)
+        await stored.change("host", 1_000)
+        await stored.answer(2, "10.0.0.1")
+        await stored.answer(1, "10.0.0.1")
+        assert not stored.is_limited("10.0.0.1")
+        await stored.applied.close()
+
+    asyncio.run(play())
+
+
+def test_the_rate_of_a_host_name_moves_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        stored = ChangingQuotas(monkeypatch)
+        for number, address in enumerate(("10.0.0.1", "10.0.0.2")):
+            await stored.change("host", 0)
+            await stored.answer(number, address)
+            assert stored.is_limited(address)
+        assert not stored.is_limited("10.0.0.1")
+        await stored.change("host", None)
+        assert not stored.is_limited("10.0.0.2")
+        await stored.applied.close()
+
+    asyncio.run(play())
 
 
 def test_a_host_without_an_address_has_no_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
