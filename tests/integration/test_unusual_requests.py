@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.fetching.fetch_sessions import NO_SESSION
+from broker.request.repeats import MAX_REPEATS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.controlled_shutdown import ControlledShutdownRequest
@@ -23,13 +24,17 @@ from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.describe_acls import DescribeAclsRequest
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.messages.find_coordinator import FindCoordinatorResponse
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.schema.message import Message
@@ -174,6 +179,40 @@ def test_delete_records_answers_each_partition_once(client: WireClient) -> None:
     topics = [DeleteRecordsTopic(name="missing", partitions=[]), DeleteRecordsTopic(name="t", partitions=partitions)]
     (topic,) = client.ask(DeleteRecordsRequest(topics=topics, timeout_ms=60_000), 2).topics
     assert [(each.error_code, each.low_watermark) for each in topic.partitions] == [(ErrorCode.NONE, 0)]
+
+
+def repeated_configs(client: WireClient, times: int) -> list[int]:
+    resources = [DescribeConfigsResource(resource_type=TOPIC, resource_name="t") for _ in range(times)]
+    return [each.error_code for each in client.ask(DescribeConfigsRequest(resources=resources), 4).results]
+
+
+def repeated_groups(client: WireClient, times: int) -> list[int]:
+    return [each.error_code for each in client.ask(DescribeGroupsRequest(groups=["g"] * times), 5).groups]
+
+
+def repeated_offsets(client: WireClient, times: int) -> list[int]:
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=None) for _ in range(times)]
+    return [each.error_code for each in client.ask(OffsetFetchRequest(groups=groups), 9).groups]
+
+
+def repeated_producers(client: WireClient, times: int) -> list[int]:
+    topics = [TopicRequest(name="t", partition_indexes=[0] * (times // 2)) for _ in range(2)]
+    response = client.ask(DescribeProducersRequest(topics=topics), 0)
+    return [each.error_code for topic in response.topics for each in topic.partitions]
+
+
+def repeated_transactions(client: WireClient, times: int) -> list[int]:
+    request = DescribeTransactionsRequest(transactional_ids=["x"] * times)
+    return [each.error_code for each in client.ask(request, 0).transaction_states]
+
+
+@pytest.mark.parametrize("codes_of", [repeated_configs, repeated_groups, repeated_offsets, repeated_producers, repeated_transactions])
+def test_a_name_that_is_repeated_without_end_is_described_a_few_times(
+    client: WireClient, codes_of: Callable[[WireClient, int], list[int]]
+) -> None:
+    codes = codes_of(client, 100)
+    assert ErrorCode.INVALID_REQUEST not in codes[: 1 + MAX_REPEATS]
+    assert codes[1 + MAX_REPEATS :] == [ErrorCode.INVALID_REQUEST] * (99 - MAX_REPEATS)
 
 
 @pytest.mark.parametrize(

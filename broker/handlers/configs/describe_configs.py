@@ -10,6 +10,7 @@ from broker.configuration.loggers import describe_loggers
 from broker.handlers.configs.config_resources import ConfigResourceType
 from broker.request.context import RequestContext
 from broker.request.error_map import api_error
+from broker.request.repeats import Repeats
 from broker.request.turns import each
 from broker.security.authorizer import Operation, ResourceType
 from config.errors import ConfigError
@@ -39,9 +40,12 @@ async def handle_describe_configs(request: DescribeConfigsRequest, context: Requ
         return DescribeConfigsResponse(results=await context.broker.turns.spread(results))
     response = DescribeConfigsResponse()
     refused = []
+    repeats = Repeats()
     for resource in request.resources:
         await context.broker.turns.pause()
         denied = _denial(resource, context)
+        if denied is None and repeats.are_too_many((resource.resource_type, resource.resource_name)):
+            denied = ErrorCode.INVALID_REQUEST
         if denied is not None:
             refused.append(_result(resource, denied, denied.message))
         else:

@@ -8,6 +8,7 @@ A group that does not exist is described as Dead, without an error. Metadata and
 from broker.groups.classic_group import ClassicGroup
 from broker.groups.group import GroupState
 from broker.request.context import RequestContext
+from broker.request.repeats import Repeats
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
@@ -18,11 +19,14 @@ def handle_describe_groups(request: DescribeGroupsRequest, context: RequestConte
     """Say what is known of each group; those that may not be seen come first, as with Apache Kafka."""
     refused = []
     described = []
+    repeats = Repeats()
     for group_id in request.groups:
-        if context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            described.append(_describe(group_id, request, context))
-        else:
+        if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, group_id):
             refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+        elif repeats.are_too_many(group_id):
+            described.append(DescribedGroup(error_code=ErrorCode.INVALID_REQUEST, group_id=group_id))
+        else:
+            described.append(_describe(group_id, request, context))
         yield
     return DescribeGroupsResponse(groups=refused + described)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from broker.handlers.groups.offsets_in_store import fetch_from_store
 from broker.request.context import RequestContext
+from broker.request.repeats import Repeats
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
@@ -44,8 +45,13 @@ def handle_offset_fetch(
     version = context.api_version
     if version >= FIRST_VERSION_WITH_MANY_GROUPS:
         response = OffsetFetchResponse()
+        repeats = Repeats()
         for asked in request.groups:
-            response.groups.append((yield from _fetch(asked.group_id, asked.topics, request, context)))
+            if repeats.are_too_many(asked.group_id):
+                response.groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.INVALID_REQUEST))
+                yield
+            else:
+                response.groups.append((yield from _fetch(asked.group_id, asked.topics, request, context)))
         return response
     if version == 0:
         return _fetch_from_store(request, context)

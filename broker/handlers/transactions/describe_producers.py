@@ -5,6 +5,7 @@ KIP-664: a replica, leader or not, lists the idempotent and transactional produc
 
 from broker.request.context import RequestContext
 from broker.request.error_map import api_error, error_code
+from broker.request.repeats import Repeats
 from broker.request.turns import Steps, each
 from broker.security.authorizer import Operation, ResourceType
 from controller.errors import InvalidTopicName
@@ -25,10 +26,14 @@ from storage.producers.state import ProducerStateEntry
 def handle_describe_producers(request: DescribeProducersRequest, context: RequestContext) -> Steps[DescribeProducersResponse]:
     """Describe the producers of each asked partition that this broker hosts."""
     response = DescribeProducersResponse()
+    repeats = Repeats()
     for asked in request.topics:
-        refused = _refusal(asked.name, context)
+        of_topic = _refusal(asked.name, context)
         topic = TopicResponse(name=asked.name)
         for index in asked.partition_indexes:
+            refused = of_topic
+            if repeats.are_too_many((asked.name, index) if of_topic is None else asked.name):
+                refused = (ErrorCode.INVALID_REQUEST if of_topic is None else of_topic[0]), None  # a text may quote a long name
             if refused is None:
                 topic.partitions.append((yield from _partition(asked.name, index, context)))
             else:

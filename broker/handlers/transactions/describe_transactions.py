@@ -6,6 +6,7 @@ KIP-664: the coordinator gives state, timeout, age and partitions of transaction
 from __future__ import annotations
 
 from broker.request.context import RequestContext
+from broker.request.repeats import Repeats
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
@@ -20,8 +21,13 @@ from protocol.messages.describe_transactions import (
 def handle_describe_transactions(request: DescribeTransactionsRequest, context: RequestContext) -> Steps[DescribeTransactionsResponse]:
     """Describe each id that is coordinated here. Topics that the client may not describe are left out."""
     response = DescribeTransactionsResponse()
+    repeats = Repeats()
     for transactional_id in request.transactional_ids:
-        response.transaction_states.append((yield from _describe(transactional_id, context)))
+        if repeats.are_too_many(transactional_id):
+            described = TransactionState(transactional_id=transactional_id, error_code=ErrorCode.INVALID_REQUEST)
+        else:
+            described = yield from _describe(transactional_id, context)
+        response.transaction_states.append(described)
         yield
     return response
 

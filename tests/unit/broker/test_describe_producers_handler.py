@@ -7,6 +7,7 @@ from typing import Any
 from broker.handlers.transactions.describe_producers import handle_describe_producers
 from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
+from broker.request.repeats import MAX_REPEATS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -54,6 +55,16 @@ async def test_a_marker_without_a_transaction_is_the_first_that_is_known_of_a_pr
     bench.replicas.partition.append(marker, -1, bench.replicas.clock.now_ms(), COORDINATOR)
     (producer,) = described(bench).active_producers
     assert (producer.producer_epoch, producer.last_sequence, producer.coordinator_epoch) == (1, -1, 4)
+
+
+@on_a_loop
+async def test_the_text_about_a_long_name_is_not_repeated_for_every_partition() -> None:
+    bench = a_bench()
+    name = "x" * 5_000
+    request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=list(range(100)))])
+    partitions = bench.ask(request, ApiKey.DESCRIBE_PRODUCERS, 0).response.topics[0].partitions
+    assert {each.error_code for each in partitions} == {ErrorCode.INVALID_TOPIC_EXCEPTION}
+    assert [bool(each.error_message) for each in partitions] == [True] * (1 + MAX_REPEATS) + [False] * (99 - MAX_REPEATS)
 
 
 @on_a_loop
