@@ -3,17 +3,21 @@
 Only the Fetch handler calls it. A session has an id, and an epoch that every request increments. So a lost or repeated request, or one of
 another client, is refused instead of misinterpreted. `max.incremental.fetch.session.cache.slots` bounds the number of sessions. A full
 cache evicts a session that was not used for two minutes; for a follower or a larger session, it evicts a consumer's small one.
+MAX_PARTITIONS bounds their memory: a session has every partition that its client names, whether it exists or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.fetching.fetch_session import FetchSession, next_epoch
 from broker.fetching.session_numbers import NO_SESSION
 
 EVICTION_MS = 120_000
 """Time without a request after which any other session may replace a session, ms (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+MAX_PARTITIONS: Final = 1_000_000
+"""Partitions of all sessions together; each takes 300 bytes or more."""
 
 
 class FetchSessionError(Exception):
@@ -33,14 +37,20 @@ class FetchSessionTopicIdError(FetchSessionError):
 
 
 class FetchSessionCache:
-    """All sessions, at most `slots`. `random_bits(31)` gives ids that other clients cannot guess; times are those of `elapsed_ms`."""
+    """All sessions, at most `slots`, and the number of their `partitions`.
 
-    __slots__ = ("_random_bits", "evictions", "sessions", "slots")
+    `random_bits(31)` gives ids that other clients cannot guess; times are those of `elapsed_ms`.
+    """
+
+    __slots__ = ("_random_bits", "_sizes", "evictions", "partitions", "sessions", "slots")
 
     def __init__(self, slots: int, random_bits: Callable[[int], int]) -> None:
         self.slots = slots
         self.sessions: dict[int, FetchSession] = {}
         self.evictions = 0
+        self.partitions = 0
+        self._sizes: dict[int, int] = {}
+        """The partitions of each session that are counted in `partitions`."""
         self._random_bits = random_bits
 
     def get(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int) -> FetchSession:
@@ -63,12 +73,31 @@ class FetchSessionCache:
         """Drop a session, if it exists."""
         session = self.sessions.pop(session_id, None)
         if session is not None:
+            self.partitions -= self._sizes.pop(session_id)
             session.end()
+
+    def has_room(self, session: FetchSession) -> bool:
+        """Count the partitions of a session after a request has changed them. False if it has grown, and there are too many now."""
+        session_id = session.session_id
+        before = self._sizes.get(session_id)
+        if before is None or before == session.size:  # None: it was evicted meanwhile
+            return True
+        self._sizes[session_id] = session.size
+        self.partitions += session.size - before
+        return session.size < before or self.partitions <= MAX_PARTITIONS
 
     def maybe_keep(self, session: FetchSession, *, is_follower: bool, now_ms: int) -> int:
         """Keep the session of a full request if there is room for it. Returns its id, or NO_SESSION."""
-        if len(self.sessions) >= self.slots and not self._evict(session.size, is_follower=is_follower, now_ms=now_ms):
-            return NO_SESSION
+        while self.partitions + session.size > MAX_PARTITIONS:
+            unused = self._unused(now_ms)
+            if unused is None:
+                return NO_SESSION
+            self._evict(unused)
+        if len(self.sessions) >= self.slots:
+            victim = self._victim(session.size, is_follower=is_follower, now_ms=now_ms)
+            if victim is None:
+                return NO_SESSION
+            self._evict(victim)
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self.sessions:
             session_id = self._random_bits(31)
@@ -76,22 +105,26 @@ class FetchSessionCache:
         session.is_follower = is_follower
         session.created_ms = session.last_used_ms = now_ms
         self.sessions[session_id] = session
+        self._sizes[session_id] = session.size
+        self.partitions += session.size
         return session_id
 
-    def _evict(self, size: int, *, is_follower: bool, now_ms: int) -> bool:
-        """Evict a session for a new one of `size` partitions; False when no session may be evicted."""
-        if not self.sessions:
-            return False
-        oldest = min(self.sessions.values(), key=lambda session: session.last_used_ms)
-        victim = oldest if now_ms - oldest.last_used_ms > EVICTION_MS else None
+    def _victim(self, size: int, *, is_follower: bool, now_ms: int) -> FetchSession | None:
+        """The session that leaves for a new one of `size` partitions; None when no session has to."""
+        victim = self._unused(now_ms)
         if victim is None:
             newcomer = (is_follower, size)
             settled = (s for s in self.sessions.values() if now_ms - s.created_ms > EVICTION_MS)
             smallest = min(settled, key=lambda s: (s.is_follower, s.size), default=None)
             if smallest is not None and (smallest.is_follower, smallest.size) < newcomer:
                 victim = smallest
-        if victim is None:
-            return False
+        return victim
+
+    def _unused(self, now_ms: int) -> FetchSession | None:
+        """The session that any other may replace."""
+        oldest = min(self.sessions.values(), key=lambda session: session.last_used_ms, default=None)
+        return None if oldest is None or now_ms - oldest.last_used_ms <= EVICTION_MS else oldest
+
+    def _evict(self, victim: FetchSession) -> None:
         self.remove(victim.session_id)
         self.evictions += 1
-        return True

@@ -42,6 +42,7 @@ cdef class Fetch:
 
     cpdef bint run(self, int64_t limit) except -1
     cdef void _find_session(self) except *
+    cdef void _refuse_request(self, int64_t code) except *
     @cython.locals(reader=FetchReader, session=FetchSession, asked=SessionPartition, topic=bytes, name=str, kind=int64_t, number=int64_t)
     cdef bint _take(self, int64_t limit) except -1
     cdef str _name_of(self, bytes topic)

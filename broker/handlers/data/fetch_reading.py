@@ -251,14 +251,18 @@ class Fetch:
                 reader.session_id, reader.session_epoch, uses_topic_ids=self.version >= FIRST_WITH_TOPIC_IDS, now_ms=now_ms
             )
         except FetchSessionError as error:
-            self.session = FetchSession(False)
-            self._writer = FetchWriter(self.version, self._correlation_id, self.session, self.params, services)
-            self._writer.error_code = SESSION_ERRORS[type(error)]
-            self._named = []
-            self.stage = WRITING
+            self._refuse_request(SESSION_ERRORS[type(error)])
             return
         self.session.begin_fetch(self)
         self.stage = TAKING
+
+    def _refuse_request(self, code: int) -> None:
+        """Answer with the error, without a session."""
+        self.session = FetchSession(False)
+        self._writer = FetchWriter(self.version, self._correlation_id, self.session, self.params, self.services)
+        self._writer.error_code = code
+        self._named = []
+        self.stage = WRITING
 
     def _take(self, limit: int) -> bool:
         """Take the next partitions of the request into the session; returns whether these were all."""
@@ -323,6 +327,11 @@ class Fetch:
             self.session.begin_fetch(self)
         elif not self.session.size:
             self._end_session()
+        elif not services.data.fetch_sessions.has_room(self.session):
+            self.session.end_fetch(self)
+            services.data.fetch_sessions.remove(self.session.session_id)
+            self._refuse_request(SESSION_ERRORS[FetchSessionIdNotFound])
+            return
         else:
             self._finds_later = params.replica_id >= 0 and self.max_wait_ms > 0 and self._min_bytes <= 1
             reader_is = (version, params.replica_id, params.isolation, params.rack_id is not None, self._access.generation)

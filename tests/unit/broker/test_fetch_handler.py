@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.fetching import fetch_sessions
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState
@@ -424,6 +425,21 @@ async def test_a_session_that_forgets_its_last_partition_ends() -> None:
     session_id = bench.fetch(2, session_epoch=0, max_wait_ms=0).response.session_id
     assert continued(bench, session_id, 1, forgotten=[0]).response.session_id == 0
     assert bench.services.data.fetch_sessions.sessions == {}
+
+
+@on_a_loop
+async def test_a_session_that_grows_too_large_ends() -> None:
+    """It may grow by partitions that do not exist, so anyone can make it grow."""
+    bench = alone(1)
+    session_id = bench.fetch(2, session_epoch=0, max_wait_ms=0).response.session_id
+    cache = bench.services.data.fetch_sessions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetch_sessions, "MAX_PARTITIONS", 3)
+        assert continued(bench, session_id, 1, p0=0, p7=0, p8=0).response.session_id == session_id
+        assert cache.partitions == 3
+        refused = continued(bench, session_id, 2, p9=0).response
+    assert (refused.error_code, refused.session_id, refused.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, [])
+    assert (cache.sessions, cache.partitions) == ({}, 0)
 
 
 @on_a_loop

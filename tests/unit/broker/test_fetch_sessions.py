@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from broker.fetching import fetch_sessions
 from broker.fetching.fetch_session import FetchSession, SessionPartition, next_epoch
 from broker.fetching.fetch_sessions import (
     EVICTION_MS,
@@ -103,6 +104,37 @@ def test_a_follower_takes_the_place_of_a_consumer() -> None:
     follower = create(cache, now_ms=EVICTION_MS + 1, is_follower=True)
 
     assert list(cache.sessions) == [follower]
+
+
+def test_all_sessions_together_have_a_limited_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 10)
+    cache = a_cache(slots=100)
+    first = create(cache, count=6)
+    assert create(cache, count=5) == NO_SESSION
+    second = create(cache, count=4)
+    assert (set(cache.sessions), cache.partitions) == ({first, second}, 10)
+    third = create(cache, count=1, now_ms=EVICTION_MS + 1)
+    assert (set(cache.sessions), cache.partitions, cache.evictions) == ({second, third}, 5, 1)
+    assert create(cache, count=11, now_ms=3 * EVICTION_MS) == NO_SESSION
+    assert cache.partitions == 0
+
+
+def test_a_session_that_grows_beyond_the_limit_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 10)
+    cache = a_cache()
+    session = cache.sessions[create(cache, count=6)]
+    session.add(b"u", "u", 0)
+    assert cache.has_room(session)
+    assert cache.partitions == 7
+    for index in range(1, 5):
+        session.add(b"u", "u", index)
+    assert not cache.has_room(session)
+    assert cache.has_room(session)  # it has not grown since
+    session.forget(b"u", 4)
+    assert cache.has_room(session)
+    cache.remove(session.session_id)
+    assert cache.has_room(session)
+    assert cache.partitions == 0
 
 
 def test_a_cache_without_slots_makes_no_session() -> None:
