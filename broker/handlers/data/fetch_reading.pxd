@@ -80,7 +80,7 @@ cdef class Fetch:
     cdef int64_t _growth(self, SessionPartition asked, Partition partition) except? -2
     @cython.locals(writer=FetchWriter, entries=list, asked=SessionPartition, known=int64_t, last=int64_t, end=int64_t)
     cdef bint _write(self, int64_t limit) except -1
-    @cython.locals(writer=FetchWriter, params=FetchParams)
+    @cython.locals(writer=FetchWriter, params=FetchParams, is_follower=bint)
     cdef FetchWriter _begin_answer(self)
     @cython.locals(writer=FetchWriter)
     cdef void _finish(self) except *

@@ -640,7 +640,8 @@ class Fetch:
             quota = self._replicas.leader_quota
             assert quota is not None  # only a quota throttles bytes
             params.count(quota)
-        if params.replica_id >= 0:
+        is_follower = params.replica_id >= 0 and self._access.may(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, False)
+        if is_follower:
             self.connection.exempt()
         else:
             writer.throttle_time_ms = self.connection.throttle(FETCH, params.size)
@@ -648,7 +649,7 @@ class Fetch:
                 self._creates_session = False
         if self._creates_session:
             self._creates_session = False
-            services.data.fetch_sessions.maybe_keep(self.session, is_follower=params.replica_id >= 0, now_ms=elapsed_ms(services.clock))
+            services.data.fetch_sessions.maybe_keep(self.session, is_follower=is_follower, now_ms=elapsed_ms(services.clock))
         return writer
 
     def _finish(self) -> None:

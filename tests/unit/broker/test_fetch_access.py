@@ -136,6 +136,14 @@ async def test_a_consumer_above_its_quota_is_told_to_wait_and_nothing_else() -> 
 
 
 @on_a_loop
+async def test_a_client_that_claims_to_be_a_follower_is_a_client() -> None:
+    bench = alone(Grants(READS))
+    bench.fetch(0, session_epoch=0, replica_state=ReplicaState(replica_id=1, replica_epoch=-1))
+    assert (bench.connection.counted, bench.connection.exempted) == ([(QuotaType.FETCH, 0)], 0)
+    assert [each.is_follower for each in bench.services.data.fetch_sessions.sessions.values()] == [False]
+
+
+@on_a_loop
 async def test_followers_do_not_count_against_the_quota_of_clients() -> None:
     bench = alone(Grants(FOLLOWS))
     bench.replicas.append(1, acks=1)
