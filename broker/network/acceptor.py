@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.network.authentication_counts import AuthenticationCounts
 from broker.network.connection import Connection
+from broker.network.handler import RequestHandler
 from broker.network.offenders import describe_handshake
 from broker.network.receive_buffer import may_grow, set_receive_buffer
 from broker.network.recent import Recent
@@ -145,6 +146,10 @@ def _host_of(address: tuple[str, int]) -> str:
     return address[0].removeprefix("::ffff:")
 
 
+_NOBODY: Final = RequestHandler()
+"""The handler of a client that has not begun to authenticate; a request closes the connection."""
+
+
 class AcceptedConnection(Connection, asyncio.BufferedProtocol):
     """A connection for the event loop. Some loops check for this base class of protocols with their own buffer."""
 
@@ -155,6 +160,8 @@ class AcceptedConnection(Connection, asyncio.BufferedProtocol):
     ) -> None:
         super().__init__(processor, client, sock)
         self._begin_authentication = begin_authentication
+        if begin_authentication is not None:
+            self.exchange_handler(_NOBODY)  # in case authentication cannot begin
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Have the client of a SASL listener authenticate."""

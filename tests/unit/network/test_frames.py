@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.network.acceptor import AcceptedConnection
+from broker.network.connection import Connection
 from broker.network.frame_reader import FIRST_ALLOCATION
 from broker.network.limits import FIRST_BYTES, FULL_WINDOW_BYTES, RECEIVE_BUFFER_BYTES, NetworkLimits
 from broker.network.request_channel import Pending
-from tests.support.network import Bench, framed, other, produce
+from broker.security.client import Client
+from tests.support.network import Bench, FakeTransport, framed, other, produce
 
 MAX_BYTES = NetworkLimits().socket_request_max_bytes
 
@@ -149,6 +152,21 @@ def test_the_limit_of_a_client_that_has_not_authenticated_is_named() -> None:
     client.send(struct.pack(">i", 1001))
     assert client.transport.aborted
     assert "a request of 1001 bytes is larger than sasl.server.max.receive.size=1000; closing the connection" in bench.lines[0]
+
+
+def test_a_client_whose_authentication_cannot_begin_is_not_served() -> None:
+    def begin(connection: Connection) -> None:
+        raise RuntimeError("planted")
+
+    bench = Bench()
+    connection = AcceptedConnection(bench.processor, Client("local:1-host:2-0", "host", 2, "SASL"), None, begin)
+    transport = FakeTransport()
+    with pytest.raises(RuntimeError, match="planted"):
+        connection.connection_made(transport)
+    data = framed(other())
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+    assert (bench.handled, transport.aborted) == ([], True)
 
 
 def test_a_bad_length_behind_a_request_that_waits_closes_after_its_answer() -> None:
