@@ -31,9 +31,19 @@ def set_up_logging(level: int = logging.INFO) -> None:
     logging.basicConfig(level=level, handlers=[handler])
 
 
+class _OneLine(logging.Formatter):
+    """Escapes line ends and other characters that cannot be printed. Names in messages come from clients, and must not look like further
+    lines of the log. A stack trace still has lines of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name of the base class
+        if not record.message.isprintable():
+            record.message = "".join(each if each.isprintable() else repr(each)[1:-1] for each in record.message)
+        return super().formatMessage(record)
+
+
 def text_formatter() -> logging.Formatter:
     """Time, level, event, and the module that logs it."""
-    return logging.Formatter("[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)", "%Y-%m-%d %H:%M:%S")
+    return _OneLine("[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)", "%Y-%m-%d %H:%M:%S")
 
 
 def apply_configuration(config: BrokerConfig) -> LogSink | None:
