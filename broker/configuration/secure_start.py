@@ -161,6 +161,11 @@ def _require_cryptography() -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that only its owner can read."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+    """Write a file that only its owner can read.
+
+    It appears with all of its text: a full disk would otherwise leave an empty file, and the next start would take that for a password.
+    """
+    new = path.with_name(f"{path.name}.new")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
+    os.replace(new, path)
