@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ class Supervisor:
         self._changed = asyncio.Event()
         self._ending = asyncio.Event()
         self._name = state_file.name_of(os.getpid())
+        self._unwritten: str | None = None
+        """Why the state file is not up to date; None if it is."""
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Run until a signal or command ends the supervisor, and all brokers have ended. `on_ready` is called once all serve.
@@ -118,8 +121,9 @@ class Supervisor:
         left = {broker_id: name for broker_id, name in written.processes().items() if name.is_alive}
         for broker_id, name in left.items():
             logger.warning("broker %d (process %d) of the last supervisor still runs; waiting for its end", broker_id, name.pid)
-            os.kill(name.pid, signal.SIGTERM)
-            os.kill(name.pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(name.pid, signal.SIGTERM)
+                os.kill(name.pid, signal.SIGCONT)
         deadline = time.monotonic() + LEFTOVER_SECONDS
         while any(name.is_alive for name in left.values()):
             if time.monotonic() > deadline:
@@ -141,13 +145,16 @@ class Supervisor:
 
     def _launch(self, broker: Supervised) -> None:
         broker_id = broker.broker_id
-        self._processes[broker_id] = BrokerProcess(
-            self._layout.command(broker_id, self._name.pid),
-            self._layout.error_file(broker_id),
-            self._layout.log_file(broker_id),
-            lambda: self._on_ready(broker),
-            lambda status: self._on_exit(broker, status),
-        )
+        try:
+            self._processes[broker_id] = BrokerProcess(
+                self._layout.command(broker_id, self._name.pid),
+                self._layout.error_file(broker_id),
+                self._layout.log_file(broker_id),
+                lambda: self._on_ready(broker),
+                lambda status: self._on_exit(broker, status),
+            )
+        except OSError as error:  # no memory, no process, or no file for its output
+            self._on_end(broker, 1, f"its process cannot be started: {error}")
 
     def _on_ready(self, broker: Supervised) -> None:
         self._carry_out(broker, broker.on_ready(time.monotonic()))
@@ -155,7 +162,10 @@ class Supervisor:
 
     def _on_exit(self, broker: Supervised, status: int) -> None:
         process = self._processes.pop(broker.broker_id)
-        effect = broker.on_exit(status, process.last_log_line() if status > 0 else "", time.monotonic())
+        self._on_end(broker, status, process.last_log_line() if status > 0 else "")
+
+    def _on_end(self, broker: Supervised, status: int, said: str) -> None:
+        effect = broker.on_exit(status, said, time.monotonic())
         if effect is Effect.WAIT:
             logger.warning("broker %d %s; started again in %.1f s", broker.broker_id, broker.reason, broker.pause_seconds)
         elif broker.state is State.FAILED:
@@ -178,9 +188,23 @@ class Supervisor:
     # -----------------------------------------------------------------------------------------------------------
 
     def _note_change(self) -> None:
-        state_file.write(self._layout.directory, self._name, self.status(), self._layout.command_config)
+        self._write_state()
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _write_state(self) -> None:
+        """Write the state file. A full disk must not end the supervisor: commands ask it as long as it lives, and do not read the file."""
+        try:
+            state_file.write(self._layout.directory, self._name, self.status(), self._layout.command_config)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if reason != self._unwritten:
+                logger.warning(
+                    "%s cannot be written: %s; it is tried again with each change", self._layout.directory / state_file.NAME, reason
+                )
+            self._unwritten = reason
+        else:
+            self._unwritten = None
 
     async def _next_change(self, seconds: float | None = None) -> None:
         """Wait until something has changed, the supervisor is ending, or `seconds` have passed."""

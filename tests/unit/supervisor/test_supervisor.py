@@ -1,0 +1,97 @@
+"""A supervisor whose disk is full, or whose machine starts no process, serves its commands and tries again."""
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.security.client_security import PLAINTEXT
+from broker.supervisor import control, state_file, supervisor
+from broker.supervisor.layout import Layout
+from broker.supervisor.state_file import name_of
+from broker.supervisor.supervisor import Supervisor
+
+SECONDS = 20.0
+
+
+class FakeProcess:
+    """A broker that is ready at once, and ends by every signal."""
+
+    def __init__(self, _: object, __: Path, ___: Path, on_ready: Callable[[], None], on_exit: Callable[[int], None]) -> None:
+        self.name = name_of(os.getpid())
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(on_ready)
+
+    def send(self, number: signal.Signals) -> None:
+        self._loop.call_soon(self._on_exit, 0 if number is signal.SIGTERM else -number)
+
+    def last_log_line(self) -> str:
+        return ""
+
+
+def supervise(directory: Path, monkeypatch: pytest.MonkeyPatch, orders: Callable[[], Awaitable[Any]], process: Any = FakeProcess) -> Any:
+    """The result of `orders`, which are given to a supervisor of one broker once it is ready."""
+    monkeypatch.setattr(supervisor, "BrokerProcess", process)
+    monkeypatch.setattr(supervisor, "wait_until_converged", lambda *_: True)
+
+    async def play() -> Any:
+        ready = asyncio.Event()
+        supervised = Supervisor(Layout(directory, (9092,), 1), PLAINTEXT)
+        running = asyncio.ensure_future(supervised.run(ready.set))
+        async with asyncio.timeout(SECONDS):
+            await asyncio.wait((running, asyncio.ensure_future(ready.wait())), return_when=asyncio.FIRST_COMPLETED)
+            found = await orders()
+            await running
+        return found
+
+    return asyncio.run(play())
+
+
+def asking(directory: Path, **request: object) -> Awaitable[control.Answer]:
+    return asyncio.to_thread(control.ask, directory, request, SECONDS)
+
+
+def test_a_full_disk_keeps_no_command_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def orders() -> list[control.Answer]:
+        monkeypatch.setattr(state_file, "write", refuse)
+        return [
+            await asking(tmp_path, command="kill", id=0),
+            await asking(tmp_path, command="status"),
+            await asking(tmp_path, command="down"),
+        ]
+
+    killed, status, down = supervise(tmp_path, monkeypatch, orders)
+    assert (killed, down) == ({}, {})
+    assert status["brokers"][0]["reason"] == "ended by signal 9"
+    lines = [record.getMessage() for record in caplog.records if "cluster.json" in record.getMessage()]
+    assert lines == [f"{tmp_path}/cluster.json cannot be written: No space left on device; it is tried again with each change"]
+
+
+def test_a_process_that_cannot_be_started_is_started_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[None] = []
+
+    def started(*arguments: Any) -> FakeProcess:
+        attempts.append(None)
+        if len(attempts) < 3:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return FakeProcess(*arguments)
+
+    async def orders() -> control.Answer:
+        status = await asking(tmp_path, command="status")
+        await asking(tmp_path, command="down")
+        return status
+
+    (broker,) = supervise(tmp_path, monkeypatch, orders, started)["brokers"]
+    assert (broker["state"], broker["restarts"]) == ("ready", 2)
+    assert broker["reason"] == "ended with status 1: its process cannot be started: [Errno 11] Resource temporarily unavailable"
