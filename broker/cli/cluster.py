@@ -252,6 +252,10 @@ def status(directory: Path, command_config: Path | None, as_json: bool) -> None:
             dict(broker) if broker_id in alive else {**broker, "state": "stopped", "pid": None}
             for broker_id, broker in written.brokers.items()
         ]
+    except TimeoutError:
+        raise SystemExit(
+            f"ottla: the supervisor of {directory} does not answer within {_STATUS_SECONDS:g} s: it is suspended, or this host is too busy"
+        ) from None
     _add_leaderships(brokers, _security_of(directory, command_config))
     if as_json:
         print_json({"directory": str(directory), "supervisor": supervisor, "brokers": brokers})
