@@ -236,13 +236,18 @@ def report_outcomes(outcomes: Iterable[tuple[str, ClientError | None]], done: st
 
 
 def key_values(texts: Iterable[str], what: str) -> dict[str, str]:
-    """`name=value` texts. Raises UsageError."""
-    found = {}
+    """`name=value` texts, of which the last one of a name counts. Raises UsageError."""
+    return dict(pairs(texts, what))
+
+
+def pairs(texts: Iterable[str], what: str) -> list[tuple[str, str]]:
+    """`name=value` texts in their order; a name may repeat. Raises UsageError."""
+    found = []
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.UsageError(f"{what} {text!r} is not name=value.")
-        found[name.strip()] = value
+        found.append((name.strip(), value))
     return found
 
 

@@ -145,7 +145,7 @@ def _reader(
     empty_is_null: bool,
 ) -> LineReader:
     """The reader that converts lines to records. Raises UsageError for an invalid time or header."""
-    from broker.cli.options import key_values
+    from broker.cli.options import pairs
     from broker.cli.records.record_input import LineReader
     from broker.cli.times import parse_time
 
@@ -156,7 +156,7 @@ def _reader(
     return LineReader(
         key=None if key is None else key.encode(),
         key_delimiter=end_of_key,
-        headers=tuple((name.encode(), value.encode()) for name, value in key_values(headers, "--header").items()),
+        headers=tuple((name.encode(), value.encode()) for name, value in pairs(headers, "--header")),
         partition=partition,
         timestamp_ms=timestamp_ms,
         empty_is_null=empty_is_null,

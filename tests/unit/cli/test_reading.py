@@ -9,6 +9,7 @@ import pytest
 
 from broker.cli.offset_reset import read_plan
 from broker.cli.output import cell_text, print_table
+from broker.cli.produce import _reader
 from broker.cli.records.record_input import LineReader, pieces
 from broker.client.cluster import TopicPartition
 from broker.client.errors import ClientError
@@ -76,6 +77,11 @@ def test_keys_are_split_off_once() -> None:
 def test_what_the_command_says_completes_what_a_line_says() -> None:
     reader = LineReader(key=b"k", key_delimiter=None, headers=((b"h", b"1"),), partition=3, timestamp_ms=None, empty_is_null=False)
     assert reader.complete(OutgoingRecord(b"v", None, (), 1, 7)) == OutgoingRecord(b"v", b"k", ((b"h", b"1"),), 3, 7)
+
+
+def test_headers_of_one_name_are_all_written_in_their_order() -> None:
+    reader = _reader(None, None, ("a=1", "b=", "a=2=3"), None, None, empty_is_null=False)
+    assert reader.record(b"v").headers == ((b"a", b"1"), (b"b", b""), (b"a", b"2=3"))
 
 
 def test_plans() -> None:
