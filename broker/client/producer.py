@@ -127,9 +127,9 @@ class Producer:
 
     # ---- taking records
 
-    def send(self, record: OutgoingRecord) -> None:
-        """Add a record. Waits for the brokers when the buffer is full. Raises ClientError for a partition that does not
-        exist."""
+    def send(self, record: OutgoingRecord) -> int:
+        """Add a record; returns its partition. Waits for the brokers when the buffer is full. Raises ClientError for a
+        partition that does not exist."""
         number = self._partition_of(record)
         now = time.monotonic()
         batch = self._open.get(number)
@@ -139,8 +139,7 @@ class Producer:
             self._close_batch(number)
             if record.partition is None and record.key is None:
                 self._sticky.next_batch(self._available or range(self._count))
-                self.send(record)
-                return
+                return self.send(record)
             batch = None
         if batch is None:
             batch = self._open[number] = _Batch(TopicPartition(self._topic, number), now)
@@ -150,6 +149,7 @@ class Producer:
         self._buffered += size
         while self._buffered > self._settings.buffer_bytes:
             self.poll(_POLL_SECONDS)
+        return number
 
     def _partition_of(self, record: OutgoingRecord) -> int:
         if record.partition is not None:

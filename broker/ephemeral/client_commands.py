@@ -61,14 +61,14 @@ def _produce(cluster: Cluster, topic: str, records: list[list[Any]]) -> list[int
     settings = ProducerSettings(linger_seconds=0, delivery_timeout_seconds=TIMEOUT_SECONDS)
     producer = Producer(cluster, topic, settings, on_delivery, choose=random.choice, may_create_topic=True)
     try:
-        for key, value, partition in records:
-            producer.send(OutgoingRecord(_decoded(value), _decoded(key), partition=partition))
+        chosen = [producer.send(OutgoingRecord(_decoded(value), _decoded(key), partition=partition)) for key, value, partition in records]
         producer.flush()
     finally:
         producer.close()
     if errors:
         raise errors[0]
-    return sorted(offset for offsets in delivered.values() for offset in offsets)
+    offsets = {partition: iter(found) for partition, found in delivered.items()}  # the records of a partition are written in their order
+    return [next(offsets[partition]) for partition in chosen]
 
 
 def _consume(cluster: Cluster, topic: str, count: int, timeout: float) -> list[list[Any]]:

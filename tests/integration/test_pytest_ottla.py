@@ -63,8 +63,10 @@ def test_a_test_has_topics_and_groups_of_its_own_and_helpers(project: pytest.Pyt
             assert [tuple(each) for each in kafka.consume(topic, 3)] == [(1, 0, None, b"one"), (1, 1, b"key", b"two"), (1, 2, b"key", None)]
             with pytest.raises(OttlaError, match="has 3 records, not 4, after 0.1 s"):
                 kafka.consume(topic, 4, timeout=0.1)
-            assert ottla.lag(kafka.group(), topic) == 3
-            with pytest.raises(OttlaError, match="is 3 records behind in"):
+            records = [[None, None, partition] for partition in (1, 0, 1, 0)]
+            assert ottla.ask("produce", topic=topic, records=records) == [3, 0, 4, 1]  # in the order of the records
+            assert ottla.lag(kafka.group(), topic) == 7
+            with pytest.raises(OttlaError, match="is 7 records behind in"):
                 kafka.wait_for_lag_zero(kafka.group(), topic, timeout=0.1)
 
         def test_second(kafka):
