@@ -69,6 +69,8 @@ def serve(properties: Path | None, overrides: tuple[str, ...], secure: Path | No
         config = BrokerConfig(given if test_broker is None else test_broker.properties)
         sink = apply_configuration(config)
     except ConfigError as error:
+        if test_broker is not None:
+            test_broker.close()
         raise SystemExit(f"ottla: {error}") from None
     apply_environment(os.environ)
     raise_file_limit()

@@ -87,3 +87,9 @@ def test_a_listener_without_one_between_brokers(tmp_path: Path) -> None:
 def test_a_login_at_zookeeper_that_cannot_be(tmp_path: Path, settings: tuple[str, ...], complaint: str) -> None:
     arguments = [part for setting in ("zookeeper.connect=127.0.0.1:1", *settings) for part in ("--set", setting)]
     assert complaint in refused(tmp_path, *arguments)
+
+
+def test_a_broker_for_tests_leaves_no_directory_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert "num.partitions" in refused(tmp_path, "--ephemeral", "--set", "num.partitions=many")
+    assert list(tmp_path.iterdir()) == []
