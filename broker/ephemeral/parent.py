@@ -1,18 +1,24 @@
 """Watches the process that started this one, so that an ephemeral broker never outlives it.
 
 The kernel reports the end of the parent by its process descriptor, also after SIGKILL. A parent that ended even earlier has closed the pipe
-of standard input, whose end counts, too. Commands arrive by that pipe (`broker.ephemeral.control`).
+of standard input, whose end counts, too. Commands arrive by that pipe (`broker.ephemeral.control`). The first process of a container has no
+parent that it can watch, so the pipe alone counts there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import stat
 from collections.abc import Callable
 from typing import Final
 
+logger = logging.getLogger(__name__)
+
 STANDARD_INPUT: Final = 0
+_NO_PARENT: Final = 0
+"""The parent's process id in the first process of a container."""
 _READ_BYTES: Final = 65_536
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """Longest command, bytes; it may carry records."""
@@ -32,12 +38,14 @@ class Parent:
 
     def watch(self) -> None:
         """Begin. Calls `on_end` at once if the parent is gone already."""
-        try:
-            self._process = os.pidfd_open(os.getppid())
-        except ProcessLookupError:
-            self._on_end()
-            return
-        self._loop.add_reader(self._process, self._end)
+        parent = os.getppid()
+        if parent != _NO_PARENT:
+            try:
+                self._process = os.pidfd_open(parent)
+            except ProcessLookupError:
+                self._on_end()
+                return
+            self._loop.add_reader(self._process, self._end)
         mode = os.fstat(STANDARD_INPUT).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             os.set_blocking(STANDARD_INPUT, False)
@@ -68,10 +76,15 @@ class Parent:
             return
         except OSError:
             data = b""
-        if not data or len(self._received) + len(data) > MAX_LINE_BYTES:
+        if len(self._received) + len(data) > MAX_LINE_BYTES:
+            logger.error("a command on standard input is longer than %d bytes, so the broker stops: write several", MAX_LINE_BYTES)
+            data = b""
+        if not data:
             self._end()
             return
         self._received += data
+        if b"\n" not in data:
+            return  # to split what was read before with every piece of a long line would take seconds
         *lines, rest = self._received.split(b"\n")
         self._received = bytearray(rest)
         for line in lines:
