@@ -30,9 +30,9 @@ class GroupOffset(NamedTuple):
 
 
 def group_offsets(group: Group, replicas: ReplicaManager) -> Iterator[GroupOffset]:
-    """The committed offsets of a group. The group must not change meanwhile."""
-    for topic, partitions in group.offsets.committed.by_topic.items():
-        for index, stored in partitions.items():
+    """The committed offsets of a group, which may change meanwhile."""
+    for topic, partitions in list(group.offsets.committed.by_topic.items()):
+        for index, stored in list(partitions.items()):
             offset = read_stored(stored)[0]
             partition = replicas.partition(topic, index)
             lag = None if partition is None or not partition.is_online else max(0, partition.log.high_watermark - offset)

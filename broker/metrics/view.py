@@ -13,7 +13,7 @@ from enum import IntEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from broker.groups.group import GroupState
+from broker.groups.group import Group, GroupState
 from broker.metrics.families import Family, Found, Value, labels_text
 from broker.metrics.group_families import GroupOffset, group_offsets
 from broker.transactions.metadata import TransactionState
@@ -180,13 +180,19 @@ class View:
             self.groups += 1
             self.group_states[group.state] += 1
             self.committed_offsets += len(group.offsets.committed)
-            left = self._max_group_offsets - len(self.group_offsets)
-            if left:
-                self.group_offsets += islice(group_offsets(group, self.services.data.replica_manager), left)
+            await self._add_offsets(group)
         for done, txn in enumerate(self.services.coordinators.transactions.transactions, 1):
             if done % PER_TURN == 0:
                 await asyncio.sleep(0)
             self.transaction_states[txn.state] += 1
+
+    async def _add_offsets(self, group: Group) -> None:
+        """Collect the committed offsets of a group, as long as there are not too many. One group may have all of them."""
+        left = self._max_group_offsets - len(self.group_offsets)
+        for each in islice(group_offsets(group, self.services.data.replica_manager), left):
+            self.group_offsets.append(each)
+            if len(self.group_offsets) % PER_TURN == 0:
+                await asyncio.sleep(0)
 
     async def read(self, families: tuple[Family, ...]) -> list[Found]:
         """The values of all families."""

@@ -1,11 +1,16 @@
 """Committed offsets and lag as metrics: what is shown, and how many."""
 
+import asyncio
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 from broker.groups.committed import CommittedOffsets, record_offset_of
+from broker.groups.group import GroupState
 from broker.groups.offset_records import OffsetAndMetadata, offset_value
 from broker.metrics.group_families import GROUP_FAMILIES, GroupOffset, group_offsets
+from broker.metrics.view import PER_TURN, View
+from config.broker import BrokerConfig
 from storage.disk.topic_partition import TopicPartition
 
 
@@ -13,7 +18,7 @@ def group_with(**offsets: int) -> Any:
     committed = CommittedOffsets()
     for topic, offset in offsets.items():
         committed.put(TopicPartition(topic, 0), record_offset_of(0), offset_value(OffsetAndMetadata(offset, 0, "", 0)))
-    return SimpleNamespace(group_id='a "group"', offsets=SimpleNamespace(committed=committed))
+    return SimpleNamespace(group_id='a "group"', state=GroupState.STABLE, offsets=SimpleNamespace(committed=committed))
 
 
 def replicas_with(**high_watermarks: int) -> Any:
@@ -44,3 +49,44 @@ def test_families_show_what_was_collected_and_count_the_rest() -> None:
         "ottla_group_lag": [("{a}", 3)],
         "ottla_group_offsets_not_shown": [("", 10)],
     }
+
+
+class NoReplicas:
+    """A broker without partitions."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def partition(self, topic: str, index: int) -> None:
+        """It has none."""
+
+
+def a_view(group: Any, most: int) -> View:
+    services: Any = SimpleNamespace(
+        clock=SimpleNamespace(now_ms=lambda: 0),
+        config=BrokerConfig({"ottla.group.lag.max.series": str(most)}),
+        data=SimpleNamespace(replica_manager=NoReplicas()),
+        cluster=SimpleNamespace(controller=SimpleNamespace(context=SimpleNamespace(assignments={}))),
+        coordinators=SimpleNamespace(groups=SimpleNamespace(groups=[group]), transactions=SimpleNamespace(transactions=[])),
+    )
+    return View(services, *(None,) * 11)  # type: ignore[arg-type]  # what counting groups does not need
+
+
+def test_other_work_is_done_between_the_offsets_of_a_large_group_which_may_change_meanwhile() -> None:
+    most = 4 * PER_TURN + 1
+    group = group_with(**{f"t{number}": number for number in range(most + 1)})
+
+    async def turns_and_view() -> tuple[int, View]:
+        view = a_view(group, most)
+        preparing = asyncio.ensure_future(view.prepare())
+        turns = 0
+        while not preparing.done():
+            await asyncio.sleep(0)
+            turns += 1
+            group.offsets.committed.by_topic.pop(f"t{turns}")
+        await preparing
+        return turns, view
+
+    turns, view = asyncio.run(turns_and_view())
+    assert turns >= 4
+    assert len(view.group_offsets) == most
