@@ -26,6 +26,8 @@ MAX_LINES: Final = 10_000
 """Log lines that wait to be written; about 5 MB."""
 _REOPEN: Final = logging.makeLogRecord({})
 """Stands in the queue for an order instead of a line."""
+_END: Final = None
+"""Ends the thread; QueueListener's own sentinel."""
 _PLAIN: Final = logging.Formatter()
 
 
@@ -34,7 +36,7 @@ class LogSink:
 
     def __init__(self, config: BrokerConfig) -> None:
         """Raises ConfigError when the file of the configuration cannot be opened."""
-        waiting: queue.Queue[logging.LogRecord] = queue.Queue(MAX_LINES)
+        waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(MAX_LINES)
         self.handler = _Queueing(waiting)
         self._json = JsonLines(config[OTTLA_LOG_FORMAT]) if config[OTTLA_LOG_FORMAT] != "text" else None
         path = config[OTTLA_LOG_FILE]
@@ -78,7 +80,7 @@ def _open(path: str, config: BrokerConfig) -> RotatingFile:
 class _Queueing(QueueHandler):
     """Formats the message where it is logged, since its values may change later, and passes the rest to the thread."""
 
-    def __init__(self, waiting: queue.Queue[logging.LogRecord]) -> None:
+    def __init__(self, waiting: queue.Queue[logging.LogRecord | None]) -> None:
         super().__init__(waiting)
         self.dropped = 0
         self._counting = threading.Lock()
@@ -109,12 +111,16 @@ class _Queueing(QueueHandler):
 class _Writing(QueueListener):
     """The thread that writes."""
 
-    def __init__(self, waiting: queue.Queue[logging.LogRecord], output: logging.Handler, handler: _Queueing) -> None:
+    def __init__(self, waiting: queue.Queue[logging.LogRecord | None], output: logging.Handler, handler: _Queueing) -> None:
         super().__init__(waiting, output)
         self._waiting = waiting
         self._output = output
         self._handler = handler
         self._reported = 0
+
+    def enqueue_sentinel(self) -> None:
+        """Order the end. It waits for room: the library's own raises an error if the queue is full, and all lines in it would be lost."""
+        self._waiting.put(_END)
 
     def handle(self, record: logging.LogRecord) -> None:
         """Write one record, and report lines that were dropped before it."""

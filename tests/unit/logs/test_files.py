@@ -163,6 +163,26 @@ def test_a_writer_that_stands_still_stops_no_caller_and_the_lost_lines_are_count
     assert (tmp_path / "broker.log").read_text().count('"more"') == MAX_LINES
 
 
+def test_the_end_waits_for_room_in_a_full_queue_and_loses_no_line(root: logging.Logger, tmp_path: Path) -> None:
+    sink = sink_of(tmp_path)
+    stuck, entered = threading.Event(), threading.Event()
+    write = sink._output.emit
+
+    def emit(record: logging.LogRecord) -> None:
+        entered.set()
+        assert stuck.wait(30)
+        write(record)
+
+    sink._output.emit = emit  # type: ignore[method-assign]  # a slow disk
+    log.info("first")
+    assert entered.wait(10)
+    for _ in range(MAX_LINES):
+        log.info("more")
+    threading.Timer(0.1, stuck.set).start()
+    sink.close()
+    assert (tmp_path / "broker.log").read_text().count('"more"') == MAX_LINES
+
+
 def test_a_signal_to_reopen_is_carried_out_without_another_line(root: logging.Logger, tmp_path: Path) -> None:
     sink = sink_of(tmp_path)
     (tmp_path / "broker.log").rename(tmp_path / "moved")
