@@ -37,6 +37,8 @@ class InProcessBroker:
         self._broker: Broker | None = None
         self._address = ""
         """host:port, which stays the same over restarts."""
+        self._listeners: str | None = None
+        """The listeners with the ports that they got at the first start."""
         self._commands: dict[str, Callable[..., object]] = {}
         self._waiting: set[asyncio.Future[object]] = set()
         """Outcomes of commands that clients carry out in threads."""
@@ -99,8 +101,8 @@ class InProcessBroker:
 
     async def _start(self) -> str:
         properties = dict(self._ephemeral.properties)
-        if self._address:
-            properties["listeners"] = f"PLAINTEXT://{self._address}"
+        if self._listeners is not None:
+            properties["listeners"] = self._listeners
         try:
             broker = Broker(BrokerConfig(properties), _SharedProcess(self._faults))
             addresses = await broker.start()
@@ -109,6 +111,8 @@ class InProcessBroker:
         broker.on_fatal = self._on_fatal
         self._broker = broker
         self._address = addresses[0].partition("://")[2]
+        if "advertised.listeners" not in properties:  # those that are advertised may be a proxy's
+            self._listeners = ",".join(addresses)
         self._commands = commands_on_loop(self._faults, lambda: sorted(broker.services.metadata.brokers))
         return self._address
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,9 @@ class Broker(Helpers):
         self._settings = {"log.dirs": str(directory / "data"), **{name.replace("_", "."): str(value) for name, value in config.items()}}
         self._process: BrokerProcess | None = None
         self._end = "was stopped"
+        self._cut_off: list[int] = []
+        self._listeners: str | None = None
+        """The listeners with the ports that they got at the first start."""
         self.bootstrap_servers = ""
         self._start()
 
@@ -82,6 +85,8 @@ class Broker(Helpers):
         """End a pause."""
         self._running().is_paused = False
         self._running().send(signal.SIGCONT)
+        if self._cut_off:
+            self._order_cut()
 
     # ---- faults
 
@@ -108,8 +113,15 @@ class Broker(Helpers):
         """Let the time of day be ahead for the broker, or behind if negative; 0 ends that. Timeouts run as before."""
         self.ask("clock", shift_ms=round(seconds * 1000))
 
+    def cut_off(self, broker_ids: Iterable[int]) -> None:
+        """Answer no request of these brokers, also after a restart or a pause; see `Cluster.cut`."""
+        self._cut_off = list(broker_ids)
+        if self.is_running and not self.is_paused:
+            self._order_cut()
+
     def heal(self) -> None:
         """End all faults, and start or resume a broker that does not run."""
+        self._cut_off = []
         if self.is_paused and self.is_running:
             self.resume()
         if not self.is_running:
@@ -131,15 +143,22 @@ class Broker(Helpers):
 
     def _start(self) -> None:
         settings = dict(self._settings)
-        if self.bootstrap_servers:
-            settings["listeners"] = f"PLAINTEXT://{self.bootstrap_servers}"
+        if self._listeners is not None:
+            settings["listeners"] = self._listeners
         self._process = BrokerProcess(settings, self.log)
         self.bootstrap_servers = self._process.described["bootstrap_servers"]
+        if "advertised.listeners" not in settings:  # those that are advertised may be a proxy's
+            self._listeners = ",".join(self._process.described["listeners"])
+        if self._cut_off:
+            self._order_cut()
+
+    def _order_cut(self) -> None:
+        self.ask("cut", brokers=self._cut_off)
 
     def _finish(self, number: signal.Signals, how: str) -> None:
-        if self._process is not None:
-            self._process.end(number)
-        self._process, self._end = None, how
+        process, self._process, self._end = self._process, None, how
+        if process is not None:
+            process.end(number)
 
     def _running(self) -> BrokerProcess:
         """The process. Raises OttlaError if there is none."""

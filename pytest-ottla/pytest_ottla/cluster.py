@@ -72,14 +72,18 @@ class Cluster:
         raise OttlaError("no broker of the cluster runs; call heal()")
 
     def cut(self, one: int, other: int) -> None:
-        """Let neither of two brokers answer the other's requests; clients reach both. The metadata stays shared."""
+        """Let neither of two brokers answer the other's requests, also if one is restarted; clients reach both.
+
+        The metadata stays shared. `heal` ends it.
+        """
         self._cuts.add(frozenset((one, other)))
         self._order_cuts()
 
     def delay(self, ms: float) -> None:
-        """Let every request to every broker wait before it is handled; 0 ends that."""
+        """Let every request to every broker that runs wait before it is handled; 0 ends that."""
         for broker in self.brokers:
-            broker.delay(ms)
+            if broker.is_running and not broker.is_paused:
+                broker.delay(ms)
 
     def heal(self) -> None:
         """End all faults, start or resume brokers that do not run, and wait until all know each other."""
@@ -105,4 +109,4 @@ class Cluster:
 
     def _order_cuts(self) -> None:
         for number, broker in enumerate(self.brokers):
-            broker.ask("cut", brokers=[other for cut in self._cuts if number in cut for other in cut - {number}])
+            broker.cut_off(other for cut in self._cuts if number in cut for other in cut - {number})

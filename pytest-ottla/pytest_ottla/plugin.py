@@ -10,6 +10,7 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -72,9 +73,10 @@ def ottla(
             yield shared
         return
     directory = tmp_path_factory.mktemp("ottla")
-    with Broker(directory, **ottla_config) as broker:
-        yield broker
-    shutil.rmtree(directory, ignore_errors=True)
+    with ExitStack() as held:
+        broker = Broker(directory, **ottla_config)  # the log of one that does not start stays
+        held.callback(shutil.rmtree, directory, ignore_errors=True)
+        yield held.enter_context(broker)
 
 
 @pytest.fixture
@@ -89,16 +91,11 @@ def kafka(ottla: Broker | SharedBroker) -> Iterator[Kafka]:
 @pytest.fixture
 def ottla_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Cluster]]:
     """Starts clusters for one test: `ottla_cluster(3, num_partitions=6)`."""
-    clusters: list[Cluster] = []
-    directories = []
+    with ExitStack() as held:
 
-    def start(size: int = 3, **config: object) -> Cluster:
-        directories.append(tmp_path_factory.mktemp("ottla-cluster"))
-        clusters.append(Cluster(directories[-1], size, **config))
-        return clusters[-1]
+        def start(size: int = 3, **config: object) -> Cluster:
+            directory = tmp_path_factory.mktemp("ottla-cluster")
+            held.callback(shutil.rmtree, directory, ignore_errors=True)
+            return held.enter_context(Cluster(directory, size, **config))
 
-    yield start
-    for cluster in clusters:
-        cluster.stop()
-    for directory in directories:
-        shutil.rmtree(directory, ignore_errors=True)
+        yield start

@@ -129,16 +129,21 @@ class BrokerProcess:
         self._process.send_signal(number)
 
     def end(self, number: signal.Signals) -> int:
-        """End the process by a signal, also a paused one; returns its exit status."""
+        """End the process by a signal, also a paused one; returns its exit status. Raises OttlaError if it had to be killed instead."""
         if self.is_running:
             self._process.send_signal(number)
             self._process.send_signal(signal.SIGCONT)
-        status = self._process.wait(STOP_SECONDS)
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
-        return status
+        try:
+            return self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise OttlaError(f"the broker did not stop within {STOP_SECONDS:g} s, and was killed") from None
+        finally:
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
 
     def _line(self, deadline: float) -> dict[str, Any]:
         assert self._process.stdout is not None

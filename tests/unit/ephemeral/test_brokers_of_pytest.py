@@ -1,0 +1,96 @@
+"""Brokers of pytest-ottla over processes that a test plays: what they are told when they are cut off, restarted or hang."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_ottla import Broker, Cluster, OttlaError, broker, process
+from pytest_ottla.process import BrokerProcess
+
+HANGING = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('{}', flush=True); signal.pause()"
+
+
+class FakeProcess:
+    """A process that carries out nothing."""
+
+    def __init__(self, settings: dict[str, str], _: Path) -> None:
+        self.settings = dict(settings)
+        listeners = ["A://127.0.0.1:1001", "B://127.0.0.1:1002"]
+        self.described = {"bootstrap_servers": "127.0.0.1:1001", "listeners": listeners, "broker_id": int(settings.get("broker.id", 0))}
+        self.is_running = True
+        self.is_paused = False
+        self.cut_off: set[int] = set()
+
+    def ask(self, do: str, seconds: float = 0.0, **arguments: Any) -> Any:
+        if do == "cut":
+            self.cut_off = set(arguments["brokers"])
+        elif do == "heal":
+            self.cut_off = set()
+        return [0, 1, 2] if do == "brokers" else None
+
+    def send(self, number: signal.Signals) -> None:
+        """It does not react."""
+
+    def end(self, number: signal.Signals) -> int:
+        self.is_running = False
+        return 0
+
+
+@pytest.fixture
+def _played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "BrokerProcess", FakeProcess)
+
+
+def played(one: Broker) -> FakeProcess:
+    assert isinstance(one._process, FakeProcess)
+    return one._process
+
+
+@pytest.mark.usefixtures("_played")
+def test_a_cut_holds_for_brokers_that_did_not_run_then_and_for_restarted_ones(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 3) as cluster:
+        cluster[2].kill()
+        cluster[1].pause()
+        cluster.cut(0, 1)
+        cluster.cut(1, 2)
+        assert played(cluster[0]).cut_off == {1}
+        cluster[1].resume()
+        cluster[2].restart()
+        cluster[0].restart()
+        assert [played(each).cut_off for each in cluster.brokers] == [{1}, {0, 2}, {1}]
+        cluster.heal()
+        cluster[0].restart()
+        assert [played(each).cut_off for each in cluster.brokers] == [set(), set(), set()]
+
+
+@pytest.mark.usefixtures("_played")
+def test_a_delay_is_for_the_brokers_that_run(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 3) as cluster:
+        cluster[2].kill()
+        cluster.delay(10)
+
+
+@pytest.mark.usefixtures("_played")
+def test_a_restarted_broker_keeps_all_its_listeners(tmp_path: Path) -> None:
+    with Broker(tmp_path, listeners="A://127.0.0.1:0,B://127.0.0.1:0") as several:
+        several.restart()
+        assert played(several).settings["listeners"] == "A://127.0.0.1:1001,B://127.0.0.1:1002"
+
+
+@pytest.mark.usefixtures("_played")
+def test_a_restarted_broker_behind_a_proxy_keeps_the_listeners_that_it_was_given(tmp_path: Path) -> None:
+    with Broker(tmp_path, listeners="A://127.0.0.1:7001", advertised_listeners="A://127.0.0.1:1001") as behind:
+        behind.restart()
+        assert played(behind).settings["listeners"] == "A://127.0.0.1:7001"
+
+
+def test_a_broker_that_does_not_stop_is_killed_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "command", lambda: [sys.executable, "-c", HANGING])
+    monkeypatch.setattr(process, "STOP_SECONDS", 0.2)
+    hanging = BrokerProcess({}, tmp_path / "broker.log")
+    with pytest.raises(OttlaError, match=r"the broker did not stop within 0\.2 s, and was killed"):
+        hanging.end(signal.SIGTERM)
+    assert not hanging.is_running
