@@ -31,8 +31,10 @@ _LIST_OF_NUMBERS: Final = {"partition_index", "partition", "index"}
 
 
 def error_answer(frame: memoryview, route: Route, error: ErrorCode) -> Completion:
-    """The response with this error, or CLOSE for a response without a place for it."""
+    """The response with this error, or CLOSE for a response without a place for it, and for a Produce that gets no response."""
     request, _ = route.request_class.decode(frame, route.version, _body_offset(frame, route))
+    if getattr(request, "acks", None) == 0:
+        return CLOSE  # as Apache Kafka answers it after an error
     response = route.response_class()
     if not _fill(response, request, int(error), route.version):
         return CLOSE

@@ -1,4 +1,4 @@
-"""Brokers of pytest-ottla over processes that a test plays: what they are told when they are cut off, restarted or hang."""
+"""Brokers of pytest-ottla over processes that a test plays: cuts, restarts, and an end that does not come."""
 
 import signal
 import sys

@@ -69,6 +69,10 @@ def test_each_partition_of_the_request_has_the_error(key: ApiKey, version: int, 
     assert leaves(answer_to(request_, key, version)) == [("t", 1, ERROR), ("t", 2, ERROR)]
 
 
+def test_a_produce_that_waits_for_no_response_loses_its_connection() -> None:
+    assert answer_to(ProduceRequest(acks=0, topic_data=PRODUCED), ApiKey.PRODUCE, 10) is CLOSE
+
+
 def test_a_fetch_of_a_session_without_changes_has_the_error_at_the_top() -> None:
     found = answer_to(FetchRequest(session_id=5, session_epoch=7), ApiKey.FETCH, 12)
     assert (found.error_code, found.responses) == (ERROR, [])
