@@ -88,7 +88,8 @@ class RotatingFile(logging.Handler):
             with contextlib.suppress(FileNotFoundError):
                 os.replace(older, f"{self._path}.{number}")
         if not self._retained:
-            os.unlink(self._path)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
         self._open()
 
     def _write(self, line: bytes) -> None:

@@ -66,6 +66,16 @@ def test_a_file_that_was_moved_is_reopened_on_demand(file: RotatingFile, tmp_pat
     assert (tmp_path / "broker.log").read_text() == "two\n"
 
 
+def test_a_full_file_that_was_moved_is_no_failure(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    file = RotatingFile(str(tmp_path / "broker.log"), 25, 0, HOUR)
+    file.emit(record("a line of 20 bytes 1"))
+    (tmp_path / "broker.log").rename(tmp_path / "moved")
+    file.emit(record("a line of 20 bytes 2"))
+    file.close()
+    assert (tmp_path / "broker.log").read_text() == "a line of 20 bytes 2\n"
+    assert capfdbinary.readouterr().err == b""
+
+
 def test_without_the_folder_lines_go_to_standard_error_until_it_is_back(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
