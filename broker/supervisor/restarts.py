@@ -13,10 +13,10 @@ from enum import Enum
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 STABLE_SECONDS = 10.0
+"""After this much uptime the restart back-off starts again at its minimum, seconds."""
 FEWEST_FAILURES, LONGEST_TRY_SECONDS = 3, 30.0
 """Failures, and seconds since the first of them, after which a first start is given up whatever the patience: without a
 ZooKeeper each attempt takes 18 s."""
-"""After this much uptime the restart back-off starts again at its minimum, seconds."""
 
 
 class State(Enum):
