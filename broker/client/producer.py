@@ -64,7 +64,7 @@ class Delivery(NamedTuple):
 
 
 class _Batch:
-    __slots__ = ("begun_at", "bytes", "not_before", "partition", "records", "sent_at", "sequence")
+    __slots__ = ("begun_at", "bytes", "may_be_written", "not_before", "partition", "records", "sent_at", "sequence")
 
     def __init__(self, partition: TopicPartition, begun_at: float) -> None:
         self.partition = partition
@@ -74,6 +74,7 @@ class _Batch:
         self.not_before = 0.0
         self.sent_at = 0.0  # time of the present attempt
         self.sequence = NO_SEQUENCE
+        self.may_be_written = False  # a broker may have taken it, and the answer was lost
 
 
 class Producer:
@@ -105,6 +106,9 @@ class Producer:
         self._muted: set[int] = set()
         self._buffered = 0
         self._sequences: dict[int, int] = {}
+        self._uncertain: dict[int, ClientError] = {}
+        """Partitions with a batch that failed although it may be written, and the reason. A broker would take another batch with the same
+        sequence for the same batch, and acknowledge what it has not written."""
         self._producer_id, self._producer_epoch = self._ask_producer_id()
 
     def _ask_producer_id(self) -> tuple[int, int]:
@@ -204,6 +208,11 @@ class Producer:
         for number, queue in self._waiting.items():
             if not queue or number in self._muted or queue[0].not_before > now:
                 continue
+            if number in self._uncertain:
+                reason = f"not sent, since the batch before it may be written or not: {self._uncertain[number]}"
+                for batch in list(queue):
+                    self._done(batch, -1, ClientError(f"{batch.partition}: {reason}"))
+                continue
             batch = queue[0]
             try:
                 with self._cluster.until(self._deadline_of(batch), once=True):  # it is asked again with the next attempt to send
@@ -249,6 +258,7 @@ class Producer:
             return
         for batch in batches:
             self._muted.add(batch.partition.partition)
+            batch.may_be_written = True
         if is_answered:
             self._in_flight.setdefault(connection, deque()).append(batches)
         else:
@@ -347,6 +357,8 @@ class Producer:
             batch.not_before = now + _BACKOFF_SECONDS
             self._cluster.forget(self._topic)
         else:
+            if may_pass and batch.may_be_written and batch.sequence != NO_SEQUENCE:
+                self._uncertain[batch.partition.partition] = error
             self._done(batch, -1, error)
 
     def _done(self, batch: _Batch, base_offset: int, error: ClientError | None) -> None:

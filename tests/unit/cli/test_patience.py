@@ -1,6 +1,7 @@
 """How long commands wait for a cluster that is gone: as long as their options say, and no longer."""
 
 import random
+import socket
 import time
 
 import pytest
@@ -37,6 +38,49 @@ def test_a_producer_gives_up_after_its_delivery_timeout_however_long_the_timeout
     assert 0.4 < time.monotonic() - began < 10
     (delivery,) = deliveries
     assert isinstance(delivery.error, ConnectionLost)
+
+
+class SilentConnection:
+    """A connection to a broker that takes requests and answers none."""
+
+    address = GONE
+    has_received = False
+
+    def __init__(self) -> None:
+        self._mine, self._other = socket.socketpair()
+        self.requests = 0
+
+    def fileno(self) -> int:
+        return self._mine.fileno()
+
+    def send(self, request: object, *, is_answered: bool = True) -> None:
+        self.requests += 1
+
+    def close(self) -> None:
+        self._mine.close()
+        self._other.close()
+
+
+def test_no_batch_follows_one_that_may_be_written_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = known_but_gone(LONG_SECONDS)
+    connections: list[SilentConnection] = []
+
+    def connect(_: Address) -> SilentConnection:
+        connections.append(SilentConnection())
+        return connections[-1]
+
+    monkeypatch.setattr(cluster, "new_connection", connect)
+    monkeypatch.setattr(Producer, "_ask_producer_id", lambda _: (7, 0))
+    deliveries: list[Delivery] = []
+    settings = ProducerSettings(linger_seconds=0, delivery_timeout_seconds=0.3)
+    producer = Producer(cluster, "t", settings, deliveries.append, choose=random.choice)
+    for value in (b"first", b"second"):
+        producer.send(OutgoingRecord(value))
+        producer.flush()
+    producer.close()
+    assert [connection.requests for connection in connections] == [1]
+    assert [type(delivery.error) for delivery in deliveries] == [ConnectionLost, ClientError]
+    assert "t-0: not sent, since the batch before it may be written or not: the broker at" in str(deliveries[1].error)
 
 
 class WithoutCoordinator(Cluster):
