@@ -263,6 +263,14 @@ RECORDING_RULES: Final = {"kafka_consumergroup_lag": f'label_replace({LAG}, "con
 
 ALERTS: Final = (
     Alert(
+        "OttlaNoBroker",
+        "absent(kafka_server_kafkaserver_brokerstate)",
+        "1m",
+        "critical",
+        "Prometheus reads the metrics of no broker",
+        "All brokers are down, or their metrics cannot be reached. The other alerts see nothing then.",
+    ),
+    Alert(
         "OttlaPartitionsOffline",
         "max(kafka_controller_kafkacontroller_offlinepartitionscount) > 0",
         "1m",

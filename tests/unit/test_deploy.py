@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.dashboards.files import UnknownMetric, check, expressions, files
+from broker.dashboards.panels import ALERTS
 from config.broker import BrokerConfig
 from config.broker_keys import BROKER_KEYS
 from config.loader import from_environment, parse_properties, property_name
@@ -185,6 +186,21 @@ def test_dashboards_and_rules_are_those_of_the_declarations() -> None:
     assert not stale, "run `make docs`"
     present = {str(path.relative_to(ROOT)) for folder in ("grafana", "prometheus") for path in (DEPLOY / folder).iterdir()}
     assert present == set(made)
+
+
+@pytest.mark.skipif(find_promtool() is None, reason="no promtool (Debian: in the package prometheus)")
+def test_the_loss_of_all_brokers_is_an_alert(tmp_path: Path) -> None:
+    (alert,) = (each for each in ALERTS if each.name == "OttlaNoBroker")
+    expected = {
+        "exp_labels": {"severity": "critical"},
+        "exp_annotations": {"summary": alert.summary, "description": alert.description},
+    }
+    at_two_minutes = {"eval_time": "2m", "alertname": alert.name, "exp_alerts": [expected]}
+    without_series = {"interval": "1m", "input_series": [], "alert_rule_test": [at_two_minutes]}
+    rules = DEPLOY / "prometheus" / "ottla-rules.yml"
+    (tmp_path / "test.yml").write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [without_series]}))
+    done = subprocess.run([str(find_promtool()), "test", "rules", "test.yml"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_an_expression_with_a_metric_that_no_broker_has_is_refused() -> None:
