@@ -293,8 +293,14 @@ class Supervisor:
 
 def take_lock(directory: Path) -> int:
     """The descriptor that locks the directory until it is closed. Raises CannotSupervise when another supervisor holds
-    the lock."""
-    descriptor = os.open(directory / ".supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    the lock, and when the file belongs to another user."""
+    path = directory / ".supervisor.lock"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CannotSupervise(
+            f"{path} cannot be opened: {error.strerror}; start the cluster as the user who owns its files, or set another --dir"
+        ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -14,7 +14,7 @@ from broker.security.client_security import PLAINTEXT
 from broker.supervisor import control, state_file, supervisor
 from broker.supervisor.layout import Layout
 from broker.supervisor.state_file import name_of
-from broker.supervisor.supervisor import Supervisor
+from broker.supervisor.supervisor import CannotSupervise, Supervisor, take_lock
 
 SECONDS = 20.0
 
@@ -76,6 +76,12 @@ def test_a_full_disk_keeps_no_command_from_its_end(
     assert status["brokers"][0]["reason"] == "ended by signal 9"
     lines = [record.getMessage() for record in caplog.records if "cluster.json" in record.getMessage()]
     assert lines == [f"{tmp_path}/cluster.json cannot be written: No space left on device; it is tried again with each change"]
+
+
+def test_a_lock_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / ".supervisor.lock").mkdir()  # as little use as the file of another user
+    with pytest.raises(CannotSupervise, match=r"/\.supervisor\.lock cannot be opened: Is a directory; start the cluster as the user"):
+        take_lock(tmp_path)
 
 
 def test_a_process_that_cannot_be_started_is_started_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
