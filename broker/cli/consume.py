@@ -289,6 +289,7 @@ class _Membership:
         self._sink = sink
         self._commits = commits
         self._handled: dict[TopicPartition, int] = {}
+        """Offsets up to which records are printed, and not committed yet."""
         self._next_commit = 0.0
 
     def run(self, settings: object, offset: str, *, quiet: bool) -> None:
@@ -329,13 +330,15 @@ class _Membership:
             _drop_finished(fetcher.positions, bounds)
             if self._sink.is_full() or (self._until is not None and not fetcher.positions):
                 return True
+            written: dict[TopicPartition, int] = {}
             for batch in fetcher.poll(_POLL_SECONDS):
-                self._handled[batch.partition] = self._sink.write(batch, bounds)
+                written[batch.partition] = self._sink.write(batch, bounds)
                 if self._sink.is_full():
                     break
                 if _is_past(batch, bounds):
                     fetcher.positions.pop(batch.partition, None)
-            self._sink.flush()
+            self._sink.flush()  # raises an error if the disk is full, and then nothing of it may be committed
+            self._handled |= written
             if time.monotonic() >= self._next_commit:
                 self._commit()
             if not self._member.tend():
