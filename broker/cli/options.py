@@ -6,6 +6,7 @@ command that changes something ends with `report_outcomes`, which has a line, or
 
 from __future__ import annotations
 
+import errno
 import functools
 import math
 import os
@@ -207,9 +208,20 @@ def reported_errors() -> Iterator[None]:
             say(f"ottla: {line}")
         raise SystemExit(1) from None
     except BrokenPipeError:
-        # The reader of the output has closed it. The interpreter must not fail again when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of the output has closed it.
+        _drop_output()
         raise SystemExit(0) from None
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()
+        say(f"ottla: {error.filename or 'standard output'}: {error.strerror}")
+        raise SystemExit(1) from None
+
+
+def _drop_output() -> None:
+    """The interpreter flushes standard output once more at the end, and must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def report_outcomes(outcomes: Iterable[tuple[str, ClientError | None]], done: str | Mapping[str, str], *, as_json: bool = False) -> None:

@@ -2,9 +2,13 @@
 
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import click
 import pytest
@@ -15,6 +19,7 @@ from broker.cli.options import report_outcomes
 from broker.cli.output import print_table
 from broker.client.errors import ClientError
 
+ROOT = Path(__file__).parents[3]
 MEMBER = "consumer-readers-1-0b8f3a52-7e7d-4e58-9d0c-55a1f0a0b9f3"
 COLUMNS = ("topic", "partition", "offset", "end", "lag", "member", "client")
 ROWS = [["orders", 0, 2, 3, 1, MEMBER, "reader"], ["orders", 1, None, 5, None, None, None]]
@@ -97,3 +102,11 @@ def test_every_command_has_json_but_those_whose_output_is_a_page_or_a_report() -
     assert len(found) > 40
     without = {name for name, command in found.items() if "--json" not in {each for option in command.params for each in option.opts}}
     assert without == {"console", "validate"}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_behind_the_output_is_one_line() -> None:
+    program = "from broker.cli.options import reported_errors\nwith reported_errors(): print('x')"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "ottla: standard output: No space left on device\n")
