@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 from collections.abc import Mapping
@@ -33,25 +34,51 @@ class Ephemeral:
         """Makes a directory unless the configuration names one. Raises OSError."""
         self.properties = {**DEFAULTS, **given}
         self._directory: Path | None = None
+        self._lock: int | None = None
         if "log.dirs" not in given and "log.dir" not in given:
             import tempfile  # takes longer than other imports, and a test suite names the directories
 
             remove_abandoned(Path(tempfile.gettempdir()))
             self._directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+            self._lock = _locked(self._directory)
             self.properties["log.dirs"] = str(self._directory / "data")
 
     def close(self) -> None:
         """Remove the directory, unless the configuration named it."""
         if self._directory is not None:
             _remove(self._directory)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove the directories of brokers whose process was killed."""
+    """Remove the directories of brokers whose process was killed.
+
+    A directory that is locked is in use by a process of another container, whose id says nothing here.
+    """
     for path in folder.glob(f"{PREFIX}*"):
         found = re.match(r"(\d+)-", path.name.removeprefix(PREFIX))
-        if found is not None and not Path(f"/proc/{found[1]}").exists() and Path("/proc/self").exists():
+        if found is None or Path(f"/proc/{found[1]}").exists() or not Path("/proc/self").exists():
+            continue
+        lock = _locked(path)
+        if lock is not None:
             _remove(path)
+            os.close(lock)
+
+
+def _locked(directory: Path) -> int | None:
+    """A descriptor that locks the directory until it is closed; None if another process has locked it, or if it cannot be opened."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _remove(directory: Path) -> None:
