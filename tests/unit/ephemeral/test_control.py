@@ -41,6 +41,9 @@ def test_a_clock_is_shifted_by_whole_milliseconds() -> None:
         (b'{"id": 1, "do": "fly"}', "there is no command 'fly'"),
         (b'{"id": 1, "do": ["heal"]}', "there is no command \"['heal']\""),
         (b'{"id": 1, "do": "heal", "what": 2}', "unexpected keyword argument 'what'"),
+        (b'{"id": 1, "do": "fail", "api": 0, "error": null}', "there is no api 0"),
+        (b'{"id": 1, "do": "fail", "api": "FETCH", "error": 3}', "there is no error 3"),
+        (b'{"id": 1, "do": "clock", "shift_ms": 1e999}', "cannot convert float infinity to integer"),
         (b'{"id": 1, "do": "clock", "shift_ms": "late"}', "invalid literal for int() with base 10: 'late'"),
     ],
 )
