@@ -67,7 +67,7 @@ class BrokerProcess:
         self.is_paused = False
         try:
             self.described = self._line(time.monotonic() + START_SECONDS)
-        except OttlaError:
+        except (OttlaError, ValueError):  # no line, or another than a broker prints
             self.end(signal.SIGKILL)
             raise OttlaError(_reason(log, begin)) from None
 

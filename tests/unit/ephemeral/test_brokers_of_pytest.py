@@ -87,6 +87,12 @@ def test_a_restarted_broker_behind_a_proxy_keeps_the_listeners_that_it_was_given
         assert played(behind).settings["listeners"] == "A://127.0.0.1:7001"
 
 
+def test_another_program_of_that_name_is_no_broker_and_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "command", lambda: [sys.executable, "-c", "import signal; print('hello', flush=True); signal.pause()"])
+    with pytest.raises(OttlaError, match="the broker did not start: it said nothing; its log is"):
+        BrokerProcess({}, tmp_path / "broker.log")
+
+
 def test_a_broker_that_does_not_stop_is_killed_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "command", lambda: [sys.executable, "-c", HANGING])
     monkeypatch.setattr(process, "STOP_SECONDS", 0.2)
