@@ -30,7 +30,8 @@ SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fet
 WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/report \
     LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)"
 DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination groups network quotas replication security storage supervisor transactions)
-PACKAGES := broker controller replication storage protocol config ottla benchmarks tests
+FLOORS := broker controller replication storage protocol config ottla
+PACKAGES := $(FLOORS) benchmarks tests
 
 .PHONY: help compile install kerberos serve cluster dist dist-test test test-fast test-medium test-pure package-test sanitize lint format docs bench bench-quick bench-long validate judge neighbours soak clean
 
@@ -80,7 +81,8 @@ $(VENV)/.installed-security: pyproject.toml constraints.txt $(COMPILED) | $(BIN)
 compile: | $(BIN)/python
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 
-install: $(VENV)/.installed compile
+install: $(VENV)/.installed
+	@$(BIN)/python -m compileall -q $(FLOORS)
 
 # SECURE=1: a certificate, users, ACLs and their clients' settings are made beside the data.
 serve: $(if $(SECURE),$(VENV)/.installed-security) install
