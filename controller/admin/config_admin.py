@@ -25,6 +25,7 @@ from controller.errors import (
     InvalidAdminRequest,
     InvalidTopicConfig,
     InvalidTopicName,
+    NodeExists,
     NoNode,
     StoreError,
     UnknownTopicOrPartition,
@@ -256,7 +257,7 @@ class ConfigAdmin:
             await self._notify(entity_type, entity_name)
 
     async def _change(self, entity_type: str, entity_name: str, change: Change, *, validate_only: bool, needs: str | None = None) -> None:
-        """Read, change and write one entity; repeated if another client wrote in between."""
+        """Read, change and write one entity; repeated if another client wrote in between. Raises StoreError."""
         path = config_path(entity_type, entity_name)
         while True:
             controller, found, needed = await self._store.pipeline([Exists(CONTROLLER), Get(path), Exists(needs or path)])
@@ -277,8 +278,10 @@ class ConfigAdmin:
             (outcome,) = await self._store.pipeline([request])
             if not isinstance(outcome, StoreError):
                 break
-            if not isinstance(outcome, BadVersion | NoNode) and stat is not None:
+            if not isinstance(outcome, BadVersion | NodeExists | NoNode):
                 raise outcome
+            if stat is None and isinstance(outcome, NoNode) and await self._store.exists(parent_of(path)) is None:
+                raise outcome  # the parent cannot be made
         logger.info("new configuration of %s/%s: %s", entity_type, entity_name, _loggable(entity_type, overrides))
         await self._notify(entity_type, entity_name)
 

@@ -12,7 +12,7 @@ from controller.admin.change_notifications import EXPIRATION_MS
 from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType, apply_ops
 from controller.admin.config_changes import ConfigChanges
 from controller.admin.topic_admin import NewTopic
-from controller.errors import ControllerError, InvalidAdminRequest, InvalidTopicConfig, UnknownTopicOrPartition
+from controller.errors import BadArguments, ControllerError, InvalidAdminRequest, InvalidTopicConfig, NoNode, UnknownTopicOrPartition
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
 
@@ -198,6 +198,27 @@ def test_a_quota_entity_without_quotas_vanishes_with_the_nodes_above_that_only_l
         await admin.set_entity_config("users", "u2/clients/c1", {})
         users = [path for path in broker.ensemble.dump() if path.startswith("/config/users")]
         assert users == ["/config/users", "/config/users/u1"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", [".", "..", "./clients/c"])
+def test_a_name_that_no_node_can_have_is_refused_at_once(name: str) -> None:
+    async def scenario(_: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        with pytest.raises(BadArguments):
+            await asyncio.wait_for(admin.alter_entity_config("users", name, lambda _: {"producer_byte_rate": "1"}), 10)
+
+    run(scenario)
+
+
+def test_a_node_whose_parent_cannot_be_made_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def not_made(_: str) -> None:
+        """As on a ZooKeeper whose node above belongs to another identity."""
+
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        monkeypatch.setattr(broker.store, "ensure_path", not_made)
+        with pytest.raises(NoNode):
+            await asyncio.wait_for(admin.alter_entity_config("users", "u/clients/c", lambda _: {"producer_byte_rate": "1"}), 10)
 
     run(scenario)
 
