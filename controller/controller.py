@@ -55,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
 SESSION_RETRY_SECONDS = 0.5
+ELECTION_RETRY_SECONDS = 2.0
+"""Pause before another attempt to find out or elect the controller after the store has refused one, seconds."""
 SESSION_PATIENCE = 1.5
 """Session timeouts that a broker waits for the end of its session before a restart: ZooKeeper ends a session up to a
 tick late."""
@@ -105,6 +107,7 @@ class Controller:
         self._on_new_session: list[Callable[[], Awaitable[None]]] = []
         self._registered_session = 0
         """The store's session in which this broker registered and took part in an election."""
+        self._election_retry: asyncio.TimerHandle | None = None
         store.on_session_expired(self._on_expired)
 
     @property
@@ -166,6 +169,8 @@ class Controller:
 
     async def shutdown(self) -> None:
         """Stop; the ephemeral nodes end with the store's session, which the caller closes."""
+        if self._election_retry is not None:
+            self._election_retry.cancel()
         await self._queue.stop()
         await self._resign()
 
@@ -236,7 +241,20 @@ class Controller:
         self._queue.put("ControllerChange", self._on_controller_change)
 
     async def _on_controller_change(self) -> None:
-        """/controller was created, deleted or changed."""
+        """/controller was created, deleted or changed. An attempt that the store refuses is repeated, because no other event follows."""
+        try:
+            await self._follow_controller()
+        except StoreError as error:
+            if not isinstance(error, SessionExpired) and self._election_retry is None:
+                self._election_retry = asyncio.get_running_loop().call_later(ELECTION_RETRY_SECONDS, self._follow_again)
+            raise
+
+    def _follow_again(self) -> None:
+        self._election_retry = None
+        self._controller_watch(None)
+
+    async def _follow_controller(self) -> None:
+        """Resign if another broker is controller, and take part in the election if there is none."""
         _, found = await self._store.pipeline([Exists(CONTROLLER, self._controller_watch), Get(CONTROLLER)])
         if isinstance(found, NoNode):
             self.active_controller_id = NO_CONTROLLER

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from controller.admin.topic_admin import NewTopic
 from controller.errors import StoreError, StoreUnavailable
 from controller.events.refused_writes import LONGEST_PAUSE_SECONDS
-from controller.store.metadata_store import Multi, Request, Result, SetData, Write
+from controller.store.metadata_store import Create, Delete, MetadataStore, Multi, Request, Result, SetData, Write
+from controller.znodes.layout import CONTROLLER
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P
 from tests.support.virtual_time import in_virtual_time
 
@@ -31,12 +32,14 @@ async def end(cluster: Cluster) -> None:
 class Refusing:
     """A store that refuses the controller's writes of one kind, all together or each."""
 
-    def __init__(self, cluster: Cluster, is_refused: Callable[[Write], bool], *, alone: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, is_refused: Callable[[Write], bool], *, alone: bool = False, store: MetadataStore | None = None
+    ) -> None:
         self.times: list[float] = []
         self.refuses = True
         self._is_refused = is_refused
         self._alone = alone
-        self._store = cluster.controller.store
+        self._store = store or cluster.controller.store
         self._pipeline = self._store.pipeline
         self._store.pipeline = self._refusing  # type: ignore[method-assign]  # it breaks in the middle of a test
 
@@ -119,4 +122,52 @@ async def test_who_is_not_controller_any_more_tries_nothing() -> None:
     tried = len(store.times)
     await asyncio.sleep(10)
     assert len(store.times) == tried
+    await end(cluster)
+
+
+@in_virtual_time
+async def test_a_controller_is_elected_once_the_store_takes_it() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([0, 1])
+    heir = cluster.brokers[1]
+    store = Refusing(cluster, lambda write: write.path == CONTROLLER, store=heir.store)
+    await cluster.kill(0)
+    assert len(store.times) == 1
+    await asyncio.sleep(9)
+    assert len(store.times) == 5
+    assert not heir.controller.is_active
+    store.refuses = False
+    await asyncio.sleep(3)
+    await cluster.settle()
+    assert heir.controller.is_active
+    assert cluster.state().leader == 1
+    await end(cluster)
+
+
+@in_virtual_time
+async def test_a_controller_whose_disk_is_full_at_once_takes_over_later() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([0, 1])
+    heir = cluster.brokers[1]
+    is_full = is_mended = False
+    pipeline = heir.store.pipeline
+
+    async def filling(requests: Sequence[Request]) -> list[Result | StoreError]:
+        nonlocal is_full
+        if is_full and any(isinstance(each, Create | Delete | SetData | Multi) for each in requests):
+            raise FULL
+        outcomes = await pipeline(requests)
+        is_full = is_full or (not is_mended and any(isinstance(each, Multi) and each.writes[0].path == CONTROLLER for each in requests))
+        return outcomes
+
+    heir.store.pipeline = filling  # type: ignore[method-assign]  # it breaks in the middle of a test
+    await cluster.kill(0)
+    await asyncio.sleep(10)
+    assert is_full
+    assert not heir.controller.is_active
+    is_full, is_mended = False, True
+    await asyncio.sleep(3)
+    await cluster.settle()
+    assert heir.controller.is_active
+    assert cluster.state().leader == 1
     await end(cluster)
