@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from controller.errors import ControllerError, NotController, SessionExpired, StoreError
@@ -142,5 +141,15 @@ class EventQueue:
             self._filled.clear()
 
     async def _report(self, error: Exception) -> None:
-        with suppress(StoreError):
-            await self._on_error(error)
+        """Calls `on_error`, and again with a ControllerError of its own: the controller may move once more meanwhile."""
+        while True:
+            try:
+                await self._on_error(error)
+            except ControllerError as another:
+                error = another
+                continue
+            except StoreError:
+                pass
+            except Exception:
+                logger.exception("the controller could not react to an error; it goes on with the next event")
+            return

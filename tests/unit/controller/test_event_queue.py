@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from controller.errors import ControllerMoved, StoreUnavailable
 from controller.state import event_queue
 from controller.state.event_queue import EventQueue
 
@@ -53,3 +54,32 @@ def test_an_event_that_waits_for_a_store_that_is_away_does_not_hold_up_the_end(m
         assert isinstance((await asyncio.gather(caller, return_exceptions=True))[0], asyncio.CancelledError)
 
     asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+def test_the_next_event_is_handled_whatever_the_reaction_to_an_error_raises() -> None:
+    reported: list[str] = []
+    raised = [ControllerMoved("again"), RuntimeError("a fault"), StoreUnavailable("metadata", "disk full")]
+
+    async def failing(error: Exception) -> None:
+        reported.append(str(error))
+        if raised:
+            raise raised.pop(0)
+
+    async def scenario() -> None:
+        queue = EventQueue(failing, time.monotonic)
+        queue.start()
+
+        async def moved() -> None:
+            raise ControllerMoved("first")
+
+        async def nothing() -> None:
+            return
+
+        for _ in range(2):
+            with pytest.raises(ControllerMoved):
+                await queue.call("moved", moved)
+        await queue.call("next", nothing)
+        await queue.stop()
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+    assert reported == ["first", "again", "first"]
