@@ -148,7 +148,7 @@ async def register_broker(
 
     A broker that restarts right after a crash finds its own earlier registration. It waits up to `patience_s` for that
     session to end, where Apache Kafka gives up. Raises BrokerIdInUse when another broker is alive at the registered
-    address, or the node remains.
+    address, or the node remains; StoreError when the store refuses the node.
     """
     path = broker_id_path(broker_id)
     create = Multi((Create(path, None, ephemeral=True), SetData(path, encode_broker(registration))))
@@ -158,6 +158,8 @@ async def register_broker(
         gone = asyncio.Event()
         refused, found = await store.pipeline([create, Get(path, partial(_on_change, gone))])
         if isinstance(found, NoNode):
+            if isinstance(refused, StoreError) and not isinstance(refused, NodeExists):
+                raise refused
             continue  # deleted between the two requests
         data, stat = data_and_stat(found)
         if stat.ephemeral_owner == store.session_id:

@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from controller import controller
+from controller.errors import NoNode
+from controller.registration import register_broker
 from controller.store.metadata_store import MetadataStore
 from controller.znodes.layout import CONTROLLER, CONTROLLER_EPOCH, ControllerNode, encode_controller
-from tests.support.controlled_cluster import Cluster, run, until
+from tests.support.controlled_cluster import BrokerUnderTest, Cluster, new_ensemble, run, until
 
 
 def test_a_session_that_ends_while_its_broker_registers_leaves_an_active_controller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +54,17 @@ def test_a_controller_node_that_was_left_behind_is_replaced() -> None:
         assert int((await heir.store.get(CONTROLLER_EPOCH))[0] or b"") == active[0].controller.context.epoch == 2
 
     run(scenario)
+
+
+def test_a_registration_that_the_store_refuses_is_not_tried_for_ever() -> None:
+    async def scenario() -> None:
+        broker = BrokerUnderTest(new_ensemble())  # its tree has no /brokers/ids
+        await broker.store.open_session()
+        with pytest.raises(NoNode):
+            await asyncio.wait_for(register_broker(broker.store, 0, broker.registration()), 10)
+        await broker.store.close()
+
+    asyncio.run(scenario())
 
 
 async def owner_of_controller(store: MetadataStore) -> int:
