@@ -141,9 +141,13 @@ class EmbeddedWorker:
             self._trouble = ""
 
     def begin_session(self) -> int:
-        """Begin a session after ending those of dead owners, whose nodes may block the registration of this process."""
+        """Begin a session after ending those of dead owners, whose nodes may block the registration of this process.
+
+        Raises StoreUnavailable.
+        """
         tree = self._tree
-        self._discover_sessions()
+        with tree.transaction(write=False):
+            self._discover_sessions()
         self._end_dead_sessions(self._clock.monotonic())
         self._release_lock()
         with tree.transaction():
@@ -151,16 +155,23 @@ class EmbeddedWorker:
             session_id = tree.next_number("session")
             # Locked before the row is visible to other processes, which would otherwise take the session for one of a
             # dead owner.
-            self._lock = OwnSessionLock(self._lock_path(session_id))
+            path = self._lock_path(session_id)
+            try:
+                self._lock = OwnSessionLock(path)
+            except OSError as error:
+                raise StoreUnavailable(path, f"{error.strerror}; check its directory and the space left") from error
             tree.begin_session(session_id, self._session_timeout_ms, os.getpid())
         self._session_id = session_id
         return session_id
 
     def other_owners(self) -> list[int]:
-        """The processes of all other sessions whose owners live."""
-        self._discover_sessions()
+        """The processes of all other sessions whose owners live. Raises StoreUnavailable."""
+        with self._tree.transaction(write=False):
+            self._discover_sessions()
         self._end_dead_sessions(self._clock.monotonic())
-        return [pid for session_id, pid in self._tree.owners().items() if session_id != self._session_id]
+        with self._tree.transaction(write=False):
+            owners = self._tree.owners()
+        return [pid for session_id, pid in owners.items() if session_id != self._session_id]
 
     def carry_out(self, session_id: int, requests: Sequence[Request]) -> list[Result | StoreError]:
         """One batch in one transaction. Raises SessionExpired, StoreUnavailable."""
@@ -226,11 +237,16 @@ class EmbeddedWorker:
         return fired
 
     def _discover_sessions(self) -> None:
+        """Observe the sessions of others. Called in a transaction. Raises StoreUnavailable."""
         sessions = self._tree.sessions()
         now = self._clock.monotonic()
         for session_id, timeout_ms in sessions.items():
             if session_id not in self._observed and session_id != self._session_id:
-                self._observed[session_id] = ObservedSession(self._lock_path(session_id), timeout_ms, now)
+                path = self._lock_path(session_id)
+                try:
+                    self._observed[session_id] = ObservedSession(path, timeout_ms, now)
+                except OSError as error:
+                    raise StoreUnavailable(path, str(error.strerror)) from error
         for session_id in self._observed.keys() - sessions.keys():
             self._observed.pop(session_id).forget(remove=False)
 

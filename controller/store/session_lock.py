@@ -14,12 +14,16 @@ class OwnSessionLock:
     """The lock of a session of this process."""
 
     def __init__(self, path: str) -> None:
-        """Create the file and lock it. It stays locked until `release` or the end of the process."""
+        """Create the file and lock it. It stays locked until `release` or the end of the process. Raises OSError."""
         self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._beats = 0
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self.beat()
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.beat()
+        except OSError:
+            self.release()
+            raise
 
     def beat(self) -> None:
         """Advance the heartbeat."""

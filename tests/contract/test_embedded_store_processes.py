@@ -212,6 +212,23 @@ def test_a_session_that_others_end_before_its_owner_knows_of_it_is_followed_by_a
     asyncio.run(scenario())
 
 
+def test_a_session_whose_lock_has_no_room_is_refused_and_may_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: OwnSessionLock) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def scenario() -> None:
+        store = EmbeddedStore(str(tmp_path / "metadata"), RealClock())
+        with monkeypatch.context() as full:
+            full.setattr(OwnSessionLock, "beat", refuse)
+            with pytest.raises(StoreUnavailable, match=r"metadata\.session-1: No space left on device"):
+                await store.open_session()
+        assert await store.open_session() == 1
+        await store.close()
+
+    asyncio.run(scenario())
+    assert os.listdir(tmp_path) == ["metadata"]
+
+
 def test_a_disk_that_has_become_read_only_is_told_once_and_does_not_stand_in_the_way_of_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
