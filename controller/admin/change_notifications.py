@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from controller.errors import NoNode, StoreError
+from controller.errors import NoNode, SessionExpired, StoreError
 from controller.store.metadata_store import Delete, Get, MetadataStore, WatchedEvent, data_and_stat
 from controller.znodes.layout import sequence_number
 from controller.znodes.pauses import slices
@@ -18,6 +18,8 @@ from storage.disk.clock import Clock
 logger = logging.getLogger(__name__)
 
 EXPIRATION_MS = 15 * 60 * 1000
+RETRY_SECONDS = 5.0
+"""Pause before notifications are read again after the store has refused them, seconds."""
 
 Report = Callable[[str, bytes | None], Awaitable[None]]
 """Path and body of a notification. May raise StoreError or MalformedZNode."""
@@ -63,8 +65,12 @@ class ChangeNotifications:
             self._changed.clear()
             try:
                 await self.process()
-            except StoreError as error:
+            except SessionExpired as error:
                 logger.warning("changes of %s cannot be read (%s); waiting for the next session", self._subject, error)
+            except StoreError as error:
+                logger.warning("changes of %s cannot be read (%s); trying again in %g s", self._subject, error, RETRY_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
+                self._changed.set()
 
     async def process(self) -> None:
         """Report new notifications and remove old ones. Callers are serialized, so that no notification is reported

@@ -8,11 +8,21 @@ from typing import Any
 import pytest
 
 from config.topic import TOPIC_KEYS
+from controller.admin import change_notifications
 from controller.admin.change_notifications import EXPIRATION_MS
 from controller.admin.config_admin import ConfigAdmin, ConfigOp, OpType, apply_ops
 from controller.admin.config_changes import ConfigChanges
 from controller.admin.topic_admin import NewTopic
-from controller.errors import BadArguments, ControllerError, InvalidAdminRequest, InvalidTopicConfig, NoNode, UnknownTopicOrPartition
+from controller.errors import (
+    BadArguments,
+    ControllerError,
+    InvalidAdminRequest,
+    InvalidTopicConfig,
+    NoNode,
+    StoreUnavailable,
+    UnknownTopicOrPartition,
+)
+from controller.store.metadata_store import Watch
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
 
@@ -245,6 +255,28 @@ def test_a_broker_is_told_of_every_change_after_it_began_to_listen() -> None:
         await until(lambda: len(told) == 3)
         assert [change[:2] for change in told] == [("topics", "cfg"), ("clients", "<default>"), ("topics", "cfg")]
         assert told[-1][2] == {}
+        await changes.stop()
+
+    run(scenario)
+
+
+def test_a_change_that_the_store_did_not_show_is_read_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_notifications, "RETRY_SECONDS", 0)
+
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        told: list[str] = []
+        changes = ConfigChanges(broker.store, broker.ensemble.clock, lambda _, name, __: told.append(name))
+        await changes.start()
+        children, refusals = broker.store.children, [StoreUnavailable("metadata.db", "disk I/O error")] * 2
+
+        async def refusing(path: str, watch: Watch | None = None) -> list[str]:
+            if refusals:
+                raise refusals.pop()
+            return await children(path, watch)
+
+        monkeypatch.setattr(broker.store, "children", refusing)
+        await admin.set_topic_configs("cfg", {"retention.ms": "2"})
+        await until(lambda: told == ["cfg"])
         await changes.stop()
 
     run(scenario)
