@@ -100,7 +100,7 @@ class Controller:
         self._topics = TopicChanges(self._core, self._reassignments, random_bytes)
         self._elections = LeaderElections(self._core)
         self._rebalance = LeaderRebalance(self._core, self._elections)
-        self._refused_writes = RefusedWrites(self._core, self._reassignments)
+        self._refused_writes = RefusedWrites(self._core, self._brokers, self._reassignments)
         self._core.states.on_refused = self._refused_writes.on_refused
         self._isr_changes = IsrChanges(self._core, self._reassignments)
         self._failover = Failover(self._core, self._brokers, self._topics, self._elections, self._reassignments)

@@ -1,13 +1,14 @@
 """Retries the work of the active controller that failed because the metadata store refused a write.
 
 Events come only when something changes, so a new topic would have no leaders until then. After a refusal the whole
-state of the cluster is checked again: partitions without a leader, deletions, complete reassignments, brokers without
-metadata. The context holds that state, whichever write was refused. `Controller` starts the timer and ends it when it
-resigns.
+state of the cluster is checked again: brokers that came and went, partitions without a leader, deletions, complete
+reassignments, brokers without metadata. The context holds that state, whichever write was refused. `Controller` starts
+the timer and ends it when it resigns.
 """
 
 import asyncio
 
+from controller.events.broker_changes import BrokerChanges
 from controller.events.reassignment import Reassignments
 from controller.state.core import ControllerCore
 from controller.state.request_batch import EVERY_BROKER
@@ -20,8 +21,9 @@ LONGEST_PAUSE_SECONDS = 60.0
 class RefusedWrites:
     """The timer of one controller. The pauses double as long as writes are refused."""
 
-    def __init__(self, core: ControllerCore, reassignments: Reassignments) -> None:
+    def __init__(self, core: ControllerCore, brokers: BrokerChanges, reassignments: Reassignments) -> None:
         self._core = core
+        self._brokers = brokers
         self._reassignments = reassignments
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._timer: asyncio.TimerHandle | None = None
@@ -45,6 +47,7 @@ class RefusedWrites:
 
     async def _try_again(self) -> None:
         core, context = self._core, self._core.context
+        await self._brokers.on_broker_change()  # of several changes at once, those after the refusal were not handled
         batch = core.batch()
         batch.update_metadata(EVERY_BROKER, ())
         await core.elections.elect_where_needed(batch)

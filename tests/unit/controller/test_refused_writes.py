@@ -7,7 +7,8 @@ from controller.admin.topic_admin import NewTopic
 from controller.errors import StoreError, StoreUnavailable
 from controller.events.refused_writes import LONGEST_PAUSE_SECONDS
 from controller.store.metadata_store import Create, Delete, MetadataStore, Multi, Request, Result, SetData, Write
-from controller.znodes.layout import CONTROLLER
+from controller.znodes.layout import CONTROLLER, broker_id_path, encode_broker
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P
 from tests.support.virtual_time import in_virtual_time
 
@@ -107,6 +108,30 @@ async def test_a_deletion_goes_on() -> None:
     await asyncio.sleep(2)
     await cluster.settle()
     assert "/brokers/topics/t" not in cluster.ensemble.dump()
+    await end(cluster)
+
+
+@in_virtual_time
+async def test_a_broker_that_died_beside_another_change_is_noticed() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([1, 0])
+    await cluster.brokers[0].topics.create_topics([NewTopic("u", assignments={0: [2]})], timeout_ms=0)
+    await cluster.settle()
+    newcomer = BrokerUnderTest(cluster.ensemble, 2, peers=cluster.peers)
+    session_id = await newcomer.store.open_session()
+    dead = cluster.brokers.pop(1)
+    await dead.controller.shutdown()
+    store = Refusing(cluster, creates_state)
+    cluster.ensemble.expire(dead.store.session_id)
+    cluster.ensemble.write(session_id, Create(broker_id_path(2), encode_broker(newcomer.registration()), ephemeral=True))
+    await cluster.settle()
+    assert store.times
+    store.refuses = False
+    await asyncio.sleep(2)
+    await cluster.settle()
+    assert cluster.state().leader == 0
+    assert cluster.state(TopicPartition("u", 0)).leader == 2
+    await newcomer.store.close()
     await end(cluster)
 
 
