@@ -12,7 +12,7 @@ A topic with a replica on a dead broker waits until that broker is back; its liv
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from controller.errors import NoNode, NotEmpty, StoreError
 from controller.state.context import ControllerContext, Replica
@@ -43,8 +43,14 @@ class TopicDeletion:
         self._started.clear()
         self._deleted.clear()
 
-    def enqueue(self, topics: Iterable[str]) -> None:
-        """Add topics whose deletion was requested. `resume` starts it."""
+    def enqueue(self, topics: Set[str]) -> None:
+        """Add topics whose deletion was requested. `resume` starts it.
+
+        Nothing of a new deletion is done yet: an operator may have removed an earlier topic of the name in the middle of its deletion.
+        """
+        for topic in topics - self._context.topics_to_be_deleted:
+            self._started.pop(topic, None)
+            self._deleted.pop(topic, None)
         self._context.topics_to_be_deleted.update(topics)
 
     async def retry(self, brokers: set[int]) -> None:

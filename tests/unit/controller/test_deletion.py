@@ -160,3 +160,20 @@ def test_a_topic_whose_states_could_not_be_written_is_deleted_with_the_next_one(
         assert not {"/brokers/topics/t", "/brokers/topics/u"} & cluster.ensemble.dump().keys()
 
     run(scenario)
+
+
+def test_nothing_of_a_topic_counts_as_deleted_that_has_the_name_of_a_removed_one() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await delete_while_broker_2_is_down(cluster)
+        for below in ("/partitions/0/state", "/partitions/0", "/partitions", ""):  # an operator does not want to wait
+            await cluster.brokers[0].store.delete(f"/brokers/topics/t{below}")
+        await cluster.brokers[0].store.delete("/admin/delete_topics/t")
+        await cluster.settle()
+        await cluster.topic([1])
+        assert P in cluster.peers[1].replicas
+        await cluster.brokers[0].topics.delete_topics(["t"])
+        await cluster.settle()
+        assert "/brokers/topics/t" not in cluster.ensemble.dump()
+        assert P not in cluster.peers[1].replicas
+
+    run(scenario)
