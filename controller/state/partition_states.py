@@ -21,6 +21,7 @@ from controller.znodes.layout import (
     partitions_path,
 )
 from controller.znodes.pauses import Pause, slices
+from controller.znodes.znode_json import MalformedZNode
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -162,7 +163,8 @@ class PartitionStates:
 
     async def read(self, partitions: Iterable[TopicPartition]) -> None:
         """Read the partitions' states from the store into the context; a partition without a state is removed from the
-        context. Equal states become one object: of many partitions most have the replicas and epochs of some other."""
+        context, and so is one whose state cannot be decoded. Equal states become one object: of many partitions most
+        have the replicas and epochs of some other."""
         wanted: list[TopicPartition] = []
         requests: list[Get] = []
         for some in slices(partitions):
@@ -179,6 +181,11 @@ class PartitionStates:
                     data, stat = data_and_stat(outcome)
                     state = decoded.get(data)
                     if state is None:
-                        state = decoded[data] = decode_partition_state(request.path, data)
+                        try:
+                            state = decoded[data] = decode_partition_state(request.path, data)
+                        except MalformedZNode as error:
+                            logger.error("%s has no leader as long as its state cannot be read: %s", partition, error)
+                            self._context.leaderships.pop(partition, None)
+                            continue
                     self._context.leaderships[partition] = Leadership(state, stat.version)
             await self._pause()

@@ -24,7 +24,7 @@ from controller.errors import (
 from controller.events.isr_changes import IsrChange
 from controller.state.context import Leadership
 from controller.znodes.changes import decode_producer_id_block, encode_log_dir_event, encode_partitions
-from controller.znodes.layout import PartitionState
+from controller.znodes.layout import CONTROLLER, PartitionState, partition_state_path
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from storage.disk.topic_partition import TopicPartition
@@ -338,5 +338,18 @@ def test_a_slow_broker_delays_nobody_else() -> None:
         held.set()
         await until(lambda: slow.replicas.get(P) == (2, 0))
         await until(lambda: any(isinstance(each, UpdateMetadataRequest) and each.topic_states for each in slow.requests))
+
+    run(scenario)
+
+
+def test_a_state_that_cannot_be_decoded_costs_no_other_partition_its_leader() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 1], [1, 0])
+        path = partition_state_path(P)
+        await cluster.brokers[1].store.set(path, b"damaged")
+        await cluster.brokers[1].store.delete(CONTROLLER)
+        await asyncio.wait_for(cluster.settle(), 30)
+        assert cluster.controller.controller.context.leaderships.keys() == {TopicPartition("t", 1)}
+        assert cluster.ensemble.dump()[path].data == b"damaged", "an operator may repair it"
 
     run(scenario)
