@@ -93,7 +93,8 @@ class Guard:
         is_own = headers.get(b"sec-fetch-site", "none") in {"none", "same-origin"}
         origin = headers.get(b"origin")
         if not is_safe and origin is not None:
-            is_own = is_own and origin.lower() == f"{scope['scheme']}://{host}"
+            # A proxy may speak TLS before a console that does not.
+            is_own = is_own and origin.lower() in {f"{scope['scheme']}://{host}", f"https://{host}"}
         if not is_own and scope["path"] != "/":
             raise _Refusal(HTTPStatus.FORBIDDEN, "requests of other sites are refused")
         if not scope["path"].startswith(API):

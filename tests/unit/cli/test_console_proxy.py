@@ -31,6 +31,18 @@ def test_the_proxy_names_the_user_of_each_request_and_of_its_audit_line() -> Non
     assert [(line["user"], line["action"]) for line in console.lines] == [("alice", "delete topic")]
 
 
+def test_a_proxy_may_speak_tls_before_a_console_that_does_not() -> None:
+    console = ConsoleUnderTest(proxy=PROXY)
+    token = console.get("/api/v1/session", {"host": HOST, **ALICE}).json["token"]
+
+    def deleted_from(origin: str) -> int:
+        more = {**ALICE, "x-csrf-token": token, "origin": origin, "sec-fetch-site": "same-origin"}
+        return console.change("DELETE", "topics/t", {"confirm": "t"}, more=more).status
+
+    assert deleted_from(f"https://{HOST}") == 502, "the cluster is dead, and the user may change it"
+    assert {deleted_from(origin) for origin in ("https://evil.example", "https://127.0.0.1", f"ftp://{HOST}", "null")} == {403}
+
+
 @pytest.mark.parametrize(
     "headers",
     [
