@@ -59,6 +59,13 @@ def test_a_session_is_a_cookie_that_scripts_and_other_sites_do_not_get(console: 
     assert SimpleCookie(log_in(secure).headers["set-cookie"])[COOKIE]["secure"] is True
 
 
+@pytest.mark.parametrize("others", ['theme={"a": [1]}; {}', '{}; b="', "=; ;{};c", f"x-{COOKIE}=other; {{}}"])
+def test_cookies_of_other_servers_of_the_host_end_no_session(console: ConsoleUnderTest, others: str) -> None:
+    own = cookie_of(log_in(console))["cookie"]
+    assert console.get("/api/v1/session", {"host": HOST, "cookie": others.replace("{}", own)}).json["user"] == "alice"
+    assert console.get("/api/v1/session", {"host": HOST, "cookie": others.replace("{}", "")}).json["user"] is None
+
+
 def test_changes_have_the_token_of_their_session_and_the_log_says_who(console: ConsoleUnderTest) -> None:
     first, second = cookie_of(log_in(console)), cookie_of(log_in(console))
     tokens = [console.get("/api/v1/session", {"host": HOST, **each}).json["token"] for each in (first, second)]

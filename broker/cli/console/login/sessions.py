@@ -11,7 +11,6 @@ import ipaddress
 import secrets
 import threading
 from collections.abc import Callable, Iterable
-from http.cookies import CookieError, SimpleCookie
 from typing import Final, NamedTuple
 
 from broker.cli.console.login.passwords import Passwords
@@ -130,11 +129,12 @@ class Sessions:
 
 
 def _key_of(cookies: str) -> str:
-    try:
-        found = SimpleCookie(cookies).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+    """The value of the session's cookie. Other servers of the host may have set cookies of any form, which come with it."""
+    for part in cookies.split(";"):
+        name, _, value = part.partition("=")
+        if name.strip() == COOKIE:
+            return value.strip()
+    return ""
 
 
 def _network(address: str) -> str:
