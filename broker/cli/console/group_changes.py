@@ -31,9 +31,9 @@ def planned_reset(cluster: Cluster, query: QueryParams) -> View:
     group = query.get("group")
     if not group:
         raise BadParameter("group is missing")
-    mode = _mode(query)
+    mode, topics, chosen = _mode(query), query.getlist("topic"), _chosen(query)
     committed = {where: found.offset for where, found in committed_offsets(cluster, group).items()}
-    wanted = _wanted(cluster, query, committed)
+    wanted = _wanted(cluster, topics, chosen, committed)
     state = describe_group(cluster, group).state
     remarks: list[str] = []
     planned = planned_offsets(cluster, wanted, committed, remark=remarks.append, **mode)
@@ -70,18 +70,26 @@ def _mode(query: QueryParams) -> Mapping[str, Any]:
     return {"to_offset": number(value, "value")} if mode == "offset" else {"shift_by": signed(value, "value")}
 
 
-def _wanted(cluster: Cluster, query: QueryParams, committed: Mapping[TopicPartition, int]) -> Sequence[TopicPartition]:
+def _chosen(query: QueryParams) -> list[int]:
+    """The partitions of the one named topic; all without any. Raises BadParameter."""
+    found = [each for text in query.getlist("partition") if (each := number(text, "partition")) is not None]
+    if found and len(query.getlist("topic")) != 1:
+        raise BadParameter("partition needs exactly one topic")
+    return found
+
+
+def _wanted(
+    cluster: Cluster, topics: Sequence[str], chosen: Sequence[int], committed: Mapping[TopicPartition, int]
+) -> Sequence[TopicPartition]:
     """The partitions of the named topics, or with offsets of the group. Raises BadParameter, ClientError."""
-    topics = query.getlist("topic")
+    found = [TopicPartition(topic, each) for topic in dict.fromkeys(topics) for each in cluster.partitions(topic)]
     if not topics:
         found = sorted(committed)
-    else:
-        chosen = [number(each, "partition") for each in query.getlist("partition")]
-        if chosen and len(topics) != 1:
-            raise BadParameter("partition needs exactly one topic")
-        found = [TopicPartition(topic, each) for topic in dict.fromkeys(topics) for each in cluster.partitions(topic)]
-        if chosen:
-            found = [where for where in found if where.partition in chosen]
+    if chosen:
+        missing = sorted(set(chosen) - {where.partition for where in found})
+        if missing:
+            raise BadParameter(f"topic {topics[0]} has no partition {', '.join(map(str, missing))}")
+        found = [where for where in found if where.partition in chosen]
     if not found:
         raise BadParameter("the group has no offsets; name the topics")
     return found

@@ -181,6 +181,12 @@ def test_a_deletion_wants_the_name(console: ConsoleUnderTest, method: str, path:
     assert (answer.status, answer.error) == (400, "nothing was changed: the field confirm must repeat the name")
 
 
+@pytest.mark.parametrize("topics", ["", "&topic=a&topic=b"])
+def test_a_reset_takes_no_other_partitions_than_those_that_are_named(console: ConsoleUnderTest, topics: str) -> None:
+    answer = console.get(f"/api/v1/group-reset?group=g&to=earliest{topics}&partition=3")
+    assert (answer.status, answer.error, console.asked) == (400, "partition needs exactly one topic", 0)
+
+
 @pytest.mark.parametrize("path", ["/static/../application.py", "/static/%2e%2e/views.py", "/static//etc/passwd", "/../../pyproject.toml"])
 def test_no_other_file_is_served(console: ConsoleUnderTest, path: str) -> None:
     assert console.get(path).status == 404
