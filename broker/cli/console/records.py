@@ -32,6 +32,8 @@ FILTERED_OFFSETS: Final = 10_000
 """Last offsets of a partition that a search with a filter and without a beginning reads."""
 MAX_LIVE_SECONDS: Final = 3600.0
 """Time of a live view, or of an export, seconds."""
+_DECODING_SECONDS: Final = 0.1
+"""Time after which a search that decodes its records can be cancelled, seconds."""
 _FETCH: Final = FetchSettings(max_bytes=4 * 1024 * 1024, max_partition_bytes=1024 * 1024)
 _POLL_SECONDS: Final = 0.5
 
@@ -151,9 +153,10 @@ class Search:
         self._scan = Scan(cluster, query, monotonic)
         self._found: deque[Found] = deque(maxlen=None if query.has_beginning else query.limit)
         self._stopped_by: str | None = None
+        self._views: list[View] = []
 
     def steps(self) -> Generator[None, None, None]:
-        """Read until the search is complete, or a limit is reached. Raises ClientError."""
+        """Read until the search is complete, or a limit is reached; then decode the records of the answer. Raises ClientError."""
         for found in self._scan.to_the_end():
             if self._query.has_beginning:
                 self._found.extend(found)
@@ -163,8 +166,14 @@ class Search:
                 self._found.extend(last)
             self._stopped_by = self._limit()
             if self._stopped_by is not None:
-                return
+                break
             yield
+        began_at = self._monotonic()
+        for each in list(self._found)[: self._query.limit]:
+            self._views.append(record_view(each, self._query, self._decoder))
+            if self._monotonic() - began_at > _DECODING_SECONDS:
+                yield
+                began_at = self._monotonic()
 
     def _order(self, found: Found) -> tuple[int, TopicPartition, int]:
         """By time over several partitions; in one partition by offset, because timestamps need not grow."""
@@ -182,7 +191,6 @@ class Search:
 
     def answer(self) -> View:
         """The records that were found. `next` has the offsets from which the search goes on, if a limit has ended it."""
-        shown = list(self._found)[: self._query.limit]
         after = dict(self._scan.positions)
         for left_out in list(self._found)[self._query.limit :]:
             after[left_out.where] = min(after[left_out.where], left_out.record.offset)
@@ -198,7 +206,7 @@ class Search:
         return {
             "topic": self._query.topic,
             "partitions": partitions,
-            "records": [record_view(each, self._query, self._decoder) for each in shown],
+            "records": self._views,
             "scanned": {"records": self._scan.records, "bytes": self._scan.bytes},
             "stopped_by": self._stopped_by,
         }

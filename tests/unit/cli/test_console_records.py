@@ -3,16 +3,22 @@
 import json
 import random
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import pytest
 
+from broker.cli.console import records
 from broker.cli.console.avro import MAX_VALUES, AvroSchema, NotAvro, decode_avro
 from broker.cli.console.decoding import MAX_DECODED_BYTES, SHOWN_BYTES, Decoder, shown_bytes
 from broker.cli.console.message_pack import NotMessagePack, decode_message_pack
 from broker.cli.console.parameters import BadParameter
 from broker.cli.console.record_filter import record_filter
+from broker.cli.console.records import Found, Query
+from broker.client.cluster import Cluster, TopicPartition
+from protocol.records.batch import TimestampType
 from protocol.records.reader import Record
 
 USER = {
@@ -195,3 +201,24 @@ def test_a_path_takes_no_value_that_is_not_json(value: bytes | None) -> None:
 def test_conditions_that_are_none_are_refused(conditions: dict[str, Any]) -> None:
     with pytest.raises(BadParameter):
         record_filter(**conditions)
+
+
+def test_a_search_can_be_cancelled_while_its_records_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = TopicPartition("t", 0)
+
+    class Scanned:
+        starts, ends, positions = {where: 0}, {where: 3}, {where: 3}
+        records, bytes = 3, 6
+
+        def __init__(self, *_: object) -> None:
+            """See Scan."""
+
+        def to_the_end(self) -> Iterator[list[Found]]:
+            yield [Found(where, Record(offset, 0, None, b"{}", ()), TimestampType.CREATE_TIME) for offset in range(3)]
+
+    monkeypatch.setattr(records, "Scan", Scanned)
+    seconds = count()
+    with Cluster("127.0.0.1:1") as cluster:
+        search = records.Search(cluster, Query("t"), Decoder(), lambda: float(next(seconds)))
+    assert len(list(search.steps())) == 1 + 3
+    assert [each["offset"] for each in search.answer()["records"]] == [0, 1, 2]
