@@ -132,6 +132,6 @@ def from_json(text: str) -> Plan:
             if not replicas or len(set(replicas)) < len(replicas):
                 raise ClientError(f"{name}: {replicas} are not valid replicas; name at least one broker, and each once")
             plan[name] = replicas
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
         raise ClientError(f"this is not a plan in the format of `generate`: {type(error).__name__} {error}") from None
     return plan

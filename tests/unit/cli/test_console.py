@@ -181,6 +181,13 @@ def test_a_deletion_wants_the_name(console: ConsoleUnderTest, method: str, path:
     assert (answer.status, answer.error) == (400, "nothing was changed: the field confirm must repeat the name")
 
 
+def test_a_plan_with_an_infinite_number_is_one_line(console: ConsoleUnderTest) -> None:
+    plan = b'{"plan": {"partitions": [{"topic": "t", "partition": 1e999, "replicas": [0]}]}}'
+    answer = console.change("POST", "reassignments", plan)
+    assert (answer.status, console.asked) == (400, 0)
+    assert answer.error.startswith("this is not a plan in the format of `generate`")
+
+
 @pytest.mark.parametrize("topics", ["", "&topic=a&topic=b"])
 def test_a_reset_takes_no_other_partitions_than_those_that_are_named(console: ConsoleUnderTest, topics: str) -> None:
     answer = console.get(f"/api/v1/group-reset?group=g&to=earliest{topics}&partition=3")
