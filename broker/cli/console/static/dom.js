@@ -15,11 +15,11 @@ export function element(tag, attributes, ...children) {
   return made;
 }
 
+const numbered = (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
 // Control characters and marks that change the direction of text are shown by their numbers.
 export function visible(value) {
-  return String(value).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (found) => {
-    return `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  });
+  return String(value).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, numbered);
 }
 
 export function link(text, ...parts) {
@@ -141,8 +141,9 @@ export function dialog(title, fields, carryOut, { button = "Save", confirm, expl
   });
   if (confirm !== undefined) {
     send.disabled = true;
-    const typed = element("input", { class: "confirm", autocomplete: "off", spellcheck: "false", oninput: () => { send.disabled = typed.value !== visible(confirm); } });
-    rows.push(element("label", null, element("span", null, "Type ", element("b", null, confirm), " to confirm"), typed));
+    const wanted = visible(confirm).replace(/[\t\n]/g, numbered); // a field of one line takes neither
+    const typed = element("input", { class: "confirm", autocomplete: "off", spellcheck: "false", oninput: () => { send.disabled = typed.value !== wanted; } });
+    rows.push(element("label", null, element("span", null, "Type ", element("b", null, wanted), " to confirm"), typed));
   }
   const box = element("dialog", { "aria-label": title, onclose: () => box.remove() });
   const form = element("form", {
