@@ -4,6 +4,7 @@ error.
 `rich` is imported only to draw on a terminal, because its import takes longer than the rest of a command's start.
 """
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ _NOTHING = "-"
 _GAP = 3
 """Characters between two drawn columns, and at their sides."""
 _REDRAW_SECONDS = 0.1
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") -> None:
@@ -77,6 +79,11 @@ def _draw_table(columns: Sequence[str], texts: list[list[str]], rows: Sequence[R
     for row in texts:
         table.add_row(*(escape(text) for text in row))
     Console().print(table)
+
+
+def printable(text: str) -> str:
+    """The text with control characters, and marks that change its direction, as numbers: no name moves the cursor of a terminal."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_json(value: object) -> None:

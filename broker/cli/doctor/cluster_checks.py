@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from shlex import quote
 from typing import Final, NamedTuple
 
 from broker.cli.doctor.certificates import check_end
@@ -194,7 +195,7 @@ def _disks(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _readers(facts: ClusterFacts) -> Iterator[Finding]:
     for group in facts.groups_without_commits:
-        yield found("group-without-commits", f"group {group} has members and no committed offset", f"ottla groups describe {group}")
+        yield found("group-without-commits", f"group {group} has members and no committed offset", f"ottla groups describe {quote(group)}")
     for each in facts.hanging:
         yield found(
             "transaction-hanging",

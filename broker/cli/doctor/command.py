@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.options import DEFAULT_BOOTSTRAP, Amount, command_config_option, connecting, json_option, profile_option, reported_errors
-from broker.cli.output import print_json
+from broker.cli.output import print_json, printable
 
 if TYPE_CHECKING:
     from broker.cli.doctor.kinds import Finding
@@ -114,10 +114,10 @@ def _json(finding: Finding) -> dict[str, str]:
 def _print(findings: Sequence[Finding], notes: Sequence[str]) -> None:
     for finding in findings:
         kind = finding.kind
-        print(f"{kind.severity.name} {kind.id}: {finding.what}")
+        print(f"{kind.severity.name} {kind.id}: {printable(finding.what)}")
         print(f"    why: {kind.why}")
-        print(f"    do:  {finding.command}")
+        print(f"    do:  {printable(finding.command)}")
     for note in notes:
-        print(f"not examined: {note}")
+        print(f"not examined: {printable(note)}")
     problems = sum(each.kind.severity.value > 1 for each in findings)
     print(f"{problems} problems, {len(findings) - problems} warnings")

@@ -6,6 +6,7 @@ import random
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from broker.cli.doctor.host import Host
@@ -65,7 +66,7 @@ def examine(path: str, host: Host, findings: list[Finding], dice: random.Random)
         if parsed is not None:
             partitions[entry.name] = parsed[1]
         elif entry.name not in PERMITTED_DIRECTORIES:
-            findings.append(found("directory-foreign-content", f"{entry.path} is no partition", f"mv {entry.path} elsewhere"))
+            findings.append(found("directory-foreign-content", f"{entry.path} is no partition", f"mv {quote(entry.path)} elsewhere"))
     closed = [each for each in (f"{path}/{META_PROPERTIES}", *(f"{path}/{name}" for name in partitions)) if _is_closed(each)]
     segments: list[tuple[str, int, int]] = []
     for name in partitions:
@@ -83,7 +84,7 @@ def examine(path: str, host: Host, findings: list[Finding], dice: random.Random)
 
 
 def _unusable(what: str, path: str) -> Finding:
-    return found("directory-unusable", what, f"ls -ld {path}; run this as the user of the broker, or give that user the files")
+    return found("directory-unusable", what, f"ls -ld {quote(path)}; run this as the user of the broker, or give that user the files")
 
 
 def _is_closed(path: str) -> bool:
@@ -101,7 +102,7 @@ def _identity(path: str, findings: list[Finding]) -> MetaProperties | None:
     try:
         return read_meta_properties(path, RealFileSystem())
     except (LogDirectoryError, OSError) as error:
-        findings.append(found("directory-identity", str(error), f"restore {path}/meta.properties from a backup"))
+        findings.append(found("directory-identity", str(error), f"restore {quote(f'{path}/{META_PROPERTIES}')} from a backup"))
         return None
 
 
@@ -121,7 +122,11 @@ def compare(directories: Sequence[DirectoryFacts], broker_id: int | None) -> Ite
                 places.setdefault(name, []).append(each.path)
     for name, paths in places.items():
         if len(paths) > 1:
-            yield found("partition-twice", f"{name} is in {' and in '.join(paths)}", f"rm -r {paths[-1]}/{name}, if that directory failed")
+            yield found(
+                "partition-twice",
+                f"{name} is in {' and in '.join(paths)}",
+                f"rm -r {quote(f'{paths[-1]}/{name}')}, if that directory failed",
+            )
 
 
 def _segments(directory: Path) -> Iterator[tuple[str, int, int]]:
@@ -138,7 +143,7 @@ def _leftovers(facts: DirectoryFacts, host: Host) -> Iterator[Finding]:
     now = host.now()
     stray = [f"{facts.path}/{name}" for name, kind in facts.partitions.items() if kind is DirectoryKind.STRAY]
     if stray:
-        yield found("stray-replica", some(stray), f"rm -r {stray[0]}, once its records are not needed")
+        yield found("stray-replica", some(stray), f"rm -r {quote(stray[0])}, once its records are not needed")
     old, future = [], []
     for name, kind in facts.partitions.items():
         for path, changed_at in _files(f"{facts.path}/{name}"):
@@ -183,5 +188,5 @@ def _damaged(facts: DirectoryFacts, dice: random.Random) -> Iterator[Finding]:
         yield found(
             "segment-damaged",
             some(problems),
-            f"ottla dump-log --verify {facts.path}; delete the replica if others are in sync, and restart the broker",
+            f"ottla dump-log --verify {quote(facts.path)}; delete the replica if others are in sync, and restart the broker",
         )

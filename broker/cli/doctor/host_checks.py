@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Iterable, Sequence
+from shlex import quote
 
 from broker.cli.doctor.host import Host
 from broker.cli.doctor.kinds import Finding, found
@@ -46,15 +47,15 @@ def check_mount(host: Host, path: str) -> Iterable[Finding]:
         return
     where = f"{path} is on {mount.point} ({mount.kind})"
     if "ro" in mount.options:
-        yield found("mount-read-only", f"{where}, which is mounted read-only", f"mount -o remount,rw {mount.point}")
+        yield found("mount-read-only", f"{where}, which is mounted read-only", f"mount -o remount,rw {quote(mount.point)}")
     if mount.kind in IN_MEMORY:
         yield found("mount-in-memory", where, "set log.dirs to a directory on a disk")
     elif mount.kind in NETWORK_FILE_SYSTEMS:
         yield found("mount-network", where, "set log.dirs to a directory on a local disk")
     elif not mount.options & {"noatime", "relatime"}:
-        yield found("mount-atime", f"{where}, mounted without noatime", f"mount -o remount,noatime {mount.point}")
+        yield found("mount-atime", f"{where}, mounted without noatime", f"mount -o remount,noatime {quote(mount.point)}")
     if mount.options & {"sync", "dirsync"}:
-        yield found("mount-synchronous", f"{where}, mounted with sync", f"mount -o remount,async {mount.point}")
+        yield found("mount-synchronous", f"{where}, mounted with sync", f"mount -o remount,async {quote(mount.point)}")
 
 
 def check_space(host: Host, path: str) -> Iterable[Finding]:
@@ -96,7 +97,7 @@ def check_names(host: Host, config: BrokerConfig) -> Iterable[Finding]:
         where = f"listener {endpoint.listener_name} advertises {name}"
         change = "set advertised.listeners to a name that clients can resolve"
         if not addresses:
-            yield found("name-unresolved", f"{where}, which this host cannot resolve", f"getent hosts {name}; {change}")
+            yield found("name-unresolved", f"{where}, which this host cannot resolve", f"getent hosts {quote(name)}; {change}")
             continue
         if any(_is_loopback(address) for address in addresses) and not _is_loopback(bound.get(endpoint.listener_name, name), host):
             yield found("name-loopback", f"{where} ({', '.join(addresses)}), and listens on other addresses", change)

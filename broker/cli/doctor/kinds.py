@@ -23,7 +23,10 @@ class Kind(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One finding: its subject, and the command or the change that removes the cause."""
+    """One finding: its subject, and the command or the change that removes the cause.
+
+    Paths, and names that clients chose, are quoted in the command, because an operator copies it.
+    """
 
     kind: Kind
     what: str

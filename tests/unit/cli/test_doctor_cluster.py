@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from broker.cli.doctor.cluster_checks import check_cluster
 from broker.cli.doctor.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts, ask_configs
+from broker.cli.doctor.command import _print
 from broker.cli.doctor.examination import examine_cluster
 from broker.cli.doctor.kinds import KINDS, Severity
 from broker.cli.main import main
@@ -145,6 +147,19 @@ def test_the_certificate_that_a_broker_shows_is_judged(days: float, kinds: list[
     found = list(check_cluster(facts))
     assert [each.kind.id for each in found] == kinds
     assert all(each.what.startswith("the certificate of broker 2 at 127.0.0.1:9094 ends at 2023-") for each in found)
+
+
+def test_the_name_of_a_group_is_one_word_of_the_command_and_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = healthy()
+    facts.groups_without_commits = ["readers", "$(reboot); 'x'\x1b[2J\u202e\n"]
+    plain, hostile = check_cluster(facts)
+    assert plain.command == "ottla groups describe readers"
+    assert shlex.split(hostile.command) == ["ottla", "groups", "describe", facts.groups_without_commits[1]]
+    _print([hostile], [f"groups: {facts.groups_without_commits[1]}"])
+    shown = capsys.readouterr().out
+    assert shown.isascii()
+    assert shown.count("\\u001b[2J\\u202e\\u000a") == 3
+    assert shown.count("\n") == 5
 
 
 def test_a_throttle_of_a_reassignment_that_runs_is_in_order() -> None:

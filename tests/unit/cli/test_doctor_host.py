@@ -167,6 +167,14 @@ def test_nothing_is_changed(broker: Broker) -> None:
     assert {path: path.stat().st_mtime_ns for path in [broker.data, *broker.data.rglob("*")]} == before
 
 
+def test_a_path_with_blanks_is_one_word_of_the_command(broker: Broker) -> None:
+    renamed = broker.data.rename(broker.data.parent / "data of a broker")
+    stray = renamed / f"t-0.{'a' * 32}-stray"
+    stray.mkdir()
+    (found,) = examine_directories([str(renamed)], broker.host, random.Random(1))
+    assert found.command == f"rm -r '{stray}', once its records are not needed"
+
+
 def test_a_log_directory_is_examined_alone(broker: Broker) -> None:
     (broker.data / METADATA_FILE).unlink()
     (broker.data / "lost+found").mkdir()
