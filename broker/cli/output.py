@@ -28,6 +28,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "")
     A table that is wider than the terminal becomes a block of lines for each row: names and ids are never broken.
     """
     texts = [[cell_text(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        title, texts = printable(title), [[printable(text) for text in row] for row in texts]
     widths = [max(len(column), *(len(row[at]) for row in texts)) if texts else len(column) for at, column in enumerate(columns)]
     if sys.stdout.isatty():
         import shutil  # takes longer than other imports of a command

@@ -110,3 +110,14 @@ def test_a_full_disk_behind_the_output_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "ottla: standard output: No space left on device\n")
+
+
+def test_no_name_moves_the_cursor_of_a_terminal_and_a_pipe_gets_it_as_it_is(terminal: Terminal) -> None:
+    name = "a\x1b[2J\u202e"
+    with redirect_stdout(terminal):
+        print_table(("group",), [[name]], title=name)
+    assert "\n".join(terminal.lines()).count("a\\u001b[2J\\u202e") == 2
+    pipe = io.StringIO()
+    with redirect_stdout(pipe):
+        print_table(("group",), [[name]])
+    assert pipe.getvalue() == f"GROUP\n{name}\n"
