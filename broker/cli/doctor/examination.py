@@ -25,7 +25,7 @@ def examine_broker(config: BrokerConfig, host: Host, dice: random.Random) -> lis
     findings += check_certificates(config, host.now())
     findings += check_names(host, config)
     directories = _examine(log_dirs(config[LOG_DIRS]), host, findings, dice)
-    findings += compare(directories, config[BROKER_ID] if BROKER_ID.name in config.static else None)
+    findings += compare(directories, config[BROKER_ID] if config[BROKER_ID] >= 0 else None)
     findings += check_metadata(config, directories)
     return findings
 
