@@ -64,12 +64,14 @@ def _brokers(facts: ClusterFacts) -> Iterator[Finding]:
             "finish the upgrade: ottla cluster rolling-restart",
         )
     if facts.throttled and not facts.is_reassigning:
-        said = "; ".join(f"broker {broker_id} has {rate}" for broker_id, rate in facts.throttled.items())
-        keys = "leader.replication.throttled.rate --delete follower.replication.throttled.rate"
+        said = "; ".join(f"broker {name} has {rate}" for name, rate in facts.throttled.items())
+        first, *others = facts.throttled
+        keys = "--delete leader.replication.throttled.rate --delete follower.replication.throttled.rate"
+        command = f"ottla configs alter broker {'$each' if others else first} {keys}"
         yield found(
             "throttle-left",
             f"{said}, and nothing is being reassigned",
-            f"ottla configs alter broker {next(iter(facts.throttled))} --delete {keys}",
+            f"for each in {' '.join(facts.throttled)}; do {command}; done" if others else command,
         )
 
 

@@ -12,7 +12,7 @@ from broker.cli.doctor.certificates import end_of
 from broker.cli.doctor.kinds import some
 from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
 from broker.client.committed import committed_offsets
-from broker.client.config_admin import DYNAMIC, ResourceType, describe_configs
+from broker.client.config_admin import DYNAMIC, SOURCES, ResourceType, describe_configs
 from broker.client.errors import ClientError, check
 from broker.client.group_admin import describe_group, list_groups
 from broker.client.hanging import OpenTransaction, find_hanging, late_transactions
@@ -69,8 +69,8 @@ class ClusterFacts:
     groups_without_commits: list[str] = field(default_factory=list)
     hanging: list[OpenTransaction] = field(default_factory=list)
     long: list[OpenTransaction] = field(default_factory=list)
-    throttled: dict[int, str] = field(default_factory=dict)
-    """By broker the replication throttle that is set."""
+    throttled: dict[str, str] = field(default_factory=dict)
+    """The replication throttle that is set, by the id of the broker, or by `default` for all brokers."""
     is_reassigning: bool = False
     not_examined: list[str] = field(default_factory=list)
 
@@ -189,4 +189,5 @@ def _ask_throttles(facts: ClusterFacts, cluster: Cluster) -> None:
     for broker_id in _answering(facts):
         for config in describe_configs(cluster, ResourceType.BROKER, str(broker_id)):
             if config.name in {LEADER_RATE, FOLLOWER_RATE} and config.config_source in DYNAMIC:
-                facts.throttled[broker_id] = f"{config.name}={config.value}"
+                is_default = SOURCES[config.config_source] == "DYNAMIC_DEFAULT_BROKER_CONFIG"
+                facts.throttled["default" if is_default else str(broker_id)] = f"{config.name}={config.value}"

@@ -75,7 +75,7 @@ PROVOKED: dict[str, Callable[[ClusterFacts], object]] = {
     "broker-unreachable": lambda facts: _change_broker(facts, versions={}, error="Connection refused"),
     "controller-missing": lambda facts: setattr(facts, "controller_id", -1),
     "versions-mixed": lambda facts: _change_broker(facts, versions={0: Versions(3, 12)}),
-    "throttle-left": lambda facts: facts.throttled.update({1: "leader.replication.throttled.rate=1000"}),
+    "throttle-left": lambda facts: facts.throttled.update({"1": "leader.replication.throttled.rate=1000"}),
     "partition-offline": lambda facts: setattr(first(facts), "leader_id", -1),
     "partition-below-min-isr": lambda facts: setattr(first(facts), "isr_nodes", [0]),
     "partition-under-replicated": lambda facts: setattr(first(facts), "isr_nodes", [0, 1]),
@@ -162,9 +162,24 @@ def test_the_name_of_a_group_is_one_word_of_the_command_and_moves_no_cursor(caps
     assert shown.count("\n") == 5
 
 
+@pytest.mark.parametrize(
+    ("throttled", "command"),
+    [
+        (["2"], "ottla configs alter broker 2 {keys}"),
+        (["default"], "ottla configs alter broker default {keys}"),
+        (["0", "2", "default"], "for each in 0 2 default; do ottla configs alter broker $each {keys}; done"),
+    ],
+)
+def test_the_command_removes_every_throttle_that_is_left(throttled: list[str], command: str) -> None:
+    facts = healthy()
+    facts.throttled = dict.fromkeys(throttled, "leader.replication.throttled.rate=1000")
+    (found,) = check_cluster(facts)
+    assert found.command == command.format(keys="--delete leader.replication.throttled.rate --delete follower.replication.throttled.rate")
+
+
 def test_a_throttle_of_a_reassignment_that_runs_is_in_order() -> None:
     facts = healthy()
-    facts.throttled[1] = "leader.replication.throttled.rate=1000"
+    facts.throttled["1"] = "leader.replication.throttled.rate=1000"
     facts.is_reassigning = True
     assert list(check_cluster(facts)) == []
 
