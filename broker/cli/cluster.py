@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.options import client_security, command_config_option, command_group, json_option, report_outcomes
+from broker.cli.options import Amount, client_security, command_config_option, command_group, json_option, report_outcomes
 from broker.cli.output import print_json, print_table, say
 from ottla.launcher import command
 
@@ -373,7 +373,7 @@ def start(broker_id: int, directory: Path, as_json: bool) -> None:
 @click.option(
     "--timeout",
     "seconds",
-    type=click.FloatRange(1.0, 86_400.0),
+    type=Amount(1.0, 86_400.0),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from broker.cli.main import main
 from broker.client.errors import ClientError
 from broker.supervisor.rolling_restart import Trouble, faults_of, rolling_restart
 from protocol.messages.metadata import (
@@ -144,3 +146,8 @@ def test_faults_are_named() -> None:
     answer.controller_id = -1
     answer.topics[0].partitions[0].leader_id = -1
     assert faults_of(answer, {0, 1, 2, 3}) == ["broker 3 is not registered", "there is no controller", "t-0 has no leader"]
+
+
+def test_a_time_that_is_no_number_is_refused() -> None:
+    result = CliRunner().invoke(main, ["cluster", "rolling-restart", "--timeout", "nan"])
+    assert (result.exit_code, "nan is not a finite number" in result.output) == (2, True)
