@@ -11,6 +11,7 @@ from broker.cli.doctor.directory_checks import DirectoryFacts
 from broker.cli.doctor.kinds import Finding, found
 from broker.loop.clock import SystemClock
 from broker.metadata_store import metadata_file, open_metadata_store
+from broker.start_checks import Unsupported, refuse_unsupported
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.keys.zookeeper import ZOOKEEPER_CONNECT
@@ -28,6 +29,14 @@ def check_keys(config: BrokerConfig) -> Iterator[Finding]:
         yield found("key-unknown", f"{name} is set", f"correct or remove {name}; docs/configuration.md lists all keys")
     for name in config.without_effect:
         yield found("key-without-effect", f"{name} is set", f"remove {name}, or see docs/configuration.md for its effect")
+
+
+def check_start(config: BrokerConfig) -> Iterator[Finding]:
+    """The settings with which a broker does not start, although each value is valid."""
+    try:
+        refuse_unsupported(config)
+    except (Unsupported, ConfigError, StoreUnavailable) as error:
+        yield found("configuration-invalid", str(error), "correct the key that is named; docs/configuration.md lists all keys")
 
 
 def check_certificates(config: BrokerConfig, now: float) -> Iterator[Finding]:
@@ -68,6 +77,8 @@ def check_metadata(config: BrokerConfig, directories: Sequence[DirectoryFacts]) 
     connect = config[ZOOKEEPER_CONNECT]
     try:
         seconds = asyncio.run(_latency(config))
+    except ConfigError as error:
+        yield found("configuration-invalid", str(error), "correct the login of the broker at ZooKeeper")
     except StoreError as error:
         yield found("zookeeper-unreachable", str(error), f"start ZooKeeper at {connect}, or correct zookeeper.connect")
     else:
@@ -85,7 +96,7 @@ def judge_latency(connect: str, seconds: float) -> Iterator[Finding]:
 
 
 async def _latency(config: BrokerConfig) -> float:
-    """Raises StoreError."""
+    """Raises StoreError, ConfigError."""
     # The root, so that nothing is created where the path is missing.
     connect = str(config[ZOOKEEPER_CONNECT]).partition("/")[0]
     quick = {ZOOKEEPER_CONNECT.name: connect, "zookeeper.connection.timeout.ms": str(_CONNECT_MS)}

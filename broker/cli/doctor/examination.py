@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from broker.cli.doctor.cluster_checks import check_cluster
 from broker.cli.doctor.cluster_facts import gather
-from broker.cli.doctor.configuration_checks import check_certificates, check_keys, check_metadata
+from broker.cli.doctor.configuration_checks import check_certificates, check_keys, check_metadata, check_start
 from broker.cli.doctor.directory_checks import DirectoryFacts, compare, examine
 from broker.cli.doctor.host import Host
 from broker.cli.doctor.host_checks import check_clock, check_flushes, check_limits, check_mount, check_names, check_space
@@ -22,11 +22,14 @@ from config.validation import log_dirs
 def examine_broker(config: BrokerConfig, host: Host, dice: random.Random) -> list[Finding]:
     """Examine a broker of this host by its configuration."""
     findings = list(check_keys(config))
+    refused = list(check_start(config))
+    findings += refused
     findings += check_certificates(config, host.now())
     findings += check_names(host, config)
     directories = _examine(log_dirs(config[LOG_DIRS]), host, findings, dice)
     findings += compare(directories, config[BROKER_ID] if config[BROKER_ID] >= 0 else None)
-    findings += check_metadata(config, directories)
+    if config.standalone or not refused:  # the login at ZooKeeper may be the fault
+        findings += check_metadata(config, directories)
     return findings
 
 

@@ -142,7 +142,7 @@ class RealHost:
         """See Host."""
         try:
             return sorted({str(each[4][0]) for each in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
-        except OSError:
+        except (OSError, UnicodeError):  # the latter for a name with an empty or too long part
             return []
 
     def name_of(self, address: str) -> str | None:

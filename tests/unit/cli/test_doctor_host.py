@@ -161,6 +161,21 @@ def test_a_certificate_that_other_brokers_would_not_accept_is_found(broker: Brok
     assert f"key.pem is not accepted by ssl.truststore.location={trust}: " in found.what
 
 
+@pytest.mark.parametrize(
+    ("properties", "what"),
+    [
+        ({"zookeeper.connect": "127.0.0.1:1", "ottla.jaas.file": "/dev/null/jaas"}, "ottla.jaas.file"),
+        ({"zookeeper.connect": "127.0.0.1:1", "zookeeper.set.acl": "true"}, "zookeeper.set.acl=true"),
+        ({"authorizer.class.name": "org.example.Authorizer"}, "authorizer.class.name=org.example.Authorizer"),
+    ],
+)
+def test_settings_with_which_a_broker_does_not_start_are_found(properties: dict[str, str], what: str, broker: Broker) -> None:
+    broker.properties |= properties
+    found = broker.examine()
+    assert [each.kind.id for each in found] == ["configuration-invalid"]
+    assert what in found[0].what
+
+
 def test_a_slow_zookeeper_is_found() -> None:
     assert [each.kind.id for each in judge_latency("zk:2181", 0.5)] == ["zookeeper-slow"]
     assert not list(judge_latency("zk:2181", 0.001))
@@ -251,6 +266,7 @@ def test_facts_that_cannot_be_found_out_are_no_faults(broker: Broker) -> None:
 def test_the_real_host_knows_its_facts(tmp_path: Path) -> None:
     host = RealHost()
     assert (host.open_files(None) or 0) > 0
+    assert host.addresses("broker..test") == []
     assert (host.open_files(os.getpid()) or 0) > 0
     assert host.open_files(2**22 + 1) is None
     assert (host.memory_maps() or 0) > 1000
