@@ -167,7 +167,7 @@ def test_what_does_not_exist_is_one_line(console: Console) -> None:
     assert "there is no such topic" in console.get("topics/none/records", 404)["error"]
     assert "there is no such transactional id" in console.get("transactions/none", 404)["error"]
     assert console.get("topics/t/records?limit=-1", 400) == {"error": "limit is not a number"}
-    assert "no partition 7" in console.get("topics/t/records?partition=7", 502)["error"]
+    assert "no partition 7" in console.get("topics/t/records?partition=7", 409)["error"]
     with console.open("GET", "topics/none/live") as answer:
         assert "there is no such topic" in answer.read().decode()
 
@@ -306,7 +306,7 @@ def test_transactions_are_listed_described_and_ended(console: Console, broker: J
     eventually(lambda: console.get("transactions/x%2F1")["partitions"] == [])
     assert console.get("hanging-transactions")["held_back"] == []
     body = {"topic": "t", "partition": 0, "start_offset": 0, "confirm": "t"}
-    assert "no open transaction" in console.change("POST", "transaction-abort", body, 502)["error"]
+    assert "no open transaction" in console.change("POST", "transaction-abort", body, 409)["error"]
 
 
 @only_ottla

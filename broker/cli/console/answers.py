@@ -9,7 +9,16 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from broker.cli.console.parameters import BadParameter
-from broker.client.errors import ClientError, DoesNotFit, Refused, SomeRefused
+from broker.client.errors import (
+    ClientError,
+    ConnectionLost,
+    DoesNotFit,
+    NotAuthenticated,
+    Refused,
+    SomeRefused,
+    Unreachable,
+    UnsupportedByBroker,
+)
 from protocol.errors import ErrorCode
 
 _MISSING: Final = frozenset(
@@ -30,6 +39,7 @@ _NOT_ALLOWED: Final = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+_NO_ANSWER: Final = (ConnectionLost, NotAuthenticated, Unreachable, UnsupportedByBroker)
 
 
 class Conflict(ClientError):
@@ -57,7 +67,7 @@ def _status_of(error: BadParameter | ClientError) -> HTTPStatus:
     if isinstance(error, Conflict | SomeRefused):
         return HTTPStatus.CONFLICT
     if not isinstance(error, Refused):
-        return HTTPStatus.BAD_GATEWAY
+        return HTTPStatus.BAD_GATEWAY if isinstance(error, _NO_ANSWER) else HTTPStatus.CONFLICT
     if error.code in _MISSING:
         return HTTPStatus.NOT_FOUND
     if error.code in _NOT_ALLOWED:

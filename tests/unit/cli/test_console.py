@@ -9,13 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from broker.cli.console import views
-from broker.cli.console.answers import json_answer
+from broker.cli.console.answers import error_answer, json_answer
 from broker.cli.console.application import CHANGES, READS, STATIC
 from broker.cli.console.audit import MAX_LINE_BYTES
 from broker.cli.console.parameters import MAX_BODY_BYTES, BadParameter, Body, number, signed
 from broker.cli.main import main
-from broker.client.cluster import Cluster
-from broker.client.errors import Unreachable
+from broker.client.cluster import Cluster, UnknownTopic
+from broker.client.errors import ClientError, ConnectionLost, DoesNotFit, Refused, Unreachable
+from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from tests.support.console_requests import HOST, ConsoleUnderTest
 
@@ -179,6 +180,24 @@ def test_a_bad_body_is_one_line_and_asks_no_broker(console: ConsoleUnderTest, bo
 def test_a_deletion_wants_the_name(console: ConsoleUnderTest, method: str, path: str, body: object) -> None:
     answer = console.change(method, path, body)
     assert (answer.status, answer.error) == (400, "nothing was changed: the field confirm must repeat the name")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Unreachable("no broker can be reached"), 502),
+        (ConnectionLost("the connection broke"), 502),
+        (Refused("t-0", ErrorCode.LEADER_NOT_AVAILABLE), 502),
+        (ClientError("topic t has no partition 7, only 2 from 0 on"), 409),
+        (Refused("topic t", ErrorCode.TOPIC_ALREADY_EXISTS), 409),
+        (Refused("topic t", ErrorCode.TOPIC_AUTHORIZATION_FAILED), 403),
+        (UnknownTopic("t"), 404),
+        (DoesNotFit("a number is out of its range"), 400),
+    ],
+    ids=str,
+)
+def test_the_status_of_an_error_tells_who_can_do_something(error: ClientError, status: int) -> None:
+    assert error_answer(error).status_code == status
 
 
 def test_a_plan_with_an_infinite_number_is_one_line(console: ConsoleUnderTest) -> None:
