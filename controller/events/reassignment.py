@@ -47,6 +47,8 @@ class Reassignments:
         self._core = core
         self._context = core.context
         self._order = ReassignmentOrder(core)
+        self._interrupted: set[TopicPartition] = set()
+        """Partitions whose reassignment is written, perhaps, and whose replicas were not told, because the store refused a write."""
 
     # Requests
 
@@ -99,6 +101,8 @@ class Reassignments:
 
     async def resume(self, brokers: set[int] | None = None) -> None:
         """Continue all reassignments, or those to one of `brokers`, which have started."""
+        if brokers is None:
+            self._interrupted.clear()
         partitions: list[TopicPartition] = []
         for topic, assignments in self._context.assignments.items():
             if self._context.is_being_deleted(topic):
@@ -113,6 +117,12 @@ class Reassignments:
         if partitions:
             logger.info("continuing the reassignment of %s", ", ".join(map(str, partitions)))
             await self._continue(partitions)
+
+    async def resume_interrupted(self) -> None:
+        """Continue the reassignments whose begin the store has interrupted."""
+        partitions = sorted(filter(self._is_reassigning, self._interrupted))
+        await self._continue(partitions)
+        self._interrupted.clear()
 
     def on_isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
         """ISRs have changed: queue the end of the reassignments whose target replicas are all in sync now."""
@@ -181,6 +191,7 @@ class Reassignments:
         context = self._context
         before = {partition: context.assignment(partition) or ReplicaAssignment(()) for partition in wanted}
         changed = {partition: assignment for partition, assignment in wanted.items() if assignment != before[partition]}
+        self._interrupted.update(wanted)
         await self._write(changed)
         partitions = [partition for partition in wanted if context.assignment(partition) is not None]
         for partition in partitions:
@@ -191,6 +202,7 @@ class Reassignments:
             {partition: [each for each in before[partition].replicas if each not in wanted[partition].replicas] for partition in partitions}
         )
         await self._continue(partitions)
+        self._interrupted.difference_update(wanted)
 
     async def _continue(self, partitions: Sequence[TopicPartition]) -> None:
         complete = [partition for partition in partitions if self._is_complete(partition)]

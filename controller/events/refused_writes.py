@@ -1,9 +1,9 @@
 """Retries the work of the active controller that failed because the metadata store refused a write.
 
 Events come only when something changes, so a new topic would have no leaders until then. After a refusal the whole
-state of the cluster is checked again: brokers that came and went, partitions without a leader, deletions, complete
-reassignments, brokers without metadata. The context holds that state, whichever write was refused. `Controller` starts
-the timer and ends it when it resigns.
+state of the cluster is checked again: brokers that came and went, partitions without a leader, deletions, interrupted
+and complete reassignments, brokers without metadata. The context holds that state, whichever write was refused.
+`Controller` starts the timer and ends it when it resigns.
 """
 
 import asyncio
@@ -54,6 +54,7 @@ class RefusedWrites:
         await batch.send()
         await core.deletion.resume(batch)
         await batch.send()
+        await self._reassignments.resume_interrupted()
         for some in slices(context.partitions):
             self._reassignments.on_isr_changed(some)
             await core.pause()

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from controller.admin.topic_admin import NewTopic
 from controller.errors import StoreError, StoreUnavailable
 from controller.events.refused_writes import LONGEST_PAUSE_SECONDS
 from controller.store.metadata_store import Create, Delete, MetadataStore, Multi, Request, Result, SetData, Write
-from controller.znodes.layout import CONTROLLER, broker_id_path, encode_broker
+from controller.znodes.layout import CONTROLLER, ReplicaAssignment, broker_id_path, encode_broker
 from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P
 from tests.support.virtual_time import in_virtual_time
@@ -108,6 +110,28 @@ async def test_a_deletion_goes_on() -> None:
     await asyncio.sleep(2)
     await cluster.settle()
     assert "/brokers/topics/t" not in cluster.ensemble.dump()
+    await end(cluster)
+
+
+@in_virtual_time
+async def test_a_reassignment_that_has_begun_goes_on() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([0])
+    store = Refusing(cluster, lambda write: isinstance(write, SetData) and write.path.endswith("/state"))
+    with pytest.raises(StoreUnavailable):
+        await cluster.controller.controller.alter_reassignments({P: [0, 1]})
+    await cluster.settle()
+    assert cluster.assignment().adding_replicas == (1,)
+    assert P not in cluster.peers[1].replicas
+    store.refuses = False
+    await asyncio.sleep(2)
+    await cluster.settle()
+    assert P in cluster.peers[1].replicas
+    epoch = cluster.state().leader_epoch
+    await asyncio.sleep(10)
+    assert cluster.state().leader_epoch == epoch, "it is continued once"
+    await cluster.catch_up(1)
+    assert cluster.assignment() == ReplicaAssignment((0, 1))
     await end(cluster)
 
 
