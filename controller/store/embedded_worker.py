@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.04
 """Longest time for which a change by another process, or its death, goes unnoticed, seconds."""
 
+REQUESTS_PER_BEAT = 1000
+"""Requests of one batch between two looks whether a heartbeat is due: a batch for all partitions takes seconds."""
+
 T = TypeVar("T")
 
 
@@ -121,9 +124,7 @@ class EmbeddedWorker:
         hung = now - self._looked_at > self._session_timeout_ms / 3000
         self._looked_at = now
         try:
-            if self._lock is not None and (now - self._beaten_at) * 3000 > self._session_timeout_ms:
-                self._lock.beat()
-                self._beaten_at = now
+            self._beat_if_due(now)
             if self._tree.changed_by_others():
                 with self._tree.transaction(write=False):
                     fired = self._notice_changes()
@@ -139,6 +140,12 @@ class EmbeddedWorker:
             if self._trouble:
                 logger.info("metadata in %s can be read and written again", self._path)
             self._trouble = ""
+
+    def _beat_if_due(self, now: float) -> None:
+        """Send a heartbeat if a third of the session timeout has passed since the last one. Raises OSError."""
+        if self._lock is not None and (now - self._beaten_at) * 3000 > self._session_timeout_ms:
+            self._lock.beat()
+            self._beaten_at = now
 
     def begin_session(self) -> int:
         """Begin a session after ending those of dead owners, whose nodes may block the registration of this process.
@@ -188,6 +195,9 @@ class EmbeddedWorker:
                 now_ms = self._clock.now_ms()
                 outcomes = []
                 for position, request in enumerate(requests):
+                    if position % REQUESTS_PER_BEAT == REQUESTS_PER_BEAT - 1:
+                        with suppress(OSError):  # `_look_around` reports it
+                            self._beat_if_due(self._clock.monotonic())
                     attempt = Attempt(session_id, zxid + position, now_ms, [])
                     outcomes.append(self._carry_out_one(request, attempt))
                     fired += [(watch, event) for event in attempt.events for watch in self._watches.take(event)]

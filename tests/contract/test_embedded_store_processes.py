@@ -16,8 +16,8 @@ import pytest
 from controller.errors import SessionExpired, StoreUnavailable
 from controller.store import session_lock
 from controller.store.embedded_store import EmbeddedStore
-from controller.store.embedded_worker import EmbeddedWorker
-from controller.store.metadata_store import WatchedEvent
+from controller.store.embedded_worker import REQUESTS_PER_BEAT, EmbeddedWorker
+from controller.store.metadata_store import Exists, WatchedEvent
 from controller.store.session_lock import ObservedSession, OwnSessionLock
 from controller.store.sqlite_tree import SqliteTree
 
@@ -209,6 +209,33 @@ def test_a_session_that_others_end_before_its_owner_knows_of_it_is_followed_by_a
         await store.close()
 
     monkeypatch.setattr(EmbeddedWorker, "begin_session", end_what_has_begun)
+    asyncio.run(scenario())
+
+
+def test_the_heart_beats_during_a_long_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Running(RealClock):
+        """Time runs a thousand times faster."""
+
+        def monotonic(self) -> float:
+            return 1000 * super().monotonic()
+
+    beats = 0
+    beat = OwnSessionLock.beat
+
+    def counted(lock: OwnSessionLock) -> None:
+        nonlocal beats
+        beats += 1
+        beat(lock)
+
+    async def scenario() -> None:
+        store = EmbeddedStore(str(tmp_path / "metadata"), Running(), session_timeout_ms=3)
+        await store.open_session()
+        before = beats
+        await store.pipeline([Exists("/")] * 10 * REQUESTS_PER_BEAT)
+        assert beats >= before + 9
+        await store.close()
+
+    monkeypatch.setattr(OwnSessionLock, "beat", counted)
     asyncio.run(scenario())
 
 
