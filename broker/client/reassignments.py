@@ -114,7 +114,7 @@ def moves(cluster: Cluster, partitions: Iterable[TopicPartition] | None = None) 
 def throttle(
     cluster: Cluster, current: Mapping[TopicPartition, Sequence[int]], plan: Mapping[TopicPartition, Sequence[int]], rate: int
 ) -> None:
-    """Limit the replication from `current` to `plan` to `rate` bytes per second on each broker."""
+    """Limit the replication from `current` to `plan` to `rate` bytes per second on each live broker. A dead one replicates nothing."""
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
     brokers: set[int] = set()
@@ -131,7 +131,7 @@ def throttle(
             if found[topic]
         ]
         alter_configs(cluster, ResourceType.TOPIC, topic, changes)
-    set_rate(cluster, brokers, rate)
+    set_rate(cluster, brokers.intersection(cluster.broker_ids()), rate)
 
 
 def set_rate(cluster: Cluster, brokers: Iterable[int], rate: int | None) -> None:

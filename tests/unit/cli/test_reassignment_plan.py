@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.client.cluster import TopicPartition
+from broker.client import reassignments
+from broker.client.cluster import Cluster, TopicPartition
 from broker.client.errors import ClientError
 from broker.client.reassignment_plan import Plan, balanced, from_json, to_json
 
@@ -130,3 +131,13 @@ def test_a_file_that_is_no_plan_is_refused(text: str, message: str) -> None:
 
 def test_log_directories_in_a_plan_are_passed_over() -> None:
     assert from_json('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["any"]}]}') == placed([1])
+
+
+def test_a_throttle_is_set_on_live_brokers_alone_because_a_plan_may_leave_a_dead_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed: list[tuple[str, str]] = []
+    monkeypatch.setattr(reassignments, "alter_configs", lambda _, kind, name, __: changed.append((kind.name, name)))
+    where = TopicPartition("t", 0)
+    with Cluster("127.0.0.1:1") as cluster:
+        monkeypatch.setattr(cluster, "broker_ids", lambda: [0, 1])
+        reassignments.throttle(cluster, {where: [0, 2]}, {where: [0, 1]}, 1000)
+    assert changed == [("TOPIC", "t"), ("BROKER", "0"), ("BROKER", "1")]
