@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 NO_CONTROLLER = -1
 SESSION_RETRY_SECONDS = 0.5
 ELECTION_RETRY_SECONDS = 2.0
-"""Pause before another attempt to find out or elect the controller after the store has refused one, seconds."""
+"""Pause before another attempt to find out or elect the controller after one has failed, seconds."""
 SESSION_PATIENCE = 1.5
 """Session timeouts that a broker waits for the end of its session before a restart: ZooKeeper ends a session up to a
 tick late."""
@@ -241,11 +241,13 @@ class Controller:
         self._queue.put("ControllerChange", self._on_controller_change)
 
     async def _on_controller_change(self) -> None:
-        """/controller was created, deleted or changed. An attempt that the store refuses is repeated, because no other event follows."""
+        """/controller was created, deleted or changed. An attempt that fails is repeated after a pause, as perhaps no event follows."""
         try:
             await self._follow_controller()
-        except StoreError as error:
-            if not isinstance(error, SessionExpired) and self._election_retry is None:
+        except (ControllerMoved, SessionExpired):
+            raise
+        except Exception:
+            if self._election_retry is None:
                 self._election_retry = asyncio.get_running_loop().call_later(ELECTION_RETRY_SECONDS, self._follow_again)
             raise
 
@@ -262,12 +264,12 @@ class Controller:
             data, stat = data_and_stat(found)
             self.active_controller_id = decode_controller(CONTROLLER, data).broker_id
             if stat.ephemeral_owner == self._store.session_id:
-                if not self._core.is_active:
+                if not self._core.is_active and self._election_retry is None:
                     await self._elect()
                 return
         if self._core.is_active:
             await self._resign()
-        if self.active_controller_id == NO_CONTROLLER:
+        if self.active_controller_id == NO_CONTROLLER and self._election_retry is None:
             await self._elect()
 
     def _on_expired(self) -> None:

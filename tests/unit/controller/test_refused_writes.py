@@ -194,6 +194,24 @@ async def test_a_controller_is_elected_once_the_store_takes_it() -> None:
 
 
 @in_virtual_time
+async def test_a_takeover_that_fails_is_repeated_after_a_pause() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([0, 1])
+    heir = cluster.brokers[1]
+    store = Refusing(cluster, lambda write: write.path.endswith("/state"), store=heir.store)
+    await cluster.kill(0)
+    await asyncio.sleep(9)
+    assert len(store.times) == 5
+    assert "/controller" not in cluster.ensemble.dump(), "another broker may be elected meanwhile"
+    store.refuses = False
+    await asyncio.sleep(3)
+    await cluster.settle()
+    assert heir.controller.is_active
+    assert cluster.state().leader == 1
+    await end(cluster)
+
+
+@in_virtual_time
 async def test_a_controller_whose_disk_is_full_at_once_takes_over_later() -> None:
     cluster = await a_cluster()
     await cluster.topic([0, 1])
