@@ -240,7 +240,7 @@ class ConfigAdmin:
     async def set_entity_config(self, entity_type: str, entity_name: str, configs: Mapping[str, str]) -> None:
         """Set the overrides of clients, users or ips. The caller has checked the values and sanitized the name. An
         entity without overrides is deleted."""
-        if configs or not await self._clean(entity_type, entity_name):
+        if configs or not await self._clean(entity_type, entity_name, lambda _: {}):
             await self._change(entity_type, entity_name, lambda _: dict(configs), validate_only=False)
         else:
             await self._notify(entity_type, entity_name)
@@ -251,7 +251,7 @@ class ConfigAdmin:
         overrides = change(await self.read(entity_type, entity_name))
         if validate_only:
             return
-        if overrides or not await self._clean(entity_type, entity_name):
+        if overrides or not await self._clean(entity_type, entity_name, change):
             await self._change(entity_type, entity_name, change, validate_only=False)
         else:
             await self._notify(entity_type, entity_name)
@@ -289,12 +289,12 @@ class ConfigAdmin:
         await self._store.ensure_path(CONFIG_CHANGES)
         await self._store.create(CONFIG_CHANGE_PREFIX, encode_config_change(f"{entity_type}/{entity_name}"), sequential=True)
 
-    async def _clean(self, entity_type: str, entity_name: str) -> bool:
-        """Delete the node of an entity without overrides, and its ancestors that have no other children.
+    async def _clean(self, entity_type: str, entity_name: str, change: Change) -> bool:
+        """Delete the node of an entity that has no overrides after `change`, and its ancestors that have no other children.
 
-        Returns False if the node itself has children.
+        Returns False if the node itself has children, or another client has written it meanwhile.
         """
-        path = config_path(entity_type, entity_name)
+        path = own = config_path(entity_type, entity_name)
         (outcome,) = await self._store.pipeline([Children(path)])
         if isinstance(outcome, NoNode):
             return True
@@ -302,12 +302,13 @@ class ConfigAdmin:
             return False
         while path != config_type_path(entity_type):
             try:
-                data, _ = await self._store.get(path)
-                if decode_config(path, data) and path != config_path(entity_type, entity_name):
-                    break
-                await self._store.delete(path)
-            except StoreError:
-                break  # it has children, or another client was quicker
+                data, stat = await self._store.get(path)
+                overrides = decode_config(path, data)
+                if change(overrides) if path == own else overrides:
+                    return path != own
+                await self._store.delete(path, stat.version)
+            except StoreError as error:  # it has children, or another client was quicker
+                return path != own or isinstance(error, NoNode)
             path = parent_of(path)
         return True
 

@@ -22,7 +22,8 @@ from controller.errors import (
     StoreUnavailable,
     UnknownTopicOrPartition,
 )
-from controller.store.metadata_store import Watch
+from controller.store.metadata_store import Stat, Watch
+from controller.znodes.changes import encode_config
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
 
@@ -229,6 +230,30 @@ def test_a_node_whose_parent_cannot_be_made_is_refused_at_once(monkeypatch: pyte
         monkeypatch.setattr(broker.store, "ensure_path", not_made)
         with pytest.raises(NoNode):
             await asyncio.wait_for(admin.alter_entity_config("users", "u/clients/c", lambda _: {"producer_byte_rate": "1"}), 10)
+
+    run(scenario)
+
+
+def test_the_last_quota_of_a_user_takes_no_credential_away_that_comes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        path = "/config/users/u"
+        await admin.set_entity_config("users", "u", {"producer_byte_rate": "1"})
+        get, others = broker.store.get, [encode_config({"producer_byte_rate": "1", "SCRAM-SHA-256": "salt=..."})]
+
+        async def overtaken(path: str, watch: Watch | None = None) -> tuple[bytes | None, Stat]:
+            found = await get(path, watch)
+            if others:
+                await broker.store.set(path, others.pop())
+            return found
+
+        monkeypatch.setattr(broker.store, "get", overtaken)
+        await admin.alter_entity_config("users", "u", without_quota)
+        assert body(broker, path) == '{"version":1,"config":{"SCRAM-SHA-256":"salt=..."}}'
+        await admin.alter_entity_config("users", "u", lambda _: {})
+        assert body(broker, path) is None
+
+    def without_quota(current: dict[str, str]) -> dict[str, str]:
+        return {name: value for name, value in current.items() if name != "producer_byte_rate"}
 
     run(scenario)
 
