@@ -16,6 +16,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.network.authentication_counts import AuthenticationCounts
@@ -224,6 +225,7 @@ class Acceptor:
         "_loop",
         "_make_room",
         "_most_files",
+        "_on_closed",
         "_opening",
         "_processors",
         "_quiet_until",
@@ -254,12 +256,14 @@ class Acceptor:
         loop: asyncio.AbstractEventLoop,
         report: Callable[[str, str], None],
         make_room: Callable[[], None],
+        on_closed: Callable[[Connection], None],
         tls: ListenerTls | None,
         begin_authentication: BeginAuthentication | None,
         authentications: AuthenticationCounts,
     ) -> None:
         """`processors` is the server's list, which may change. `report(host, line)` logs at a limited rate. `make_room` closes a connection
-        of another listener when there are too many. `begin_authentication` is called with each new connection."""
+        of another listener when there are too many. `on_closed` is called for a connection that could not be opened. `begin_authentication`
+        is called with each new connection."""
         self.endpoint = endpoint
         self.limits = limits
         self.port: int = sock.getsockname()[1]
@@ -277,6 +281,7 @@ class Acceptor:
         self._loop = loop
         self._report = report
         self._make_room = make_room
+        self._on_closed = on_closed
         self._begin_authentication = begin_authentication
         self.tls = tls
         """The TLS of new connections; None for plaintext. May be exchanged."""
@@ -326,11 +331,15 @@ class Acceptor:
             sock.close()
         self._too_early.clear()
 
+    def cancel_opening(self) -> None:
+        """End, after `close`, the connections that are being opened."""
+        for task in self._opening:
+            task.cancel()
+
     async def wait_for_opening(self) -> None:
         """Wait, after `close`, for connections that are being opened, except for TLS handshakes, which are cancelled."""
         if self.tls is not None:
-            for task in self._opening:
-                task.cancel()
+            self.cancel_opening()
         if self._opening:
             await asyncio.wait(self._opening)
 
@@ -447,12 +456,16 @@ class Acceptor:
             connection.grow_with_frames(sock)
         task = self._loop.create_task(self._connect(sock, connection))
         self._opening[task] = self._loop.time()
-        task.add_done_callback(self._on_opened)
+        task.add_done_callback(partial(self._on_opened, sock, connection))
         if self._quotas.is_exceeded():
             self._make_room()
 
-    def _on_opened(self, task: asyncio.Task[None]) -> None:
+    def _on_opened(self, sock: socket.socket, connection: AcceptedConnection, task: asyncio.Task[None]) -> None:
+        """Uncount a connection that could not be opened. Its task may have ended before the first step."""
         del self._opening[task]
+        if not connection.was_made:
+            sock.close()
+            self._on_closed(connection)
         if self.tls is not None:
             self.resume()
 
@@ -490,8 +503,6 @@ class Acceptor:
                 )
         except BaseException as error:
             sock.close()
-            if not connection.was_made:
-                self._quotas.close(connection.client.listener_name, connection.client.client_host)
             if tls is not None and not self._closed and isinstance(error, OSError | asyncio.CancelledError):
                 if isinstance(error, ssl.SSLError):
                     self.authentications.on_failure(self._loop.time(), is_again=False)

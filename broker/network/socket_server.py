@@ -114,9 +114,10 @@ class SocketServer:
         (await self._bind(endpoint)).start()
 
     def remove_listener(self, listener_name: str) -> None:
-        """Stop accepting on a listener, and close its connections."""
+        """Stop accepting on a listener, and close its connections, also those that are being opened."""
         acceptor = self._acceptors.pop(listener_name)
         acceptor.close()
+        acceptor.cancel_opening()
         for connection in self.connections():
             if connection.client.listener_name == listener_name:
                 connection.close()
@@ -232,6 +233,7 @@ class SocketServer:
             self._loop,
             self._report,
             self._close_most_idle,
+            self._on_closed,
             tls,
             begin_authentication,
             authentications,
@@ -263,6 +265,7 @@ class SocketServer:
         self._former = [processor for processor in self._former if processor.connections]
 
     def _on_closed(self, connection: Connection) -> None:
+        """A connection was lost, or could not be opened. There is room for another one, on any listener."""
         client = connection.client
         self.quotas.close(client.listener_name, client.client_host)
         for acceptor in self._acceptors.values():

@@ -261,6 +261,18 @@ def test_a_listener_that_is_removed_closes_its_connections_only(run: Callable[[S
     run(scenario)
 
 
+def test_a_connection_that_is_being_opened_ends_with_its_listener(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with serving(echo, None, "A", "B") as server:
+            peer = await Peer.connect(server, "A")
+            await until(lambda: server.quotas.total == 1)
+            server.remove_listener("A")
+            assert await peer.is_closed()
+            await until(lambda: server.quotas.total == 0)
+
+    run(scenario)
+
+
 def test_a_port_that_is_taken_fails_with_the_address_and_binds_nothing(run: Callable[[Scenario], None]) -> None:
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:

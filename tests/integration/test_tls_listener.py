@@ -23,7 +23,7 @@ from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
 from tests.support.certificates import Identity
 from tests.support.network import FunctionHandler, framed, other
-from tests.support.peers import LOOPS, Peer, Scenario, run_on, until
+from tests.support.peers import LOOPS, Peer, Scenario, echo, endpoint, run_on, until
 
 ENDPOINT = EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)
 
@@ -217,6 +217,38 @@ def test_a_handshake_ends_after_its_time(
 
     run(scenario)
     assert ["the TLS handshake failed" in message for message in caplog.messages] == [True]
+
+
+def test_a_failed_handshake_makes_room_on_another_listener(run: Callable[[Scenario], None], listener_tls: ListenerTls) -> None:
+    async def scenario() -> None:
+        server = SocketServer(NetworkLimits(max_connections=1))
+        await server.start([ENDPOINT, endpoint("P")], FunctionHandler(echo), tls_of=lambda _: listener_tls)
+        silent = Peer(*await asyncio.open_connection("127.0.0.1", server.bound["S"].port))
+        await until(lambda: server.quotas.total == 1)
+        waiting = await Peer.connect(server, "P")
+        waiting.send(other(b"served"))
+        await until(lambda: not server.acceptors[1]._accepting)
+        silent.close()
+        assert await waiting.receive() == other(b"served")
+        waiting.close()
+        await server.close()
+
+    run(scenario)
+
+
+def test_a_handshake_ends_with_its_listener(run: Callable[[Scenario], None], listener_tls: ListenerTls) -> None:
+    async def scenario() -> None:
+        server = SocketServer(NetworkLimits(tls_handshake_timeout_ms=600_000))
+        await server.start([ENDPOINT], FunctionHandler(echo), tls_of=lambda _: listener_tls)
+        silent = Peer(*await asyncio.open_connection("127.0.0.1", server.bound["S"].port))
+        await until(lambda: server.quotas.total == 1)
+        server.remove_listener("S")
+        assert await silent.is_closed()
+        await until(lambda: server.quotas.total == 0)
+        silent.close()
+        await server.close()
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
