@@ -52,6 +52,7 @@ class SocketServer:
         self._offenders = Offenders(logger.warning)
         self._acceptors: dict[str, Acceptor] = {}
         self._former: list[Processor] = []
+        """Processors without new connections, for the next increase of their number."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
         self._authentication: Callable[[EndPoint, AuthenticationCounts], BeginAuthentication] | None = None
@@ -246,23 +247,23 @@ class SocketServer:
         if handler is None:
             raise RuntimeError("processors need a handler: start the server first")
         while len(self.processors) < count:
-            self.processors.append(
-                Processor(
-                    self._loop,
-                    handler,
-                    self.request_channel,
-                    self.limits,
-                    self._clock_ns,
-                    self._offenders,
-                    self._on_closed,
-                    self._authorizer,
-                    self._client_quotas,
-                )
-            )
+            self.processors.append(self._former.pop() if self._former else self._new_processor(handler))
         while len(self.processors) > count:
-            # It keeps its connections, so that a smaller number does not disturb them.
+            # It keeps its connections, so that a smaller number does not disturb them. It gets those that are being opened, too.
             self._former.append(self.processors.pop())
-        self._former = [processor for processor in self._former if processor.connections]
+
+    def _new_processor(self, handler: RequestHandler) -> Processor:
+        return Processor(
+            self._loop,
+            handler,
+            self.request_channel,
+            self.limits,
+            self._clock_ns,
+            self._offenders,
+            self._on_closed,
+            self._authorizer,
+            self._client_quotas,
+        )
 
     def _on_closed(self, connection: Connection) -> None:
         """A connection was lost, or could not be opened. There is room for another one, on any listener."""

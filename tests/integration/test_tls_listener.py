@@ -251,6 +251,29 @@ def test_a_handshake_ends_with_its_listener(run: Callable[[Scenario], None], lis
     run(scenario)
 
 
+def test_a_processor_without_new_connections_gets_those_that_were_being_opened(
+    run: Callable[[Scenario], None], listener_tls: ListenerTls
+) -> None:
+    async def scenario() -> None:
+        server = SocketServer(NetworkLimits(num_network_threads=2))
+        await server.start([ENDPOINT], FunctionHandler(echo), tls_of=lambda _: listener_tls)
+        sock = socket.socket()
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", server.bound["S"].port))
+        await until(lambda: server.quotas.total == 1)
+        server.apply(NetworkLimits(num_network_threads=1))
+        peer = Peer(*await asyncio.open_connection(sock=sock, ssl=client_context(), server_hostname="localhost"))
+        peer.send(other(b"served"))
+        assert await peer.receive() == other(b"served")
+        assert len(server.connections()) == 1
+        server.apply(NetworkLimits(num_network_threads=2))
+        assert [len(processor.connections) for processor in server.processors] == [0, 1]
+        peer.close()
+        await server.close()
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_resumed_session_has_the_principal_of_its_certificate(
     run: Callable[[Scenario], None], authority: Identity, tmp_path: Path, version: ssl.TLSVersion
