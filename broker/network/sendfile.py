@@ -328,7 +328,11 @@ class FileSender:
             if not self._transport.get_write_buffer_size():
                 self._loop.call_soon(self.pump)
         elif self._writer < 0:
-            self._writer = os.dup(sock.fileno())
+            try:
+                self._writer = os.dup(sock.fileno())
+            except OSError as error:  # no descriptor is free
+                self._fail(error, None)
+                return
             self._loop.add_writer(self._writer, self.pump)
 
     def _stop_waiting(self) -> None:

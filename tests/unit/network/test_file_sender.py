@@ -1,17 +1,21 @@
 """Regions of files on a connection whose transport has to carry them (TLS), and regions that are not in the page cache."""
 
+import asyncio
 import errno
 import os
 import random
+import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from broker.network.gather import from_next_page, join
 from broker.network.request_channel import Answer, Parts
+from broker.network.sendfile import FileSender
 from broker.network.sizes import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_BYTES, TAIL_BYTES
+from broker.security.client import Client
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
 from tests.support.network import Bench, Turns, framed, other
@@ -55,6 +59,30 @@ class TurnsWithThreads(Turns):
     def run_in_executor(self, executor: None, work: Callable[..., None], *arguments: object) -> Pull:
         self.pulls.append(Pull(lambda: work(*arguments)))
         return self.pulls[-1]
+
+
+class EmptyTransport(asyncio.Transport):
+    """One without bytes to send."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class Owner:
+    """The connection of a sender."""
+
+    def __init__(self) -> None:
+        self.client = Client("here-there", "there", 1, "PLAINTEXT")
+        self.is_aborted = False
+
+    def touch(self) -> None:
+        """See `sendfile.Owner`."""
+
+    def on_sent(self) -> None:
+        """See `sendfile.Owner`."""
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
 
 @pytest.fixture
@@ -240,6 +268,22 @@ def test_a_disk_that_refuses_closes_the_connection_and_the_log_names_the_file(
     ((level, text, exc_info),) = [(record.levelname, record.getMessage(), record.exc_info) for record in caplog.records]
     assert (level, exc_info) == ("ERROR", None)
     assert f"{path} cannot be read: Input/output error" in text
+
+
+def test_a_connection_that_cannot_wait_for_room_is_closed(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_is_free(descriptor: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    caplog.set_level("INFO")
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        monkeypatch.setattr(os, "dup", none_is_free)
+        owner = Owner()
+        sender = FileSender(owner, cast("asyncio.AbstractEventLoop", Turns()), EmptyTransport(), here)
+        assert not sender.send([bytes(10_000_000)])
+        assert owner.is_aborted
+    assert f"{os.strerror(errno.EMFILE)}; closing the connection" in caplog.text
 
 
 @pytest.mark.parametrize("position", [0, 1, PAGE_BYTES - 1, PAGE_BYTES, 5 * PAGE_BYTES + 77])
