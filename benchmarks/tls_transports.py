@@ -99,21 +99,58 @@ async def by_uvloop(sock: socket.socket, context: ssl.SSLContext, counter: Count
     counter.kept.append(await loop.connect_accepted_socket(lambda: OfTheLoop(counter), sock, ssl=context))
 
 
-class OfASocket:
-    """A wrapped socket, read whenever it is readable."""
+class Watched:
+    """A connection whose socket the loop watches. Answers are sent in pieces, as far as the socket accepts them."""
 
-    def __init__(self, sock: ssl.SSLSocket, counter: Counter) -> None:
+    def __init__(self, sock: socket.socket, counter: Counter) -> None:
         self._sock = sock
         self._counter = counter
         self._left = 0
         self._unsent: memoryview | None = None
         self._loop = asyncio.get_running_loop()
+
+    def _prepare(self, piece: memoryview) -> memoryview:
+        """The bytes to send for a piece."""
+        raise NotImplementedError
+
+    def _send_some(self, unsent: memoryview) -> memoryview | None:
+        """Send bytes. Returns those that are left, if any."""
+        raise NotImplementedError
+
+    def _send(self) -> None:
+        try:
+            while self._left or self._unsent is not None:
+                if self._unsent is None:
+                    self._left -= PIECE_BYTES
+                    self._unsent = self._prepare(self._counter.piece())
+                self._unsent = self._send_some(self._unsent)
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            self._loop.add_writer(self._sock.fileno(), self._send)
+        except OSError:
+            self._end()
+        else:
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _end(self) -> None:
+        if (number := self._sock.fileno()) >= 0:
+            self._left, self._unsent = 0, None
+            self._loop.remove_reader(number)
+            self._loop.remove_writer(number)
+            self._sock.close()
+
+
+class OfASocket(Watched):
+    """A wrapped socket, read whenever it is readable."""
+
+    def __init__(self, sock: ssl.SSLSocket, counter: Counter) -> None:
+        super().__init__(sock, counter)
+        self._tls = sock
         self._loop.add_reader(sock.fileno(), self._shake_hands)
         self._shake_hands()
 
     def _shake_hands(self) -> None:
         try:
-            self._sock.do_handshake()
+            self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return
         self._loop.add_reader(self._sock.fileno(), self._read)
@@ -139,28 +176,11 @@ class OfASocket:
             self._left += self._counter.answer_bytes
             self._send()
 
-    def _send(self) -> None:
-        try:
-            while self._left or self._unsent is not None:
-                if self._unsent is None:
-                    self._left -= PIECE_BYTES
-                    self._unsent = self._counter.piece()
-                self._sock.send(self._unsent)  # all of it, or it has to be tried again
-                self._unsent = None
-        except ssl.SSLWantWriteError:
-            self._loop.add_writer(self._sock.fileno(), self._send)
-            return
-        except OSError:
-            self._end()
-            return
-        self._loop.remove_writer(self._sock.fileno())
+    def _prepare(self, piece: memoryview) -> memoryview:
+        return piece
 
-    def _end(self) -> None:
-        if (number := self._sock.fileno()) >= 0:
-            self._left, self._unsent = 0, None
-            self._loop.remove_reader(number)
-            self._loop.remove_writer(number)
-            self._sock.close()
+    def _send_some(self, unsent: memoryview) -> None:
+        self._tls.send(unsent)  # all of it, or it has to be tried again
 
 
 async def by_socket(sock: socket.socket, context: ssl.SSLContext, counter: Counter) -> None:
@@ -168,18 +188,14 @@ async def by_socket(sock: socket.socket, context: ssl.SSLContext, counter: Count
     counter.kept.append(OfASocket(context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False), counter))
 
 
-class OfMemory:
+class OfMemory(Watched):
     """A plain socket, whose bytes go through a pair of MemoryBIOs."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, counter: Counter) -> None:
-        self._sock = sock
-        self._counter = counter
+        super().__init__(sock, counter)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._is_open = False
-        self._left = 0
-        self._unsent: memoryview | None = None
-        self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock.fileno(), self._on_readable)
 
     def _on_readable(self) -> None:
@@ -208,29 +224,13 @@ class OfMemory:
             self._left += self._counter.answer_bytes
             self._send()
 
-    def _send(self) -> None:
-        try:
-            while self._left or self._unsent is not None:
-                if self._unsent is None:
-                    self._left -= PIECE_BYTES
-                    self._tls.write(self._counter.piece())
-                    self._unsent = memoryview(self._outgoing.read())
-                sent = self._sock.send(self._unsent)
-                self._unsent = self._unsent[sent:] if sent < len(self._unsent) else None
-        except BlockingIOError:
-            self._loop.add_writer(self._sock.fileno(), self._send)
-            return
-        except OSError:
-            self._end()
-            return
-        self._loop.remove_writer(self._sock.fileno())
+    def _prepare(self, piece: memoryview) -> memoryview:
+        self._tls.write(piece)
+        return memoryview(self._outgoing.read())
 
-    def _end(self) -> None:
-        if (number := self._sock.fileno()) >= 0:
-            self._left, self._unsent = 0, None
-            self._loop.remove_reader(number)
-            self._loop.remove_writer(number)
-            self._sock.close()
+    def _send_some(self, unsent: memoryview) -> memoryview | None:
+        sent = self._sock.send(unsent)
+        return unsent[sent:] if sent < len(unsent) else None
 
 
 _CIPHERTEXT: Final = memoryview(bytearray(BUFFER_BYTES))
