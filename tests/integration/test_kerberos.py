@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from replication.ports.peer import PeerAddress, PeerRefused
 from tests.integration.test_sasl_clients import address_of
 from tests.integration.test_sasl_listener import Wire, port_of
 from tests.support.broker_process import eventually
+from tests.support.foreign_clients import by_kcat
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 from tests.support.kerberos import Realm, a_realm, jaas, needs_kerberos, needs_kerberos_plugin
 from tests.support.peers import LOOPS, run_on
@@ -268,8 +268,7 @@ def test_the_log_has_the_reason_that_a_client_does_not_read(
 
 @needs_kerberos_plugin
 def test_kcat_writes_and_reads(broker: InProcessBroker, realm: Realm, clients: Path, tmp_path: Path) -> None:
-    settings = tmp_path / "kcat.conf"
-    options = {
+    settings = {
         "bootstrap.servers": address_of(broker, "SASL"),
         "broker.address.family": "v4",
         "security.protocol": "SASL_PLAINTEXT",
@@ -278,16 +277,7 @@ def test_kcat_writes_and_reads(broker: InProcessBroker, realm: Realm, clients: P
         "sasl.kerberos.principal": "alice",
         "sasl.kerberos.keytab": str(clients),
     }
-    settings.write_text("".join(f"{name}={text}\n" for name, text in options.items()))
-
-    def kcat(*arguments: str, text: str | None = None) -> str:
-        command = ["kcat", "-F", str(settings), "-t", "by-kcat", *arguments]
-        run = subprocess.run(command, input=text, capture_output=True, text=True, timeout=SECONDS, check=False)
-        assert run.returncode == 0, run.stderr
-        return run.stdout
-
-    kcat("-P", text="one\ntwo\n")
-    assert kcat("-C", "-e") == "one\ntwo\n"
+    assert by_kcat(settings, "by-kcat", "one\ntwo\n", tmp_path) == "one\ntwo\n"
 
 
 def command(given: Mapping[str, str]) -> ConfiguredSecurity:

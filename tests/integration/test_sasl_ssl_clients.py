@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import subprocess
 import time
 import uuid
 import warnings
@@ -15,19 +13,20 @@ from typing import Any
 import confluent_kafka as confluent
 import jwt
 import pytest
+from aiokafka.abc import AbstractTokenProvider as AiokafkaTokenProvider
+from aiokafka.helpers import create_ssl_context
 from confluent_kafka.admin import AdminClient, NewTopic, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.integration.test_sasl_clients import MODULE, address_of
 from tests.support.certificates import Identity
+from tests.support.foreign_clients import SECONDS, by_aiokafka, by_confluent, by_kafka_python, by_kcat
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 
 with warnings.catch_warnings():  # kafka-python reads its schemas through a function that Python 3.11 wants replaced
     warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
-SECONDS = 60
 PASSWORD = "alice-secret"
 VALUES = [b"small", b"x" * 16_384, b"y" * 700_000, *(b"%d" % number * 50 for number in range(100))]
 VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
@@ -132,22 +131,10 @@ def principals(broker: InProcessBroker) -> set[str]:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_confluent_kafka_writes_and_reads(broker: InProcessBroker, files: dict[str, str], topic: str, mechanism: str) -> None:
-    settings = librdkafka(broker, files, mechanism)
-    producer = confluent.Producer({**settings, "enable.idempotence": True})
-    for value in VALUES:
-        producer.produce(topic, value, partition=0)
-    assert producer.flush(SECONDS) == 0
-    assert principals(broker) == {"User:alice"}  # not that of the certificate
-    consumer = confluent.Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    found: list[bytes | None] = []
-    while len(found) < len(VALUES):
-        message = consumer.poll(SECONDS)
-        assert message is not None
-        assert message.error() is None
-        found.append(message.value())
-    consumer.close()
-    assert found == VALUES
+    def speaks_as_alice() -> None:
+        assert principals(broker) == {"User:alice"}  # not that of the certificate
+
+    assert by_confluent(librdkafka(broker, files, mechanism), topic, VALUES, speaks_as_alice) == VALUES
 
 
 def test_a_token_for_another_audience_is_refused(broker: InProcessBroker, files: dict[str, str]) -> None:
@@ -175,28 +162,12 @@ def test_kafka_python_writes_and_reads(broker: InProcessBroker, files: dict[str,
         settings["sasl_oauth_token_provider"] = TokensOfKafkaPython()
     else:
         settings |= {"sasl_plain_username": "alice", "sasl_plain_password": PASSWORD}
-    producer = kafka.KafkaProducer(**settings)
-    for value in VALUES:
-        producer.send(topic, value, partition=0)
-    producer.flush(SECONDS)
-    producer.close()
-    consumer = kafka.KafkaConsumer(topic, **settings, auto_offset_reset="earliest", consumer_timeout_ms=SECONDS * 1000)
-    found = []
-    for record in consumer:
-        found.append(record.value)
-        if len(found) == len(VALUES):
-            break
-    consumer.close()
-    assert found == VALUES
+    assert by_kafka_python(settings, topic, VALUES) == VALUES
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
 def test_aiokafka_writes_and_reads(broker: InProcessBroker, files: dict[str, str], topic: str, mechanism: str) -> None:
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-    from aiokafka.abc import AbstractTokenProvider
-    from aiokafka.helpers import create_ssl_context
-
-    class Tokens(AbstractTokenProvider):
+    class Tokens(AiokafkaTokenProvider):
         async def token(self) -> str:
             return signed_token()[0]
 
@@ -210,35 +181,12 @@ def test_aiokafka_writes_and_reads(broker: InProcessBroker, files: dict[str, str
         settings["sasl_oauth_token_provider"] = Tokens()
     else:
         settings |= {"sasl_plain_username": "alice", "sasl_plain_password": PASSWORD}
-
-    async def write_and_read() -> list[bytes]:
-        producer = AIOKafkaProducer(**settings)
-        await producer.start()
-        for value in VALUES:
-            await producer.send_and_wait(topic, value, partition=0)
-        await producer.stop()
-        consumer = AIOKafkaConsumer(topic, **settings, auto_offset_reset="earliest")
-        await consumer.start()
-        found = [(await asyncio.wait_for(consumer.getone(), SECONDS)).value for _ in VALUES]
-        await consumer.stop()
-        return found
-
-    assert asyncio.run(write_and_read()) == VALUES
+    assert by_aiokafka(settings, topic, VALUES) == VALUES
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_kcat_writes_and_reads(broker: InProcessBroker, files: dict[str, str], topic: str, tmp_path: Path, mechanism: str) -> None:
-    settings = tmp_path / "kcat.conf"
-    settings.write_text("".join(f"{name}={text}\n" for name, text in librdkafka(broker, files, mechanism).items()))
-
-    def kcat(*arguments: str, text: str | None = None) -> str:
-        command = ["kcat", "-F", str(settings), "-t", topic, *arguments]
-        run = subprocess.run(command, input=text, capture_output=True, text=True, timeout=SECONDS, check=False)
-        assert run.returncode == 0, run.stderr
-        return run.stdout
-
-    kcat("-P", text="one\ntwo\n")
-    assert kcat("-C", "-e") == "one\ntwo\n"
+    assert by_kcat(librdkafka(broker, files, mechanism), topic, "one\ntwo\n", tmp_path) == "one\ntwo\n"
 
 
 def eventually(condition: Callable[[], bool]) -> bool:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
 import uuid
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import confluent_kafka as confluent
 import pytest
+from aiokafka.helpers import create_ssl_context
 
 from tests.support.certificates import Identity, java_key_store
+from tests.support.foreign_clients import SECONDS, by_aiokafka, by_confluent, by_kafka_python, by_kcat
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 
-with warnings.catch_warnings():  # kafka-python reads its schemas through a function that Python 3.11 wants replaced
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
-
-SECONDS = 60
 VALUES = [b"small", b"x" * 16_384, b"y" * 700_000, *(b"%d" % number * 50 for number in range(300))]
 
 
@@ -87,24 +81,15 @@ def librdkafka(broker: InProcessBroker, alice: dict[str, str]) -> dict[str, str 
     }
 
 
+def speaks_as_alice(broker: InProcessBroker) -> Callable[[], None]:
+    def check() -> None:
+        assert principals(broker) == {"User:alice"}
+
+    return check
+
+
 def test_confluent_kafka_writes_and_reads_with_a_certificate(broker: InProcessBroker, alice: dict[str, str]) -> None:
-    settings = librdkafka(broker, alice)
-    topic = f"confluent-{uuid.uuid4()}"
-    producer = confluent.Producer({**settings, "enable.idempotence": True})
-    for value in VALUES:
-        producer.produce(topic, value, partition=0)
-    assert producer.flush(SECONDS) == 0
-    assert principals(broker) == {"User:alice"}
-    consumer = confluent.Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    found: list[bytes | None] = []
-    while len(found) < len(VALUES):
-        message = consumer.poll(SECONDS)
-        assert message is not None
-        assert message.error() is None
-        found.append(message.value())
-    consumer.close()
-    assert found == VALUES
+    assert by_confluent(librdkafka(broker, alice), f"confluent-{uuid.uuid4()}", VALUES, speaks_as_alice(broker)) == VALUES
 
 
 def test_kafka_python_writes_and_reads_with_a_certificate(broker: InProcessBroker, alice: dict[str, str]) -> None:
@@ -115,60 +100,17 @@ def test_kafka_python_writes_and_reads_with_a_certificate(broker: InProcessBroke
         "ssl_certfile": alice["certificate"],
         "ssl_keyfile": alice["key"],
     }
-    topic = f"kafka-python-{uuid.uuid4()}"
-    producer = kafka.KafkaProducer(**settings)
-    for value in VALUES:
-        producer.send(topic, value, partition=0)
-    producer.flush(SECONDS)
-    assert principals(broker) == {"User:alice"}
-    producer.close()
-    consumer = kafka.KafkaConsumer(topic, **settings, auto_offset_reset="earliest", consumer_timeout_ms=SECONDS * 1000)
-    found = []
-    for record in consumer:
-        found.append(record.value)
-        if len(found) == len(VALUES):
-            break
-    consumer.close()
-    assert found == VALUES
+    assert by_kafka_python(settings, f"kafka-python-{uuid.uuid4()}", VALUES, speaks_as_alice(broker)) == VALUES
 
 
 def test_aiokafka_writes_and_reads_with_a_certificate(broker: InProcessBroker, alice: dict[str, str]) -> None:
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-    from aiokafka.helpers import create_ssl_context
-
     context = create_ssl_context(cafile=alice["ca"], certfile=alice["certificate"], keyfile=alice["key"])
     settings = {"bootstrap_servers": secure_address(broker), "security_protocol": "SSL", "ssl_context": context}
-    topic = f"aiokafka-{uuid.uuid4()}"
-
-    async def write_and_read() -> list[bytes]:
-        producer = AIOKafkaProducer(**settings)
-        await producer.start()
-        for value in VALUES:
-            await producer.send_and_wait(topic, value, partition=0)
-        assert await asyncio.to_thread(principals, broker) == {"User:alice"}
-        await producer.stop()
-        consumer = AIOKafkaConsumer(topic, **settings, auto_offset_reset="earliest")
-        await consumer.start()
-        found = [(await asyncio.wait_for(consumer.getone(), SECONDS)).value for _ in VALUES]
-        await consumer.stop()
-        return found
-
-    assert asyncio.run(write_and_read()) == VALUES
+    assert by_aiokafka(settings, f"aiokafka-{uuid.uuid4()}", VALUES, speaks_as_alice(broker)) == VALUES
 
 
 def test_kcat_writes_and_reads_with_a_certificate(broker: InProcessBroker, alice: dict[str, str], tmp_path: Path) -> None:
-    settings = tmp_path / "kcat.conf"
-    settings.write_text("".join(f"{name}={text}\n" for name, text in librdkafka(broker, alice).items()))
-    topic = f"kcat-{uuid.uuid4()}"
-
-    def kcat(*arguments: str, text: str | None = None) -> str:
-        command = ["kcat", "-F", str(settings), "-t", topic, *arguments]
-        run = subprocess.run(command, input=text, capture_output=True, text=True, timeout=SECONDS, check=False)
-        assert run.returncode == 0, run.stderr
-        return run.stdout
-
-    kcat("-P", text="one\ntwo\n")
-    assert kcat("-C", "-e") == "one\ntwo\n"
+    assert by_kcat(librdkafka(broker, alice), f"kcat-{uuid.uuid4()}", "one\ntwo\n", tmp_path) == "one\ntwo\n"
 
 
 def test_a_client_without_a_certificate_gets_nothing_and_the_plaintext_listener_serves_on(
