@@ -517,6 +517,10 @@ class PartitionLog:
         """
         return time_lookups.offset_of_max_timestamp(self, may_wait)
 
+    def begins_up_to(self, timestamp_ms: int, may_wait: bool = True) -> list[int]:
+        """The first offsets of the segments without a record after `timestamp_ms`. Reads the disk. Raises as `offset_for_timestamp`."""
+        return time_lookups.begins_up_to(self, timestamp_ms, may_wait)
+
     def aborted_transactions(self, start: int, end: int, may_wait: bool = True) -> list[AbortedTransaction]:
         """The aborted transactions with records in `[start, end)`, for a read-committed fetch of that range.
 

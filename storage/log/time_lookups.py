@@ -50,6 +50,22 @@ def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool) -> OffsetAndTim
         raise log.failed_lookup(error) from error
 
 
+def begins_up_to(log: "PartitionLog", timestamp_ms: int, may_wait: bool) -> list[int]:
+    """See `PartitionLog.begins_up_to`."""
+    begins = []
+    try:
+        unknown = 0
+        for segment in log.segments:
+            if not may_wait and segment is not log.active_segment and not segment.knows_max_timestamp:
+                unknown += 1
+                _check_unknown(segment, unknown)
+            if segment.largest_timestamp <= timestamp_ms:
+                begins.append(max(segment.base_offset, log.log_start_offset))
+    except LOOKUP_ERRORS as error:
+        raise log.failed_lookup(error) from error
+    return begins
+
+
 def _check_unknown(segment: Segment, count: int) -> None:
     """Raises NotCached if finding the segment's age would wait, or if `count` is too large, because each segment costs some 60 µs."""
     if count > MAX_UNKNOWN:

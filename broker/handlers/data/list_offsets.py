@@ -112,7 +112,7 @@ def _list_one(
         log = partition.check_leader(asked.current_leader_epoch, or_follower=params.or_follower)
         end_offset = params.end_offset(partition)
         if version == 0:
-            answer.old_style_offsets = _old_style_offsets(log, asked, end_offset, context.broker.clock.now_ms())
+            answer.old_style_offsets = _old_style_offsets(log, asked, end_offset, context.broker.clock.now_ms(), may_wait=may_wait)
             return answer
         found = _find(partition, timestamp, end_offset, may_wait=may_wait)
         if request.replica_id == CONSUMER and (found is None or timestamp == LATEST):
@@ -148,14 +148,14 @@ def _find(partition: Partition, timestamp: int, end_offset: int, *, may_wait: bo
     return found.timestamp, found.offset, found.leader_epoch
 
 
-def _old_style_offsets(log: PartitionLog, asked: ListOffsetsPartition, end_offset: int, now_ms: int) -> list[int]:
+def _old_style_offsets(log: PartitionLog, asked: ListOffsetsPartition, end_offset: int, now_ms: int, *, may_wait: bool) -> list[int]:
     """Version 0: up to `max_num_offsets` offsets from which a consumer can read records older than the timestamp."""
-    begins = [(max(segment.base_offset, log.log_start_offset), segment.largest_timestamp) for segment in log.segments]
     if asked.timestamp == EARLIEST:
-        begins = begins[:1]
-    elif asked.timestamp != LATEST:
-        begins = [begin for begin in begins if begin[1] <= asked.timestamp]
-    offsets = [offset for offset, _ in begins]
+        offsets = [log.log_start_offset]
+    elif asked.timestamp == LATEST:
+        offsets = [max(base_offset, log.log_start_offset) for base_offset in log.segments.bases]
+    else:
+        offsets = log.begins_up_to(asked.timestamp, may_wait)
     if (asked.timestamp == LATEST or asked.timestamp >= now_ms) and log.active_segment.size:
         offsets.append(log.log_end_offset)
     visible = sorted({min(offset, end_offset) for offset in offsets}, reverse=True)

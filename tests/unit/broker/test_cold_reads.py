@@ -86,3 +86,37 @@ def test_a_cold_search_by_time_is_answered_like_a_warm_one(refusals: list[str]) 
         assert cold.topics[0].partitions[0].offset == 0
 
     scenario()
+
+
+def test_version_0_looks_into_old_segments_only_for_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[str] = []
+
+    def is_cached(file: MemoryFile, length: int, at: int) -> bool:
+        if len(refused) < ROUNDS:
+            refused.append(file.path)
+            return False
+        return True
+
+    monkeypatch.setattr(MemoryFile, "is_cached", is_cached)
+
+    def ask(bench: HandlerBench, timestamp: int) -> Asking:
+        partitions = [ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=100)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=partitions)])
+        return bench.ask(request, ApiKey.LIST_OFFSETS, 0)
+
+    @on_a_loop
+    async def scenario() -> None:
+        bench = cold_bench()
+        log = bench.replicas.partition.log
+        for segment in log.segments:
+            segment.knows_max_timestamp = segment is log.active_segment  # as after a start
+        for timestamp in (-1, -2):
+            assert not ask(bench, timestamp).waits
+        assert not refused
+        cold = ask(bench, 2**62)
+        assert cold.waits
+        (partition,) = (await answered(cold)).response.topics[0].partitions
+        assert partition.old_style_offsets == [log.log_end_offset, *reversed(log.segments.bases)]
+        assert len(refused) == ROUNDS
+
+    scenario()

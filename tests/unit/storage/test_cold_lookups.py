@@ -88,6 +88,16 @@ def test_a_search_by_time_does_not_wait_and_finds_the_same(is_reopened: bool) ->
     assert when_cached(lambda: log.offset_of_max_timestamp(False))[0] == other.offset_of_max_timestamp()
 
 
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_the_segments_up_to_a_time_are_found_without_a_wait(is_reopened: bool) -> None:
+    log, other = a_cold_log(is_reopened=is_reopened), a_cold_log(is_reopened=is_reopened)
+    begins, rounds = when_cached(lambda: log.begins_up_to(1300, False))
+    assert begins == other.begins_up_to(1300)
+    assert begins == log.segments.bases[: len(begins)]
+    assert 1 < len(begins) < len(log.segments)
+    assert (rounds > 0) == is_reopened
+
+
 def test_a_real_file_tells_what_is_cached(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
     file = RealFileSystem().open(str(tmp_path / "file"))
