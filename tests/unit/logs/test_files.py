@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from broker.logs import files
 from broker.logs.files import RotatingFile
-from broker.logs.setup import apply_configuration, apply_environment, dropped_lines
+from broker.logs.setup import apply_configuration, apply_environment, dropped_lines, text_formatter
 from broker.logs.sink import MAX_LINES, LogSink
 from config.broker import BrokerConfig
 from config.errors import ConfigError
@@ -203,6 +204,17 @@ def test_a_signal_to_reopen_is_carried_out_without_another_line(root: logging.Lo
 
 def test_text_for_standard_error_needs_no_thread() -> None:
     assert apply_configuration(BrokerConfig({})) is None
+
+
+def test_a_client_cannot_forge_a_line() -> None:
+    forged = "\n[2026-01-01 00:00:00,000] INFO forged (broker)\x1b"
+    try:
+        raise ValueError
+    except ValueError:
+        said = logging.LogRecord("x", logging.ERROR, "", 0, "client id %s", (forged,), sys.exc_info())
+    event, *trace = text_formatter().format(said).split("\n")
+    assert event.endswith(r"client id \n[2026-01-01 00:00:00,000] INFO forged (broker)\x1b (x)")
+    assert trace[0].startswith("Traceback")
 
 
 def test_levels_of_the_container_image_are_set_by_kafkas_names(root: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
