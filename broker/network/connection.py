@@ -381,10 +381,17 @@ class Connection:
         """Continue after the sender has sent all file regions."""
         self._writer.on_sent()
         self._state &= ~SENDING
-        if self._state & CLOSING and not self._waiting:
+        if self._state & CLOSING and not self._closes_behind_waiting():
             self._writer.transport.close()
         elif self._paused or self._waiting is not None or self._state & DRAINING:
             self._processor.wake(self)  # there may be frames to handle or answers to send
+
+    def _closes_behind_waiting(self) -> bool:
+        """Whether the connection closes because of a waiting answer, and so only behind the answers before it."""
+        if not self._waiting:
+            return False
+        last = self._waiting[-1]
+        return last is CLOSE or isinstance(last, LastAnswer)
 
     # The throttle ---------------------------------------------------------------------------------------------------------------------
 

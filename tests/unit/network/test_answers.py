@@ -1,12 +1,15 @@
 """Answers in request order: what may overtake what, what stops reading, and what happens when a side goes away."""
 
 import gc
+from pathlib import Path
 
 import pytest
 
 from broker.network.connection import Connection
 from broker.network.limits import ANSWER_WEIGHT, MAX_APPENDED, TURN_BYTES, NetworkLimits
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
+from storage.disk.filesystem import RealFileSystem
+from storage.segment.file_region import FileRegion
 from tests.support.network import Bench, framed, other, produce
 
 
@@ -57,6 +60,43 @@ def test_close_behind_a_pending_waits_for_its_answer() -> None:
     pending.complete(b"stored")
     bench.turns.run()
     assert client.answers == [b"stored"]
+    assert client.transport.closing
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> FileRegion:
+    """Records that are sent from their file."""
+    path = tmp_path / "segment.log"
+    path.write_bytes(bytes(200_000))
+    return FileRegion(RealFileSystem().open(str(path), read_only=True), 0, 200_000)
+
+
+def test_a_close_while_records_are_sent_does_not_wait_for_an_answer_behind_them(region: FileRegion) -> None:
+    answers: list[Answer] = [[b"records", region], Pending(appended=True)]
+    bench = Bench(lambda frame, connection: answers.pop(0))
+    client = bench.connect(takes=0)
+    client.send(framed(other(), produce()))
+    client.connection.close()
+    assert not client.transport.closing
+    client.transport.take(1_000_000)
+    bench.turns.run()
+    assert client.answers == [b"records" + region.read()]
+    assert client.transport.closing
+
+
+def test_a_close_behind_a_pending_waits_also_while_records_are_sent(region: FileRegion) -> None:
+    pending = Pending(appended=True)
+    answers: list[Answer] = [[b"records", region], pending, CLOSE]
+    bench = Bench(lambda frame, connection: answers.pop(0))
+    client = bench.connect(takes=0)
+    client.send(framed(other(), produce(), produce()))
+    bench.turns.run()
+    client.transport.take(1_000_000)
+    bench.turns.run()
+    assert not client.transport.closing
+    pending.complete(b"stored")
+    bench.turns.run()
+    assert client.answers == [b"records" + region.read(), b"stored"]
     assert client.transport.closing
 
 
