@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from protocol.cursors cimport fields
 
-cdef int64_t ALIGNED_BYTES, INLINE_BYTES, PAGE_BYTES, TURN_BYTES, PACKET_BYTES, CHUNK_BYTES, TAIL_BYTES
+cdef int64_t PACKET_BYTES, CHUNK_BYTES, TAIL_BYTES
 
 cdef class FileSender:
     cdef object _connection, _loop, _parts, _pulling, _sock, _transport

@@ -41,7 +41,6 @@ _BYTES = Variable("bytes", b"")
 Bool = Annotated[bool, Fixed("bool", "?", 1, False)]
 Int8 = Annotated[int, Fixed("int8", "b", 1, 0)]
 Int16 = Annotated[int, Fixed("int16", "h", 2, 0)]
-UInt16 = Annotated[int, Fixed("uint16", "H", 2, 0)]
 Int32 = Annotated[int, Fixed("int32", "i", 4, 0)]
 Int64 = Annotated[int, Fixed("int64", "q", 8, 0)]
 Float64 = Annotated[float, Fixed("float64", "d", 8, 0.0)]

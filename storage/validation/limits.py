@@ -32,7 +32,6 @@ SMALLEST_TIMESTAMP: Final = -(1 << 63)
 LARGEST_OFFSET: Final = 1 << 62
 """Largest base offset that is taken for undamaged. Its sum with a number of records fits into 64 bits."""
 
-UNCOMPRESSED: Final = int(CompressionCodec.NONE)
 GZIP: Final = int(CompressionCodec.GZIP)
 SNAPPY: Final = int(CompressionCodec.SNAPPY)
 LZ4: Final = int(CompressionCodec.LZ4)

@@ -5,8 +5,6 @@ from typing import Final, NamedTuple
 SEQUENCE: Final = 0x30
 SET: Final = 0x31
 INTEGER: Final = 0x02
-OCTET_STRING: Final = 0x04
-OBJECT_IDENTIFIER: Final = 0x06
 
 
 class MalformedDer(ValueError):
