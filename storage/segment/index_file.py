@@ -103,9 +103,9 @@ class IndexFile:
         return self.length > self.entries * self.entry_size
 
     def make_room(self) -> None:
-        """Preallocate the file for appends."""
+        """Preallocate the file for appends. If it has as many entries already, all of them stay, and the index is full."""
         if self.length != self.max_size - self.max_size % self.entry_size:
-            self.resize(self.max_size)
+            self.resize(max(self.max_size, self.entries * self.entry_size))
 
     def trim(self) -> None:
         """Truncate the file after its last entry."""

@@ -74,6 +74,18 @@ def test_an_offset_index_is_full_with_its_last_entry_and_a_time_index_one_before
     assert offsets.is_full()
 
 
+def test_an_index_that_is_opened_with_a_smaller_size_keeps_its_entries_and_is_full() -> None:
+    filesystem = _filesystem()
+    index = _offset_index(filesystem)
+    for n in range(1, 6):
+        index.append(n, n)
+    index.trim()
+    again = OffsetIndex(filesystem, PATH, 0, 24, filesystem.size(PATH))
+    again.make_room()
+    assert again.all_entries() == [(n, n) for n in range(1, 6)]
+    assert again.is_full()
+
+
 def test_offsets_that_do_not_grow_are_refused() -> None:
     index = _offset_index(_filesystem())
     index.append(5, 0)
