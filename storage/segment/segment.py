@@ -428,8 +428,10 @@ class Segment:
         try:
             self.offset_index.check(self.size)
             self.time_index.check()
-            if self.size and not self.time_index.entries and self.first_batch_timestamp >= 0:
-                raise CorruptIndex(self.time_index.path, "it is empty, the segment is not")
+            last = self.time_index.last_timestamp
+            # An entry that a power cut kept from the disk reads as zeros. Retention would take the segment for one of 1970.
+            if self.size and last <= 0 and self.first_batch_timestamp > last:
+                raise CorruptIndex(self.time_index.path, f"its last timestamp, {last}, is below that of the first batch")
         except CorruptIndex as error:
             log.warning("%s; the indexes are rebuilt from the log file", error)
             self.rebuild_indexes()

@@ -186,6 +186,18 @@ def test_index_files_that_are_missing_or_wrong_are_made_anew(suffix: str, clean:
     _check_whole(log)
 
 
+def test_a_power_cut_after_a_clean_stop_makes_no_segment_old() -> None:
+    """The last entry of the time index may not have reached the disk, and reads as zeros then."""
+    filesystem = MemoryFileSystem()
+    log = _on(filesystem)
+    append(log, a_batch(2, timestamps=[1000, 1000]))
+    log.flush()
+    log.close()
+    for seed in range(20):
+        log = _on(filesystem.after_power_cut(seed))
+        assert (log.log_end_offset, log.active_segment.largest_timestamp) == (2, 1000)
+
+
 def test_the_index_of_another_segment_is_found_out() -> None:
     config = {"index_interval_bytes": 1}
     filesystem, other = MemoryFileSystem(), MemoryFileSystem()
