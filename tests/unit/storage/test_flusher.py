@@ -135,6 +135,18 @@ def test_a_truncation_during_a_flush_keeps_the_recovery_point_within_the_log() -
     assert (log.recovery_point, log.log_end_offset) == (1, 1)
 
 
+def test_after_a_truncation_no_append_waits_for_a_flush_that_is_not_due() -> None:
+    disks = disks_with(flush_messages=3)
+    log = disks.start().get_or_create(T0, is_new=True)
+    for _ in range(3):
+        append(log)
+    disks.settle()
+    assert (log.recovery_point, log.flush_due_offset) == (3, 3)
+    log.truncate_to(1)
+    append(log)
+    assert (log.recovery_point, log.flush_due_offset) == (1, 1)
+
+
 def test_a_log_that_is_deleted_during_its_flush_is_nobodys_failure() -> None:
     disks = disks_with(flush_messages=1)
     manager = disks.start()
