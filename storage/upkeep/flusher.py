@@ -11,6 +11,7 @@ afterwards.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from config.schema.key import LONG_MAX
 from config.topic import FLUSH_MS
@@ -121,7 +122,8 @@ class Flusher:
         try:
             plan = partition_log.prepare_flush(up_to)
         except LogDirFailure as failure:
-            self._on_failure(failure)
+            # Not within the append that made the flush due, which goes on with its partition.
+            self._background.schedule("log-flusher", 0, 0, partial(self._on_failure, failure))
             return
         if plan is not None:
             self._under_way.add(partition_log)

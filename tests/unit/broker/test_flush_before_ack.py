@@ -108,6 +108,25 @@ async def test_a_disk_that_refuses_the_flush_is_told_to_the_producer() -> None:
     assert asked.produced[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+@on_a_loop
+async def test_a_disk_that_refuses_the_index_entries_of_a_flush_is_told_to_the_producer() -> None:
+    """They are written as soon as the append makes the flush due."""
+    bench = alone(flush_messages="1")
+    faulty = FaultyFileSystem(MemoryFileSystem())
+    bench.replicas = Replicas(faulty, flush_messages="1", index_interval_bytes="0")
+    bench.replicas.say(state(isr=[0], replicas=[0]))
+    bench.services.data.replica_manager = bench.replicas.manager
+    bench.services.metadata = bench.replicas.cluster
+    bench.know(p0=0)
+    bench.produce()
+    bench.replicas.disks.settle()
+    faulty.fails_if = lambda name, path: name == "pwrite" and path.endswith(".index")
+    asked = bench.produce()
+    assert asked.waits
+    bench.replicas.disks.settle()
+    assert asked.produced[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_who_waits_for_a_flush_is_answered_by_the_log_that_takes_its_place() -> None:
     replicas = Replicas(log_dirs="/a,/b", flush_messages="1")
     replicas.say(state(isr=[0], replicas=[0]))
