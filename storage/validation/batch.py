@@ -245,7 +245,7 @@ def _validated(run: BatchRun, rules: ValidationRules, now_ms: int) -> BatchRun:
     if not run.needs_recompression:
         _accept(run, check_records(run.batch(), run.header(), rules, now_ms))
         return run
-    done = BatchRun(memoryview(recompress(run.batch(), run.header(), rules, now_ms)))
+    done = BatchRun(memoryview(recompress(run.batch(), run.header(), rules, now_ms, yield_to_loop)))
     done.read(0)
     done.takes_log_append_time = rules.takes_log_append_time
     done.guard = run.guard

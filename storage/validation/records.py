@@ -4,11 +4,21 @@ Called by `storage.validation.batch` only if the batch header cannot decide a ru
 large batches. Messages are Apache Kafka's, because clients print them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
-from protocol.records.batch import CODEC_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, Buffer, TimestampType
-from protocol.records.builder import build_batch
-from protocol.records.compression import MAX_DECOMPRESSED_BYTES
+from protocol.records.batch import (
+    CODEC_MASK,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    Buffer,
+    TimestampType,
+)
+from protocol.records.builder import encode_records, frame_batch
+from protocol.records.compression import MAX_DECOMPRESSED_BYTES, compress
 from protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, RecordFormatError, UnknownCompressionCodec
 from protocol.records.reader import Record, RecordsSummary, int64, parse_records, record_data, walk_records
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
@@ -16,6 +26,8 @@ from storage.validation.record_errors import NO_KEY, UnreadableRecords
 from storage.validation.rules import ValidationRules
 
 _SHOWN_ERRORS = 3  # errors repeated in the message of the batch; the list has all
+_RECORDS_PER_SLICE = 200
+"""Records that are encoded before the event loop may run, 1 ms."""
 
 
 def check_records(
@@ -39,33 +51,55 @@ def check_records(
     return summary
 
 
-def recompress(records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int) -> bytearray:
+def recompress(records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int, between: Callable[[], None]) -> bytearray:
     """The batch with the topic's codec, its records checked and their offsets counted from 0. Blocks; for a worker thread.
 
+    `between` is called between slices of the work. A small batch may expand to millions of records, so few of them are objects at a time.
     Raises the errors of `check_records`, and RecordTooLarge if the result is larger than the topic allows.
     """
     try:
-        decoded = list(parse_records(record_data(records, 0, header), header))
-        _refuse(decoded, header, rules, now_ms, partial=False)
-        for record in decoded:
-            if record.timestamp < NO_TIMESTAMP:
-                raise UnreadableRecords(rules.topic_partition, f"Invalid negative timestamp {record.timestamp}")
+        data = record_data(records, 0, header)
+        if _may_refuse(walk_records(data, header), header, rules, now_ms):
+            _refuse(parse_records(data, header), header, rules, now_ms, partial=False)
+        body, base_timestamp, max_timestamp = _encoded_anew(parse_records(data, header), rules, between)
     except RecordFormatError as error:
         raise _refusal(error, rules) from None
-    batch = build_batch(
-        [record._replace(offset=offset) for offset, record in enumerate(decoded)],
-        header.attributes & CODEC_MASK if rules.compression_codec is None else rules.compression_codec,
-        timestamp_type=rules.timestamp_type,
-        log_append_time=now_ms,
+    codec = header.attributes & CODEC_MASK if rules.compression_codec is None else rules.compression_codec
+    batch = frame_batch(
+        compress(codec, body, rules.compression_level) if codec else body,
+        attributes=codec | (TIMESTAMP_TYPE_MASK if rules.takes_log_append_time else 0) | header.attributes & TRANSACTIONAL_MASK,
+        base_offset=0,
+        last_offset=header.record_count - 1,
+        partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+        base_timestamp=base_timestamp,
+        max_timestamp=now_ms if rules.takes_log_append_time else max_timestamp,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
-        is_transactional=header.is_transactional,
-        level=rules.compression_level,
+        record_count=header.record_count,
     )
     if len(batch) > rules.max_message_bytes:
         raise RecordTooLarge(rules.topic_partition, len(batch), rules.max_message_bytes)
     return batch
+
+
+def _encoded_anew(records: Iterator[Record], rules: ValidationRules, between: Callable[[], None]) -> tuple[bytearray, int, int]:
+    """The records as the body of a batch, its base timestamp, and the largest timestamp. Raises UnreadableRecords."""
+    body = bytearray()
+    base_timestamp = max_timestamp = NO_TIMESTAMP
+    count = 0
+    while some := list(islice(records, _RECORDS_PER_SLICE)):
+        if count:
+            between()
+        else:
+            base_timestamp = some[0].timestamp
+        earliest = min(record.timestamp for record in some)
+        if earliest < NO_TIMESTAMP:
+            raise UnreadableRecords(rules.topic_partition, f"Invalid negative timestamp {earliest}")
+        max_timestamp = max(max_timestamp, *(record.timestamp for record in some))
+        body += encode_records([record._replace(offset=offset) for offset, record in enumerate(some, count)], 0, base_timestamp)
+        count += len(some)
+    return body, base_timestamp, max_timestamp
 
 
 def _may_refuse(summary: RecordsSummary, header: BatchHeader, rules: ValidationRules, now_ms: int) -> bool:

@@ -1,5 +1,7 @@
 """Broker-side recompression: a topic whose compression.type is not the producer's."""
 
+import tracemalloc
+
 import pytest
 
 from protocol.records.batch import TimestampType, crc_is_valid, parse_header
@@ -9,6 +11,7 @@ from storage.disk.topic_partition import TopicPartition
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
 from storage.validation.batch import complete_validation
 from storage.validation.record_errors import UnreadableRecords
+from storage.validation.records import recompress
 from storage.validation.rules import ValidationRules
 from storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, judged, with_bytes
@@ -80,6 +83,19 @@ def test_records_are_checked_before_they_are_recompressed() -> None:
         recompressed(with_bytes(a_batch(10), 61, b"\x7e"), ValidationRules(ORDERS, compression_codec=gzip))
     with pytest.raises(UnreadableRecords):
         recompressed(with_bytes(a_batch(10, "lz4"), 70, b"\xff\xff\xff\xff"), ValidationRules(ORDERS, compression_codec=gzip))
+
+
+def test_a_small_batch_of_very_many_records_takes_little_memory() -> None:
+    batch = a_batch([a_record(i, FIRST_TIMESTAMP, None, None) for i in range(20_000)], "zstd")
+    asked = judged(batch, ValidationRules(ORDERS, compression_codec=CODEC_BY_NAME["gzip"]), NOW).detached()
+    pauses: list[None] = []
+    tracemalloc.start()
+    done = recompress(asked.batch(), asked.header(), ValidationRules(ORDERS, compression_codec=1), NOW, lambda: pauses.append(None))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000, "as objects the records take 3 MB, and their copies as many"
+    assert len(pauses) == 99
+    assert [record.offset for record in iter_records(done)] == list(range(20_000))
 
 
 def test_a_batch_that_is_too_large_after_recompression_is_refused() -> None:
