@@ -25,7 +25,9 @@ from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, Stor
 from storage.validation.record_errors import NO_KEY, UnreadableRecords
 from storage.validation.rules import ValidationRules
 
-_SHOWN_ERRORS = 3  # errors repeated in the message of the batch; the list has all
+_SHOWN_ERRORS = 3  # errors repeated in the message of the batch
+MOST_RECORD_ERRORS = 10_000
+"""Refused records of a batch that are listed. A small batch may expand to millions, each with a message of a hundred bytes."""
 _RECORDS_PER_SLICE = 200
 """Records that are encoded before the event loop may run, 1 ms."""
 
@@ -35,7 +37,7 @@ def check_records(
 ) -> RecordsSummary:
     """Check all records of the batch against the rules: structure, keys on a compacted topic, timestamps.
 
-    Raises InvalidRecord or InvalidTimestamp (with every refused record), UnreadableRecords, and RecordTooLarge if the records expand to
+    Raises InvalidRecord or InvalidTimestamp (with the refused records), UnreadableRecords, and RecordTooLarge if the records expand to
     more than `max_bytes`.
     """
     try:
@@ -120,33 +122,36 @@ def _out_of_range(timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
 
 
 def _refuse(records: Iterable[Record], header: BatchHeader, rules: ValidationRules, now_ms: int, *, partial: bool) -> None:
-    """Raise if any record breaks a rule, with all that do. `partial`: Kafka would skip keys and values, and its message shows that."""
+    """Raise if any record breaks a rule, with all that do, up to `MOST_RECORD_ERRORS`.
+
+    `partial`: Kafka would skip keys and values, and its message shows that.
+    """
     errors: list[tuple[int, str]] = []
+    refused = 0
     timestamps = False
     for index, record in enumerate(records):
         if rules.compact and record.key is None:
-            errors.append((index, f"{NO_KEY} in topic partition {rules.topic_partition}"))
+            message = f"{NO_KEY} in topic partition {rules.topic_partition}"
         elif rules.timestamp_type is TimestampType.CREATE_TIME and record.timestamp != NO_TIMESTAMP:
-            if _out_of_range(record.timestamp, rules, now_ms):
-                earliest = now_ms - rules.timestamp_before_max_ms
-                latest = int64(now_ms + rules.timestamp_after_max_ms)
-                errors.append(
-                    (
-                        index,
-                        f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
-                        f"The timestamp should be within [{earliest}, {latest}]",
-                    )
-                )
-                timestamps = True
-        elif header.attributes & TIMESTAMP_TYPE_MASK:
-            errors.append(
-                (
-                    index,
-                    f"Invalid timestamp type in message {_describe(record, partial)}. "
-                    "Producer should not set timestamp type to LogAppendTime.",
-                )
+            if not _out_of_range(record.timestamp, rules, now_ms):
+                continue
+            earliest = now_ms - rules.timestamp_before_max_ms
+            latest = int64(now_ms + rules.timestamp_after_max_ms)
+            message = (
+                f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+                f"The timestamp should be within [{earliest}, {latest}]"
             )
             timestamps = True
+        elif header.attributes & TIMESTAMP_TYPE_MASK:
+            message = (
+                f"Invalid timestamp type in message {_describe(record, partial)}. Producer should not set timestamp type to LogAppendTime."
+            )
+            timestamps = True
+        else:
+            continue
+        refused += 1
+        if refused <= MOST_RECORD_ERRORS:
+            errors.append((index, message))
     if not errors:
         return
     if timestamps:
@@ -154,7 +159,7 @@ def _refuse(records: Iterable[Record], header: BatchHeader, rules: ValidationRul
     shown = ", ".join(f"RecordError(batchIndex={index}, message='{message}')" for index, message in errors[:_SHOWN_ERRORS])
     raise InvalidRecord(
         rules.topic_partition,
-        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"One or more records have been rejected due to {refused} record errors in total, "
         f"and only showing the first three errors at most: [{shown}]",
         errors,
     )

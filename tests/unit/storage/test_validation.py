@@ -273,6 +273,14 @@ def test_records_without_key_are_refused_by_compacted_topics(codec: str) -> None
     judged(a_batch(records, codec), PLAIN, NOW)
 
 
+def test_of_very_many_refused_records_the_first_ones_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.validation.records.MOST_RECORD_ERRORS", 4)
+    with pytest.raises(InvalidRecord) as caught:
+        judged(a_batch(10, "gzip", key=None), COMPACTED, NOW)
+    assert [index for index, _ in caught.value.record_errors] == [0, 1, 2, 3]
+    assert "due to 10 record errors in total" in caught.value.reason
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_large_batches_for_compacted_topics_are_left_to_a_worker(codec: str) -> None:
     records = INLINE_CHECK_MAX_RECORDS + 1
