@@ -243,7 +243,7 @@ def _validated(run: BatchRun, rules: ValidationRules, now_ms: int) -> BatchRun:
     if run.is_message_set:
         return convert(run, rules, now_ms, yield_to_loop)
     if not run.needs_recompression:
-        _accept(run, check_records(run.batch(), run.header(), rules, now_ms))
+        _accept(run, check_records(run.batch(), run.header(), rules, now_ms, between=yield_to_loop))
         return run
     done = BatchRun(memoryview(recompress(run.batch(), run.header(), rules, now_ms, yield_to_loop)))
     done.read(0)

@@ -21,6 +21,7 @@ from protocol.records.builder import encode_records, frame_batch
 from protocol.records.compression import MAX_DECOMPRESSED_BYTES, compress
 from protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, RecordFormatError, UnknownCompressionCodec
 from protocol.records.reader import Record, RecordsSummary, int64, parse_records, record_data, walk_records
+from storage.disk.yielding import no_yield
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from storage.validation.record_errors import NO_KEY, UnreadableRecords
 from storage.validation.rules import ValidationRules
@@ -29,22 +30,29 @@ _SHOWN_ERRORS = 3  # errors repeated in the message of the batch
 MOST_RECORD_ERRORS = 10_000
 """Refused records of a batch that are listed. A small batch may expand to millions, each with a message of a hundred bytes."""
 _RECORDS_PER_SLICE = 200
-"""Records that are encoded before the event loop may run, 1 ms."""
+"""Records that are read or encoded before the event loop may run, 1 ms."""
 
 
 def check_records(
-    records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int, max_bytes: int = MAX_DECOMPRESSED_BYTES
+    records: Buffer,
+    header: BatchHeader,
+    rules: ValidationRules,
+    now_ms: int,
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+    between: Callable[[], None] = no_yield,
 ) -> RecordsSummary:
     """Check all records of the batch against the rules: structure, keys on a compacted topic, timestamps.
+
+    `between` is called between slices of the work.
 
     Raises InvalidRecord or InvalidTimestamp (with the refused records), UnreadableRecords, and RecordTooLarge if the records expand to
     more than `max_bytes`.
     """
     try:
         data = record_data(records, 0, header, max_bytes)
-        summary = walk_records(data, header)
+        summary = walk_records(data, header, between)
         if _may_refuse(summary, header, rules, now_ms):
-            _refuse(parse_records(data, header), header, rules, now_ms, partial=bool(header.attributes & CODEC_MASK))
+            _refuse(parse_records(data, header), header, rules, now_ms, between, partial=bool(header.attributes & CODEC_MASK))
     except RecordFormatError as error:
         raise _refusal(error, rules) from None
     if not summary.offsets_are_consecutive and header.attributes & CODEC_MASK:
@@ -61,8 +69,8 @@ def recompress(records: Buffer, header: BatchHeader, rules: ValidationRules, now
     """
     try:
         data = record_data(records, 0, header)
-        if _may_refuse(walk_records(data, header), header, rules, now_ms):
-            _refuse(parse_records(data, header), header, rules, now_ms, partial=False)
+        if _may_refuse(walk_records(data, header, between), header, rules, now_ms):
+            _refuse(parse_records(data, header), header, rules, now_ms, between, partial=False)
         body, base_timestamp, max_timestamp = _encoded_anew(parse_records(data, header), rules, between)
     except RecordFormatError as error:
         raise _refusal(error, rules) from None
@@ -121,7 +129,9 @@ def _out_of_range(timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
     return now_ms - timestamp > rules.timestamp_before_max_ms or timestamp - now_ms > rules.timestamp_after_max_ms
 
 
-def _refuse(records: Iterable[Record], header: BatchHeader, rules: ValidationRules, now_ms: int, *, partial: bool) -> None:
+def _refuse(
+    records: Iterable[Record], header: BatchHeader, rules: ValidationRules, now_ms: int, between: Callable[[], None], *, partial: bool
+) -> None:
     """Raise if any record breaks a rule, with all that do, up to `MOST_RECORD_ERRORS`.
 
     `partial`: Kafka would skip keys and values, and its message shows that.
@@ -130,6 +140,8 @@ def _refuse(records: Iterable[Record], header: BatchHeader, rules: ValidationRul
     refused = 0
     timestamps = False
     for index, record in enumerate(records):
+        if index and index % _RECORDS_PER_SLICE == 0:
+            between()
         if rules.compact and record.key is None:
             message = f"{NO_KEY} in topic partition {rules.topic_partition}"
         elif rules.timestamp_type is TimestampType.CREATE_TIME and record.timestamp != NO_TIMESTAMP:

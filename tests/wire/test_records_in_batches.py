@@ -105,6 +105,14 @@ def test_timestamps_that_leave_the_range_wrap_as_in_java() -> None:
     assert all(-(2**63) <= record.timestamp < 2**63 for record in iter_records(wrapped))
 
 
+def test_a_long_batch_is_walked_in_slices() -> None:
+    batch = a_batch([a_record(offset, timestamp=FIRST_TIMESTAMP + offset % 700) for offset in range(1_200)])
+    pauses: list[None] = []
+    summary = walk_records(record_data(batch, 0, parse_header(batch)), parse_header(batch), lambda: pauses.append(None))
+    assert summary == (FIRST_TIMESTAMP + 699, FIRST_TIMESTAMP, True, False)
+    assert len(pauses) == 2
+
+
 def test_a_summary_leaves_out_records_without_timestamp() -> None:
     batch = a_batch([a_record(0, timestamp=50), a_record(1, timestamp=-1), a_record(2, timestamp=40, key=None)])
     summary = walk_records(record_data(batch, 0, parse_header(batch)), parse_header(batch))

@@ -1,5 +1,7 @@
 """What a leader demands of produced records, decided from the header where that is enough."""
 
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, Recor
 from storage.validation.batch import complete_validation, read_only_batch
 from storage.validation.limits import INLINE_CHECK_MAX_RECORDS, WALK_MAX_RECORDS
 from storage.validation.record_errors import InvalidProduceRecords, MalformedRecords, UnreadableRecords, error_message
+from storage.validation.records import check_records
 from storage.validation.rules import ValidationRules
 from storage.validation.run import BatchRun
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record, judged, with_bytes
@@ -279,6 +282,15 @@ def test_of_very_many_refused_records_the_first_ones_are_listed(monkeypatch: pyt
         judged(a_batch(10, "gzip", key=None), COMPACTED, NOW)
     assert [index for index, _ in caught.value.record_errors] == [0, 1, 2, 3]
     assert "due to 10 record errors in total" in caught.value.reason
+
+
+@pytest.mark.parametrize("key", [b"key", None])
+def test_a_worker_lets_the_event_loop_run_between_slices_of_a_large_batch(key: bytes | None) -> None:
+    batch = a_batch(1_200, key=key)
+    pauses: list[None] = []
+    with nullcontext() if key else pytest.raises(InvalidRecord):
+        check_records(batch, parse_header(batch), COMPACTED, NOW, between=lambda: pauses.append(None))
+    assert len(pauses) == (2 if key else 7), "a refused batch is read once more"
 
 
 @pytest.mark.parametrize("codec", CODECS)
