@@ -49,6 +49,7 @@ from storage.segment.discards import Discard
 from storage.segment.limits import MAX_RELATIVE_OFFSET, NEVER
 from storage.segment.log_segments import LogSegments
 from storage.segment.log_settings import LogSettings, rules_for
+from storage.segment.record_search import FoundRecords
 from storage.segment.segment import Segment
 from storage.segment.swaps import Swap
 from storage.segment.transaction_index import AbortedTransaction
@@ -502,20 +503,23 @@ class PartitionLog:
         except LOOKUP_ERRORS as error:
             raise self.failed_lookup(error, f"at offset {offset}: ") from error
 
-    def offset_for_timestamp(self, timestamp_ms: int, may_wait: bool = True) -> OffsetAndTimestamp | None:
+    def offset_for_timestamp(
+        self, timestamp_ms: int, may_wait: bool = True, found: FoundRecords | None = None
+    ) -> OffsetAndTimestamp | None:
         """The first record with a timestamp of at least `timestamp_ms`; None if there is none. Reads the disk, decompresses one batch.
 
-        Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait`.
+        Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait` for the disk, and, with `found`, for a large batch. Its `warm`
+        puts the result into `found`, for the repeated search.
         """
-        return time_lookups.offset_for_timestamp(self, timestamp_ms, may_wait)
+        return time_lookups.offset_for_timestamp(self, timestamp_ms, may_wait, found)
 
-    def offset_of_max_timestamp(self, may_wait: bool = True) -> OffsetAndTimestamp | None:
+    def offset_of_max_timestamp(self, may_wait: bool = True, found: FoundRecords | None = None) -> OffsetAndTimestamp | None:
         """The first record with the largest timestamp of the log; None if no record has a timestamp. Reads the disk, decompresses one
         batch.
 
-        Raises CorruptRecord, LogDirFailure; ColdRead unless it `may_wait`.
+        Raises as `offset_for_timestamp` does.
         """
-        return time_lookups.offset_of_max_timestamp(self, may_wait)
+        return time_lookups.offset_of_max_timestamp(self, may_wait, found)
 
     def begins_up_to(self, timestamp_ms: int, may_wait: bool = True) -> list[int]:
         """The first offsets of the segments without a record after `timestamp_ms`. Reads the disk. Raises as `offset_for_timestamp`."""

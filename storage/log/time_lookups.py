@@ -1,7 +1,8 @@
 """Searches a log for records by timestamp, for ListOffsets.
 
 The functions are called on the event loop by the methods of `PartitionLog` with the same names. The largest timestamp of a segment may have
-to be read from the disk first. Unless a search may wait for that, it raises ColdRead, and a thread reads ahead.
+to be read from the disk first. Unless a search may wait for that, it raises ColdRead, and a thread reads ahead. So does a search with a
+`FoundRecords` at a large batch, which a thread then searches.
 """
 
 from typing import TYPE_CHECKING
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING
 from storage.log.batch_reader import file_of
 from storage.log.reads import MAX_UNKNOWN, OffsetAndTimestamp
 from storage.segment.cold_lookups import LOOKUP_ERRORS, NotCached, check_time_cached
+from storage.segment.record_search import FoundRecords
 from storage.segment.segment import RecordPosition, Segment
 
 if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog
 
 
-def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int, may_wait: bool) -> OffsetAndTimestamp | None:
+def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int, may_wait: bool, found: FoundRecords | None) -> OffsetAndTimestamp | None:
     """See `PartitionLog.offset_for_timestamp`."""
     try:
         unknown = 0
@@ -27,15 +29,16 @@ def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int, may_wait: bool)
             if segment.size and segment.largest_timestamp >= timestamp_ms:
                 if not may_wait and segment is not log.active_segment:
                     check_time_cached(segment)
-                found = segment.find_by_timestamp(timestamp_ms, log.log_start_offset, file_of(log.active_segment, segment, may_wait))
-                if found is not None:
-                    return _answer(found)
+                file = file_of(log.active_segment, segment, may_wait)
+                position = segment.find_by_timestamp(timestamp_ms, log.log_start_offset, file, found)
+                if position is not None:
+                    return _answer(position)
     except LOOKUP_ERRORS as error:
         raise log.failed_lookup(error) from error
     return None
 
 
-def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool) -> OffsetAndTimestamp | None:
+def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool, found: FoundRecords | None) -> OffsetAndTimestamp | None:
     """See `PartitionLog.offset_of_max_timestamp`."""
     try:
         unknown = 0
@@ -45,7 +48,7 @@ def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool) -> OffsetAndTim
                 _check_unknown(each, unknown)
                 _ = each.max_timestamp
         segment = max(log.segments, key=lambda each: each.max_timestamp.timestamp)
-        return _answer(segment.record_of_max_timestamp(file_of(log.active_segment, segment, may_wait)))
+        return _answer(segment.record_of_max_timestamp(file_of(log.active_segment, segment, may_wait), found))
     except LOOKUP_ERRORS as error:
         raise log.failed_lookup(error) from error
 

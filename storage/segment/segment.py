@@ -11,7 +11,6 @@ import logging
 from contextlib import suppress
 from typing import NamedTuple
 
-from protocol.conversion.old_logs import records_at
 from protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
 from storage.disk.file_names import (
     LOG_SUFFIX,
@@ -28,6 +27,7 @@ from storage.segment.cold_lookups import UnwaitingFile
 from storage.segment.limits import FIRST_BYTES, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, UNKNOWN
 from storage.segment.log_settings import LogSettings
 from storage.segment.offset_index import OffsetIndex
+from storage.segment.record_search import LATEST, FoundRecords, Wanted, first_record
 from storage.segment.time_index import TimeIndex, TimestampOffset
 from storage.segment.transaction_index import TransactionIndex
 
@@ -392,33 +392,34 @@ class Segment:
             end = position + header.size
         return next_offset, end
 
-    def find_by_timestamp(self, timestamp_ms: int, starting_offset: int, file: File | UnwaitingFile | None = None) -> RecordPosition | None:
+    def find_by_timestamp(
+        self, timestamp_ms: int, starting_offset: int, file: File | UnwaitingFile | None = None, found: FoundRecords | None = None
+    ) -> RecordPosition | None:
         """The first record at or after `starting_offset` with a timestamp of at least `timestamp_ms`. Decompresses only necessary
-        batches."""
+        batches, large ones in a thread if there is a `found`."""
         if file is None:
             file = self.file
         entry = self.time_index.lookup(timestamp_ms)
         position = self.index_position(max(entry.offset, starting_offset), file)
-        for found, header in batches_from(file, position, self.size):
+        wanted = Wanted(timestamp_ms, LATEST, starting_offset)
+        for at, header in batches_from(file, position, self.size):
             if header.max_timestamp >= timestamp_ms:
-                for record in records_at(file.pread(header.size, found), 0, header):
-                    if record.timestamp >= timestamp_ms and record.offset >= starting_offset:
-                        return RecordPosition(record.timestamp, record.offset, header.partition_leader_epoch)
+                record = first_record(self, at, file.pread(header.size, at), header, wanted, found)
+                if record is not None:
+                    return RecordPosition(*record, header.partition_leader_epoch)
         return None
 
-    def record_of_max_timestamp(self, file: File | UnwaitingFile | None = None) -> RecordPosition | None:
+    def record_of_max_timestamp(self, file: File | UnwaitingFile | None = None, found: FoundRecords | None = None) -> RecordPosition | None:
         """The first record with the segment's largest timestamp."""
         if file is None:
             file = self.file
         timestamp, offset = self.max_timestamp
-        for found, header in batches_from(file, self.index_position(offset, file), self.size):
+        for at, header in batches_from(file, self.index_position(offset, file), self.size):
             if header.max_timestamp == timestamp:
                 if not header.magic:
                     return None  # its messages have no timestamps
-                for record in records_at(file.pread(header.size, found), 0, header):
-                    if record.timestamp == timestamp:
-                        return RecordPosition(timestamp, record.offset, header.partition_leader_epoch)
-                return None
+                record = first_record(self, at, file.pread(header.size, at), header, Wanted(timestamp, timestamp, 0), found)
+                return None if record is None else RecordPosition(*record, header.partition_leader_epoch)
         return None
 
     # ---- checking and rebuilding the indexes

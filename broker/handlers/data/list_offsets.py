@@ -33,6 +33,7 @@ from replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER
 from storage.errors import StorageError, UnsupportedForMessageFormat
 from storage.log.partition_log import PartitionLog
 from storage.segment.cold_lookups import ColdRead
+from storage.segment.record_search import FoundRecords
 
 LATEST = -1
 EARLIEST = -2
@@ -49,17 +50,22 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 def handle_list_offsets(
     request: ListOffsetsRequest, context: RequestContext
 ) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
-    """Find offsets by time: at once, unless that needs old segments that are not in the page cache."""
+    """Find offsets by time: at once, unless that needs large batches, or old segments that are not in the page cache."""
+    found: FoundRecords = {}
+
+    def read(may_wait: bool) -> Steps[ListOffsetsResponse]:
+        return _list(request, context, may_wait, None if may_wait else found)
+
     try:
-        return (yield from _list(request, context, may_wait=False))
+        return (yield from read(False))
     except ColdRead as cold:
-        return until_cached(context.broker, cold, lambda may_wait: _list(request, context, may_wait=may_wait))
+        return until_cached(context.broker, cold, read)
 
 
-def _list(request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool) -> Steps[ListOffsetsResponse]:
+def _list(request: ListOffsetsRequest, context: RequestContext, may_wait: bool, found: FoundRecords | None) -> Steps[ListOffsetsResponse]:
     """Find the offset of each partition. A partition named twice is an error from version 1, since its two results would look the same.
 
-    Raises ColdRead.
+    `found` has the results of searches in threads. Raises ColdRead.
     """
     asked: dict[tuple[str, int], int] = {}
     for topic in request.topics:
@@ -78,7 +84,7 @@ def _list(request: ListOffsetsRequest, context: RequestContext, *, may_wait: boo
             if context.api_version > 0 and asked[topic.name, partition.partition_index] > 1:
                 answer = _failed(partition, ErrorCode.INVALID_REQUEST)
             else:
-                answer = _list_one(topic.name, partition, request, context, may_wait=may_wait)
+                answer = _list_one(topic.name, partition, request, context, may_wait, found)
             partitions.append(answer)
             yield
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
@@ -98,7 +104,12 @@ def _refused(topic: ListOffsetsTopic) -> Steps[ListOffsetsTopicResponse]:
 
 
 def _list_one(
-    topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, context: RequestContext, *, may_wait: bool
+    topic: str,
+    asked: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    may_wait: bool,
+    searched: FoundRecords | None,
 ) -> ListOffsetsPartitionResponse:
     answer = _failed(asked, ErrorCode.NONE)
     version = context.api_version
@@ -114,7 +125,7 @@ def _list_one(
         if version == 0:
             answer.old_style_offsets = _old_style_offsets(log, asked, end_offset, context.broker.clock.now_ms(), may_wait=may_wait)
             return answer
-        found = _find(partition, timestamp, end_offset, may_wait=may_wait)
+        found = _find(partition, timestamp, end_offset, may_wait, searched)
         if request.replica_id == CONSUMER and (found is None or timestamp == LATEST):
             partition.check_offset_is_available()
         if found is not None:
@@ -130,7 +141,9 @@ def _list_one(
     return answer
 
 
-def _find(partition: Partition, timestamp: int, end_offset: int, *, may_wait: bool) -> tuple[int, int, int] | None:
+def _find(
+    partition: Partition, timestamp: int, end_offset: int, may_wait: bool, searched: FoundRecords | None
+) -> tuple[int, int, int] | None:
     """(timestamp, offset, leader epoch) for a requested timestamp; None when there is no such record below `end_offset`."""
     log = partition.log
     if timestamp == LATEST:
@@ -142,7 +155,10 @@ def _find(partition: Partition, timestamp: int, end_offset: int, *, may_wait: bo
         raise UnsupportedForMessageFormat(log.topic_partition, "timestamps are", log.rules.magic)
     if timestamp == LATEST_TIERED:
         return -1, UNKNOWN_OFFSET, -1
-    found = log.offset_of_max_timestamp(may_wait) if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, may_wait)
+    if timestamp == MAX_TIMESTAMP:
+        found = log.offset_of_max_timestamp(may_wait, searched)
+    else:
+        found = log.offset_for_timestamp(timestamp, may_wait, searched)
     if found is None or found.offset >= end_offset:
         return None
     return found.timestamp, found.offset, found.leader_epoch

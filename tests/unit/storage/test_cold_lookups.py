@@ -9,10 +9,12 @@ import pytest
 
 from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_end_transaction_marker
 from storage.disk.filesystem import RealFileSystem
+from storage.errors import CorruptRecord
 from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
 from storage.segment.cold_lookups import ColdRead
-from tests.support.batches import FIRST_TIMESTAMP, a_batch
+from storage.segment.record_search import INLINE_BYTES, INLINE_RECORDS, FoundRecords
+from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record
 from tests.support.cold_files import ColdFileSystem
 from tests.support.logs import a_context, a_log, append, read_all
 
@@ -96,6 +98,38 @@ def test_the_segments_up_to_a_time_are_found_without_a_wait(is_reopened: bool) -
     assert begins == log.segments.bases[: len(begins)]
     assert 1 < len(begins) < len(log.segments)
     assert (rounds > 0) == is_reopened
+
+
+LARGE = {
+    "many records": a_batch(INLINE_RECORDS + 1, timestamps=[1000 + at for at in range(INLINE_RECORDS + 1)]),
+    "many bytes": a_batch([a_record(at, 1000 + at, value=bytes(INLINE_BYTES)) for at in range(9)], "gzip"),
+}
+
+
+@pytest.mark.parametrize("batch", LARGE.values(), ids=LARGE)
+def test_a_thread_searches_a_large_batch(batch: bytearray) -> None:
+    log = a_log()
+    append(log, batch.copy())
+    found: FoundRecords = {}
+    assert when_cached(lambda: log.offset_for_timestamp(1005, False, found)) == ((5, 1005, 0), 1)
+    assert when_cached(lambda: log.offset_for_timestamp(1005, False, found)) == ((5, 1005, 0), 0)
+    assert when_cached(lambda: log.offset_of_max_timestamp(False, found)) == (log.offset_of_max_timestamp(), 1)
+
+
+def test_a_large_batch_that_is_damaged_is_told_after_the_thread_has_found_out() -> None:
+    log = a_log()
+    append(log, LARGE["many bytes"].copy())
+    log.active_segment.file.pwrite(bytes(8), log.size_bytes - 8)  # the checksum that ends a gzip stream
+    found: FoundRecords = {}
+    with pytest.raises(CorruptRecord):
+        when_cached(lambda: log.offset_for_timestamp(1005, False, found))
+    assert len(found) == 1
+
+
+def test_a_small_batch_is_searched_at_once() -> None:
+    log = a_log()
+    append(log, a_batch(5, "zstd", timestamps=[1000, 1001, 1002, 1003, 1004]))
+    assert log.offset_for_timestamp(1003, False, {}) == (3, 1003, 0)
 
 
 def test_a_real_file_tells_what_is_cached(tmp_path: Path) -> None:
