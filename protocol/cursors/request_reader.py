@@ -139,7 +139,7 @@ class RequestReader:
         self._allowed = MAX_ELEMENTS
 
     def _count(self) -> int:
-        """The number of elements of an array, within the limit for all arrays together."""
+        """The number of elements of an array, within the limit for all arrays and tagged fields together."""
         if self.is_flexible:
             count, self.at = fields.uvarint(self.data, self.at)
             count -= 1
@@ -187,7 +187,10 @@ class RequestReader:
         return at
 
     def _begin_tagged_field(self, at: int) -> tuple[int, int, int]:
-        """(tag, position of the field, position after it)."""
+        """(tag, position of the field, position after it). The fields count like elements of arrays."""
+        self._allowed -= 1
+        if self._allowed < 0:
+            raise too_many("tagged fields")
         tag, at = fields.uvarint(self.data, at)
         size, at = fields.uvarint(self.data, at)
         if size > self.size - at:

@@ -2,9 +2,11 @@
 
 A decoder advances its position `p` without checks. A slice past the end is short, and every later read of even one byte fails. So one
 comparison of `p` with the end, at the very end, finds every overrun. Only arrays allocate memory by a number that was read. Their count is
-first compared with the remaining bytes, and in requests of clients with the rest of `MAX_ELEMENTS` (`allowed`).
+first compared with the remaining bytes, and in requests of clients with the rest of `MAX_ELEMENTS` (`allowed`). So is the count of tagged
+fields, in all requests.
 
-A decoder in steps is the same code as a generator: it yields after every element of an array, and returns the same result.
+A decoder in steps is the same code as a generator: it yields after every element of an array and every tagged field, and returns the same
+result.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ class _DecoderSource:
         self._source = Source()
         self._run: list[tuple[str, int, str]] = []  # struct code, size, target of fields not yet read
         self._view = False
+        self._is_request = False
         self._bounded = False
 
     def generate(self, cls: type[Message]) -> tuple[str, dict[str, Any]]:
@@ -76,7 +79,8 @@ class _DecoderSource:
         # that may be large, so they are read from the view as well.
         self._view = has_records(cls) or cls.SCHEMA.kind == "header"
         source.constant("new", object.__new__)
-        self._bounded = cls.SCHEMA.kind == "request" and cls.SCHEMA.api_key not in BETWEEN_BROKERS
+        self._is_request = cls.SCHEMA.kind == "request"
+        self._bounded = self._is_request and cls.SCHEMA.api_key not in BETWEEN_BROKERS
         for error in (struct.error, wire.Truncated, wire.InvalidTaggedField):
             source.constant("StructError" if error is struct.error else error.__name__, error)
         for function in (
@@ -98,7 +102,7 @@ class _DecoderSource:
                 with source.block("if type(buf) is not bytes:"):
                     source.line("buf = bytes(buf)")
             source.line("end = len(buf)")
-            if self._bounded:
+            if self._is_request:
                 source.line(f"allowed = {wire.MAX_ELEMENTS}")
             with source.block("try:"):
                 self._struct(cls, "m")
@@ -282,6 +286,10 @@ class _DecoderSource:
         with source.block(f"if {count}:"):
             with source.block(f"if {count} > 127:"):
                 source.line(f"{count}, p = read_uvarint(buf, p - 1)")
+            if self._is_request:
+                source.line(f"allowed -= {count}")
+                with source.block("if allowed < 0:"):
+                    source.line("raise too_many('tagged fields')")
             with source.block(f"for _ in range({count}):"):
                 tag_end = source.name("tag_end")
                 source.line("tag, p = read_uvarint(buf, p)")
@@ -298,6 +306,8 @@ class _DecoderSource:
                         self._unknown(var, tag_end)
                 else:
                     self._unknown(var, tag_end)
+                if self._in_steps:
+                    source.line("yield")
 
     def _unknown(self, var: str, tag_end: str) -> None:
         source = self._source

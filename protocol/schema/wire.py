@@ -11,10 +11,13 @@ from typing import Final
 
 MAX_STRING_BYTES: Final = 0x7FFF
 MAX_ELEMENTS: Final = 500_000
-"""Most elements that all arrays of a client's request may have together; a cluster of 200,000 partitions needs fewer.
+"""Most elements that all arrays of a client's request may have together, and tagged fields; a cluster of 200,000 partitions needs fewer.
 
 An element of one byte on the wire may cost a hundred bytes and some microseconds here, so 100 MiB of them would exhaust the memory.
 """
+
+MAX_HEADER_TAGS: Final = 1_000
+"""Most tagged fields of a header, half a millisecond; none is defined so far, and a header is not read in steps."""
 
 _UINT32_MAX: Final = 0xFFFFFFFF
 
@@ -32,7 +35,7 @@ class InvalidLength(ProtocolError):
 
 
 class TooManyElements(ProtocolError):
-    """The arrays of a request have more than MAX_ELEMENTS elements together."""
+    """The arrays and tagged fields of a request are more than MAX_ELEMENTS together, or those of a header more than MAX_HEADER_TAGS."""
 
 
 class InvalidVarint(ProtocolError):
@@ -122,8 +125,10 @@ def read_unknown_tagged_field(buf: Buffer, pos: int, size: int) -> bytes:
 
 
 def skip_tagged_fields(buf: Buffer, pos: int) -> int:
-    """The position after a section of tagged fields, whose contents are ignored. Raises ProtocolError."""
+    """The position after the tagged fields of a header, whose contents are ignored. Raises ProtocolError."""
     count, pos = read_uvarint(buf, pos)
+    if count > MAX_HEADER_TAGS:
+        raise TooManyElements(f"a header with {count} tagged fields; at most {MAX_HEADER_TAGS} are read")
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
@@ -143,7 +148,7 @@ def tagged_fields(known: list[tuple[int, bytes]], unknown: dict[int, bytes] | No
 
 
 def too_many(what: str) -> ProtocolError:
-    """The error for the array that exceeds MAX_ELEMENTS."""
+    """The error for the array, or the tagged fields, that exceed MAX_ELEMENTS."""
     return TooManyElements(f"with {what} the request has more than {MAX_ELEMENTS} elements")
 
 

@@ -12,7 +12,7 @@ from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
 from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.messages.header import ResponseHeader
 from protocol.schema.registry import api
-from protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField
+from protocol.schema.wire import MAX_ELEMENTS, ProtocolError, TooManyElements, UnsupportedField, uvarint
 from tests.support.fetch_requests import fetch_requests, fetch_responses
 from tests.support.golden_frames import all_golden_frames
 from tests.support.produce_requests import MANY_EXAMPLES
@@ -142,6 +142,15 @@ def test_elements_of_all_arrays_together_are_too_many() -> None:
     data = FetchRequest(topics=[FetchTopic(topic="t", partitions=partitions)] * 2).encode(4)
     with pytest.raises(TooManyElements):
         reader_of(data, 4).verify(2 * MAX_ELEMENTS)
+
+
+def test_tagged_fields_count_like_elements() -> None:
+    def tagged(count: int) -> bytes:
+        return FetchRequest().encode(17)[:-1] + uvarint(count) + b"\x7e\x00" * count
+
+    assert reader_of(tagged(MAX_ELEMENTS), 17).verify(10)
+    with pytest.raises(TooManyElements):
+        reader_of(tagged(MAX_ELEMENTS + 1), 17).verify(10)
 
 
 # -- the response ----------------------------------------------------------------------------------------------------------

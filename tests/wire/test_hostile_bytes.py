@@ -19,6 +19,7 @@ from protocol.schema.message import Message
 from protocol.schema.registry import api
 from protocol.schema.wire import (
     MAX_ELEMENTS,
+    MAX_HEADER_TAGS,
     InvalidLength,
     InvalidTaggedField,
     InvalidVarint,
@@ -26,6 +27,7 @@ from protocol.schema.wire import (
     TooManyElements,
     Truncated,
     UnexpectedNull,
+    skip_tagged_fields,
     uvarint,
 )
 from tests.support.golden_frames import GoldenFrame, all_golden_frames
@@ -154,6 +156,38 @@ def test_what_a_controller_says_of_a_large_cluster_is_read() -> None:
     data = LeaderAndIsrRequest(topic_states=[LeaderAndIsrTopicState(partition_states=[partition])]).encode(5)
     request, _ = LeaderAndIsrRequest.decode(data, 5)
     assert len(request.topic_states[0].partition_states[0].isr) == MAX_ELEMENTS
+
+
+def tagged_fields_of_no_size(count: int) -> bytes:
+    return uvarint(count) + b"\x7e\x00" * count
+
+
+def with_tagged_fields(request: Message, version: int, count: int) -> bytes:
+    """The request with so many unknown tagged fields at its end, where it has none."""
+    return request.encode(version)[:-1] + tagged_fields_of_no_size(count)
+
+
+@pytest.mark.parametrize(("request_", "version"), [(MetadataRequest(topics=[]), 9), (FetchRequest(), 17), (LeaderAndIsrRequest(), 5)])
+def test_tagged_fields_count_like_elements_in_every_request(request_: Message, version: int) -> None:
+    cls = type(request_)
+    most = with_tagged_fields(request_, version, MAX_ELEMENTS)
+    assert cls.decode(most, version)[0].unknown_tagged_fields == {0x7E: b""}
+    with pytest.raises(TooManyElements):
+        cls.decode(with_tagged_fields(request_, version, MAX_ELEMENTS + 1), version)
+
+
+def test_elements_and_tagged_fields_together_are_too_many() -> None:
+    topics = MetadataRequest(topics=[MetadataRequestTopic(name="")] * (MAX_ELEMENTS // 2))
+    MetadataRequest.decode(with_tagged_fields(topics, 9, MAX_ELEMENTS // 2), 9)
+    with pytest.raises(TooManyElements):
+        MetadataRequest.decode(with_tagged_fields(topics, 9, MAX_ELEMENTS // 2 + 1), 9)
+
+
+def test_a_header_has_few_tagged_fields() -> None:
+    most = tagged_fields_of_no_size(MAX_HEADER_TAGS)
+    assert skip_tagged_fields(most, 0) == len(most)
+    with pytest.raises(TooManyElements):
+        skip_tagged_fields(tagged_fields_of_no_size(MAX_HEADER_TAGS + 1), 0)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,14 @@ def test_a_step_is_one_element() -> None:
     assert taken(MetadataRequest.decode_steps(data, 12))[0] >= 10_000
 
 
+def test_a_tagged_field_is_a_step_of_decoding() -> None:
+    request = MetadataRequest(topics=[])
+    request.unknown_tagged_fields = {100 + number: b"" for number in range(1_000)}
+    steps, (decoded, _) = taken(MetadataRequest.decode_steps(request.encode(12), 12))
+    assert steps >= 1_000
+    assert decoded == request
+
+
 def outcome(decode: Callable[[], object]) -> object:
     """What decoding comes to: the message, or what is wrong."""
     try:
