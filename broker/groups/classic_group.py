@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 from broker.coordination.effects import Arm
 from broker.groups.group import Expiry, GroupState
 from broker.groups.offsets import GroupOffsets
-from broker.groups.records import group_key
+from broker.groups.records import FIRST_VALUE_WITH_STATIC_MEMBERS, group_key
 from broker.groups.subscriptions import topics_of
 from broker.loop.timing_wheel import Cancellable
 from protocol.errors import ErrorCode
@@ -52,12 +52,19 @@ _PREVIOUS = {
 
 
 class GroupSettings(NamedTuple):
-    """The values of `group.*` in the broker's configuration."""
+    """The values of `group.*` in the broker's configuration, and the versions of the records in the log (`record_versions`)."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     max_size: int = 2**31 - 1
     initial_rebalance_delay_ms: int = 3_000
+    group_value_version: int = 3
+    offset_value_version: int = 3
+
+    @property
+    def knows_static_members(self) -> bool:
+        """Whether records say which members are static. Otherwise the next coordinator would take them for dynamic ones."""
+        return self.group_value_version >= FIRST_VALUE_WITH_STATIC_MEMBERS
 
 
 class Member:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from broker.groups.offset_records import in_version
 from protocol.errors import ErrorCode
 from storage.disk.topic_partition import TopicPartition
 
@@ -60,6 +61,11 @@ class Commit:
 
     def __init__(self, topics: Iterable[TopicCommit]) -> None:
         self.topics = list(topics)
+
+    def write_in(self, version: int) -> None:
+        """Have no value a later version than this one."""
+        for topic in self.topics:
+            topic.values = {index: None if value is None else in_version(value, version) for index, value in topic.values.items()}
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, bytes]]:
         """The offsets that are to be written."""

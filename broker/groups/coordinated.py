@@ -29,6 +29,10 @@ class CoordinatedGroups(OwnedStates[Group]):
         """The answers of `check` and `get` in one step."""
         return super().find(key) if key or may_be_empty else (ErrorCode.INVALID_GROUP_ID, None)
 
+    def refuses(self, group_instance_id: str | None) -> bool:
+        """Whether this is a static member, and the cluster may have brokers of before 2.3, which would forget that."""
+        return group_instance_id is not None and not self.settings.knows_static_members
+
     def get_or_create(self, group_id: str, now_ms: int) -> Group:
         """The group, which `check` allowed; a classic one is made when there is none."""
         group = self.get(group_id)

@@ -33,6 +33,7 @@ from broker.groups.joining import Join, on_join
 from broker.groups.machines import GroupMachines
 from broker.groups.membership import Leaving, on_heartbeat, on_leave
 from broker.groups.offset_commits import OffsetCommits
+from broker.groups.record_versions import group_value_version, offset_value_version
 from broker.groups.syncing import Sync, on_sync
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimerTask, TimingWheel
@@ -52,6 +53,7 @@ from config.keys.groups import (
     OFFSETS_TOPIC_COMPRESSION_CODEC,
     OFFSETS_TOPIC_NUM_PARTITIONS,
 )
+from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
 from protocol.errors import ErrorCode
 from replication.control.replica_manager import ReplicaManager
 from replication.leader.partition import Partition
@@ -92,6 +94,8 @@ class GroupCoordinator:
             config[GROUP_MAX_SESSION_TIMEOUT_MS],
             config[GROUP_MAX_SIZE],
             config[GROUP_INITIAL_REBALANCE_DELAY_MS],
+            group_value_version(config[INTER_BROKER_PROTOCOL_VERSION]),
+            offset_value_version(config[INTER_BROKER_PROTOCOL_VERSION]),
         )
         self.groups = CoordinatedGroups(replica_manager.cluster, self.settings, config[OFFSETS_TOPIC_NUM_PARTITIONS])
         self._log = TopicLog(
@@ -162,7 +166,7 @@ class GroupCoordinator:
 
     def join(self, group_id: str, join: Join) -> None:
         """JoinGroup; `join.waiter` is a JoinReply and is called once, now or when the rebalance is complete."""
-        error = self.groups.check(group_id)
+        error = ErrorCode.UNSUPPORTED_VERSION if self.groups.refuses(join.group_instance_id) else self.groups.check(group_id)
         if not error and not self.settings.min_session_timeout_ms <= join.session_timeout_ms <= self.settings.max_session_timeout_ms:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
         now_ms = self._clock.now_ms()
@@ -183,6 +187,8 @@ class GroupCoordinator:
     def sync(self, group_id: str, sync: Sync) -> None:
         """SyncGroup; `sync.waiter` is a SyncReply and is called once, now or when the leader's assignment is stored."""
         error, group = self._classic(group_id)
+        if self.groups.refuses(sync.group_instance_id):
+            error, group = ErrorCode.UNSUPPORTED_VERSION, None
         if group is None:
             reply: SyncReply = sync.waiter  # type: ignore[assignment]  # opaque to the state machine, ours to know
             if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -200,6 +206,8 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat. While the group loads every member is taken to live."""
+        if self.groups.refuses(group_instance_id):
+            return ErrorCode.UNSUPPORTED_VERSION
         error, group = self._classic(group_id)
         if error:
             return ErrorCode.NONE if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error

@@ -19,7 +19,7 @@ from broker.groups.committed import read_stored
 from broker.groups.coordinated import CoordinatedGroups
 from broker.groups.effects import Store
 from broker.groups.group import Group, GroupState
-from broker.groups.offset_records import offset_keys
+from broker.groups.offset_records import VALUE_VERSION, offset_keys
 from broker.groups.offsets import GroupOffsets
 from broker.groups.record_encoding import encode_commits
 from broker.request.internal_topics import GROUP_METADATA_TOPIC
@@ -95,6 +95,9 @@ class OffsetCommits:
         partition is part of the transaction (KIP-890). As in Apache Kafka the member is judged after that.
         """
         if transaction is None:
+            if self._groups.refuses(group_instance_id):
+                reply(ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_VERSION)
+                return
             self._commit(group_id, member_id, group_instance_id, generation_id, None, None, commit, reply)
             return
 
@@ -159,6 +162,8 @@ class OffsetCommits:
             reply(error, error)
             return
         assert group is not None
+        if self._groups.settings.offset_value_version < VALUE_VERSION:
+            commit.write_in(self._groups.settings.offset_value_version)
         records, count = encode_commits(group_id, commit)
         if not count:
             reply(ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE)

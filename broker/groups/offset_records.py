@@ -2,7 +2,7 @@
 
 Keys have version 1. Values have version 3, or 1 where a client gave a retention time. They are packed and read by hand, for one commit may
 name hundreds and a log holds millions. `OffsetCommitKey` and `OffsetCommitValue` are the authority, and a test holds both equal. Records of
-a rare form are left to them.
+a rare form are left to them. So are values for older brokers of the cluster (`record_versions`).
 """
 
 from __future__ import annotations
@@ -90,6 +90,15 @@ def encode_value(offset: int, leader_epoch: int, metadata: bytes, commit_timesta
         offset=offset, metadata=metadata.decode(), commit_timestamp=commit_timestamp, expire_timestamp=expire_timestamp
     )
     return _VERSION.pack(VALUE_VERSION_WITH_EXPIRY) + message.encode(VALUE_VERSION_WITH_EXPIRY)
+
+
+def in_version(value: bytes, version: int) -> bytes:
+    """A value in this version, without what it has no place for; a value of an older version as it is."""
+    if version_of(value) <= version:
+        return value
+    known = read_offset_value(value)
+    message = OffsetCommitValue(offset=known.offset, metadata=known.metadata, commit_timestamp=known.commit_timestamp)
+    return _VERSION.pack(version) + message.encode(version)
 
 
 def read_offset_key(key: bytes) -> OffsetKey:

@@ -1,7 +1,8 @@
 """Encodes and decodes the records of groups in `__consumer_offsets`, in the versions that Apache Kafka 3.9 writes.
 
 The version of a key tells its kind: 0 and 1 are committed offsets (`offset_records`), 2 is a group. The value of a group is its metadata in
-version 3. Newer keys are left by brokers with the new group protocol and are passed over.
+version 3, or in an older one that older brokers of the cluster can read (`record_versions`). Newer keys are left by brokers with the new
+group protocol and are passed over.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, version_of
-from protocol.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
+from protocol.messages.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 if TYPE_CHECKING:
     from broker.groups.classic_group import ClassicGroup, Member
 
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSION = 3
+FIRST_VALUE_WITH_STATIC_MEMBERS = 3
 
 _VERSION = Struct(">h")
 _LENGTH = Struct(">h")
@@ -40,6 +42,8 @@ def group_key(group_id: str) -> bytes:
 
 def group_value(group: ClassicGroup, assignment: Mapping[str, bytes]) -> bytes:
     """The group as it is now, with an assignment for each member. Packed by hand too: of members there may be thousands."""
+    if group.settings.group_value_version < GROUP_VALUE_VERSION:
+        return _older_value(group, assignment, group.settings.group_value_version)
     protocol = group.protocol_name
     state_timestamp_ms = group.state_timestamp_ms
     parts = [
@@ -60,6 +64,31 @@ def group_value(group: ClassicGroup, assignment: Mapping[str, bytes]) -> bytes:
         length = len(assigned)
         parts += (part[1], lengths.get(length) or lengths.setdefault(length, _INDEX(length)), assigned)
     return b"".join(parts)
+
+
+def _older_value(group: ClassicGroup, assignment: Mapping[str, bytes], version: int) -> bytes:
+    """The same in a version before 3, which has no place for all of it."""
+    protocol = group.protocol_name
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=protocol,
+        leader=group.leader_id,
+        current_state_timestamp=-1 if group.state_timestamp_ms is None else group.state_timestamp_ms,
+        members=[
+            MemberMetadata(
+                member_id=member_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(protocol),
+                assignment=assignment[member_id],
+            )
+            for member_id, member in group.members.items()
+        ],
+    )
+    return _VERSION.pack(version) + value.encode(version)
 
 
 def member_part(member: Member, protocol: str | None) -> tuple[str | None, bytes]:
