@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -46,6 +46,9 @@ OFFSETS_PER_TURN = 2_000
 """How many are looked at for their age before others have their turn: 1 ms. Each group counts for some."""
 
 OFFSETS_PER_GROUP = 8
+
+TOMBSTONE_BYTES = 256 * 1024
+"""Keys in one batch of tombstones, bytes; a batch that is larger than `max.message.bytes` of the topic would be refused."""
 
 NO_OFFSETS = GroupOffsets()
 """The offsets of a group that does not exist: always empty."""
@@ -375,8 +378,22 @@ class OffsetCommits:
             self._groups.leave_transactions(group)
             self._runner.cancel_timers(group)
             keys += group.tombstones()
-        if keys:
-            self._log.append_tombstones(self._groups.partition_for(group.group_id), keys)
+        for some in _in_batches(keys):
+            self._log.append_tombstones(self._groups.partition_for(group.group_id), some)
+
+
+def _in_batches(keys: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The keys, about TOMBSTONE_BYTES of them at a time."""
+    some: list[bytes] = []
+    size = 0
+    for key in keys:
+        some.append(key)
+        size += len(key)
+        if size >= TOMBSTONE_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _nothing(index: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartitions:

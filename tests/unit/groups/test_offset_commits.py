@@ -184,6 +184,19 @@ def test_deleting_a_group_leaves_tombstones() -> None:
     run(scenario)
 
 
+def test_tombstones_are_written_that_do_not_fit_into_one_batch() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        topic = "t" * 249
+        for first in (0, 2_500):
+            partitions = [TopicPartition(topic, index) for index in range(first, first + 2_500)]
+            assert set(bench.commit_all(dict.fromkeys(partitions, OffsetAndMetadata(1, -1, "", 0)))) == {ErrorCode.NONE}
+        assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NONE}
+        assert len(tombstones(bench)) == 5_000
+
+    run(scenario)
+
+
 def test_a_group_that_never_had_members_leaves_no_tombstone_of_its_own() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
