@@ -1,11 +1,15 @@
 """Handles ListPartitionReassignments (api 46), version 0. KIP-455: the active controller lists partitions that are being moved."""
 
+from collections.abc import Iterable
+
 from broker.request.context import RequestContext
+from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
@@ -13,16 +17,17 @@ from protocol.messages.list_partition_reassignments import (
 
 def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
-) -> ListPartitionReassignmentsResponse:
+) -> Steps[ListPartitionReassignmentsResponse]:
     """List the partitions that are being moved, of the requested ones or of all."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
         return _denied(request)
     controller = context.broker.cluster.controller
     if not controller.is_active:
         return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=ErrorCode.NOT_CONTROLLER.message)
-    wanted = None if request.topics is None else {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+    wanted = None if request.topics is None else (yield from _named(request.topics))
     topics = []
-    for topic, assignments in controller.context.assignments.items():
+    for topic, assignments in list(controller.context.assignments.items()):
+        yield
         moving = [
             OngoingPartitionReassignment(
                 partition_index=index,
@@ -36,6 +41,14 @@ def handle_list_partition_reassignments(
         if moving:
             topics.append(OngoingTopicReassignment(name=topic, partitions=moving))
     return ListPartitionReassignmentsResponse(error_message="", topics=topics)
+
+
+def _named(topics: Iterable[ListPartitionReassignmentsTopics]) -> Steps[set[tuple[str, int]]]:
+    partitions: set[tuple[str, int]] = set()
+    for topic in topics:
+        partitions.update((topic.name, index) for index in topic.partition_indexes)
+        yield
+    return partitions
 
 
 def _denied(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
