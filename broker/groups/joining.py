@@ -187,6 +187,8 @@ def on_static_rejoin_stored(group: ClassicGroup, before: AfterStaticRejoin, erro
     member = before.member
     if group.members.get(before.new_member_id) is not member:
         return  # it left, or came back once more; its waiter was answered then
+    if group.state is not GroupState.STABLE:
+        return  # a rebalance began meanwhile: its end answers, and stores the new id, which may be in an assignment by now
     if error:
         waiter = group.take_join_waiter(member)
         group.update(member, before.old_protocols, before.old_rebalance_timeout_ms, before.old_session_timeout_ms, None)
@@ -196,8 +198,6 @@ def on_static_rejoin_stored(group: ClassicGroup, before: AfterStaticRejoin, erro
             result = JoinResult(NO_MEMBER_ID, error, group.generation_id, group.protocol_type, group.protocol_name, before.old_leader_id)
             out.append(Reply(waiter, result))
         return
-    if group.state is not GroupState.STABLE:
-        return  # a rebalance began meanwhile, and its end answers
     if before.supports_skipping_assignment:
         result = joined(group, member, skip_assignment=group.leader_id == member.member_id)
     else:

@@ -149,6 +149,22 @@ def test_a_rebalance_that_begins_while_the_new_id_is_stored_answers_the_member()
     assert not driver.waiting
 
 
+def test_a_new_id_that_could_not_be_stored_stays_in_a_rebalance_that_began_meanwhile() -> None:
+    driver, a, _ = a_static_group()
+    driver.stores_at_once = False
+    back = driver.join(instance="b")
+    driver.join(a, instance="a")
+    new = driver.member_id(back)
+    synced = [driver.sync(new, instance="b"), driver.sync(a, {a: b"of a", new: b"of b"}, instance="a")]
+
+    driver.finish_store(ErrorCode.REBALANCE_IN_PROGRESS)
+    driver.finish_store()
+
+    assert [driver.synced[waiter].assignment for waiter in synced] == [b"of b", b"of a"]
+    assert set(driver.group.members) == {a, new}
+    assert driver.state is GroupState.STABLE
+
+
 def test_a_static_member_is_never_pending() -> None:
     driver, _, _ = a_static_group()
     driver.join(must_know_id=True)
