@@ -18,6 +18,7 @@ from broker.handlers.delayed_answer import DelayedAnswer
 from broker.network.request_channel import Answer
 from broker.request.context import RequestContext
 from broker.request.turns import Steps
+from broker.security.acl_authorizer import java_host
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -53,7 +54,7 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Ste
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         client_id=context.client_id or "",
-        client_host=f"/{context.client.client_host}",
+        client_host=f"/{java_host(context.client.client_host)}",
         rebalance_timeout_ms=request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
