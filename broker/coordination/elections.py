@@ -2,7 +2,8 @@
 
 Called when this broker begins or ends to lead a partition. A partition is loaded by a task that reads in a worker thread and hands the
 event loop back every few milliseconds; until it is done its states answer COORDINATOR_LOAD_IN_PROGRESS. A partition that was lost, and
-perhaps won again, while it loaded is not installed.
+perhaps won again, while it loaded is not installed. One that cannot be loaded is not served, and is read again later: a group without its
+offsets would begin anew, and a transactional id without its state would fence no producer.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ SLICE_SECONDS = 0.0015
 
 RELEASED_PER_TURN = 5_000
 """Weight of the states that are given back to the memory at a time: 0.5 ms."""
+
+RETRY_SECONDS = 10.0
+"""Pause before the log of a partition is read again after its disk failed."""
 
 POLL_SECONDS = 0.01
 """How often a log is looked at that is being cut, or whose end is not on all replicas in sync."""
@@ -132,12 +136,19 @@ class Elections(Generic[State]):
         task.add_done_callback(self._tasks.discard)
 
     async def _load(self, partition: Partition, owned: OwnedPartition[State]) -> None:
+        while await self._has_to_load_again(partition, owned):
+            await asyncio.sleep(RETRY_SECONDS)
+            owned.load_again()
+
+    async def _has_to_load_again(self, partition: Partition, owned: OwnedPartition[State]) -> bool:
+        """Load the partition; True if its log could not be read, so that this should be repeated."""
         name = str(partition.topic_partition)
         noun = self._kind.noun
         began = self._clock.monotonic()
         loader = self._kind.loader(name)
         states: LargeTable[str, State] = LargeTable()
         try:
+            self._check(owned)
             await self._until_readable(partition, owned)
             with self._while_loading():
                 await self._read(partition, owned, loader)
@@ -146,25 +157,34 @@ class Elections(Generic[State]):
                 await self._in_slices(self._begin(states), owned)
         except _Lost:
             logger.info("%s: not loaded to the end, this broker leads it no more", name)
-            return
+            return False
         except (StorageError, OSError) as error:
             logger.error(
-                "%s: the %s in it could not be loaded: %s. They are missing until the partition gets a new leader", name, noun, error
+                "%s: the %s in it could not be loaded: %s. They are not served; trying again in %d s", name, noun, error, RETRY_SECONDS
             )
+            self._give_up(owned, states)
+            return True
         except Exception:
-            logger.exception("%s: the %s in it could not be loaded. They are missing until it gets a new leader", name, noun)
-        else:
-            took = self._clock.monotonic() - began
-            self.load_times.add(took)
-            logger.info(
-                "%s: loaded %s in %d ms, leader epoch %d; %d records were left out",
-                name,
-                loader.found(len(owned.states)),
-                took * 1000,
-                owned.leader_epoch,
-                loader.skipped,
-            )
+            logger.exception("%s: the %s in it could not be loaded. They are not served until it gets a new leader", name, noun)
+            self._give_up(owned, states)
+            return False
+        took = self._clock.monotonic() - began
+        self.load_times.add(took)
+        logger.info(
+            "%s: loaded %s in %d ms, leader epoch %d; %d records were left out",
+            name,
+            loader.found(len(owned.states)),
+            took * 1000,
+            owned.leader_epoch,
+            loader.skipped,
+        )
         owned.end_loading()
+        return False
+
+    def _give_up(self, owned: OwnedPartition[State], states: LargeTable[str, State]) -> None:
+        """Serve none of the states. Some of them may have timers already."""
+        owned.fail()
+        self._kind.on_unloaded(states)
 
     async def _read(self, partition: Partition, owned: OwnedPartition[State], loader: Loader[State]) -> None:
         loop = asyncio.get_running_loop()

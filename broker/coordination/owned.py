@@ -19,26 +19,37 @@ State = TypeVar("State")
 
 
 class OwnedPartition(Generic[State]):
-    """A partition that this broker leads, and the states in it by key. While it loads, its states are not served."""
+    """A partition that this broker leads, and the states in it by key. Its states are served once it is loaded."""
 
-    __slots__ = ("_once_loaded", "index", "is_loading", "leader_epoch", "loaded_end_offset", "states")
+    __slots__ = ("_has_failed", "_once_loaded", "index", "is_loading", "leader_epoch", "loaded_end_offset", "states")
 
     def __init__(self, index: int, leader_epoch: int) -> None:
         self.index = index
         self.leader_epoch = leader_epoch
         """Also the epoch of the coordinator, which a newer coordinator of the same partition exceeds."""
         self.is_loading = True
+        self._has_failed = False
         self.loaded_end_offset = 0
         """The end of the log that was loaded, 0 once all replicas in sync have it. Above the high watermark records may yet be lost."""
         self.states: LargeTable[str, State] = LargeTable()
         self._once_loaded: list[Callable[[], None]] = []
 
     def once_loaded(self, then: Callable[[], None]) -> None:
-        """Call `then` when the states are served: now, or at the end of loading. A partition that is lost before calls nothing."""
-        if self.is_loading:
-            self._once_loaded.append(then)
-        else:
+        """Call `then` when the states are served: now, or at the end of loading. If that fails, or the partition is lost before, never."""
+        if not self.is_loading:
             then()
+        elif not self._has_failed:
+            self._once_loaded.append(then)
+
+    def fail(self) -> None:
+        """Have no states, and answer as while loading: a state that was not read is not one that does not exist."""
+        self._has_failed = True
+        self._once_loaded.clear()
+        self.states = LargeTable()
+
+    def load_again(self) -> None:
+        """The log is about to be read from its start once more."""
+        self._has_failed = False
 
     def end_loading(self) -> None:
         """Serve the states from now on."""

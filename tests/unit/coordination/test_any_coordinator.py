@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from broker.coordination import elections
 from broker.coordination.effects import Arm, Disarm, Many, Reply
 from broker.coordination.elections import Elections
 from broker.coordination.large_table import LargeTable
@@ -81,9 +82,10 @@ class Counters:
         self.elections = Elections(self.owned, self, bench.clock, workers, 1 << 20, nullcontext)
         bench.replica_manager.leadership_listeners.append(self.elections.on_leadership_change)
         self.unloaded: list[str] = []
+        self.new_loader: Callable[[], CounterLoader] = CounterLoader
 
     def loader(self, name: str) -> CounterLoader:
-        return CounterLoader()
+        return self.new_loader()
 
     def on_loaded(self, state: Counter) -> None:
         self.runner.run(state, [Arm(EACH_ONE, 1_000)])
@@ -215,6 +217,74 @@ def test_a_partition_that_is_lost_while_it_loads_is_not_served() -> None:
             await bench.until(lambda: not made.owned.is_loading)
             assert [counter.total for counter in made.owned] == [1]
             assert len(made.owned.partitions) == 1
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+class Unreadable(CounterLoader):
+    """Finds the counters, and then that the disk is broken."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    def states(self, now_ms: int, into: MutableMapping[str, Counter]) -> Iterator[None]:
+        yield from super().states(now_ms, into)
+        raise self._error
+
+
+def test_a_partition_that_cannot_be_read_is_not_served_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(elections, "RETRY_SECONDS", 0.001)
+    disks = Disks()
+
+    async def first() -> None:
+        async with counters(disks) as (bench, made):
+            await lead(bench)
+            made.count("a")
+
+    async def second() -> None:
+        async with counters(disks) as (bench, made):
+            made.new_loader = lambda: Unreadable(OSError(5, "Input/output error"))
+            await lead(bench, epoch=1)
+            await bench.until(lambda: caplog.text.count("could not be loaded: [Errno 5] Input/output error") > 1)
+            assert made.count("a") == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+            assert list(made.owned) == []
+            assert set(made.unloaded) == {"a"}
+            made.new_loader = CounterLoader
+            await bench.until(lambda: not made.owned.is_loading)
+            assert [counter.total for counter in made.owned] == [1]
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_a_partition_whose_loading_fails_is_not_served_by_this_leader(caplog: pytest.LogCaptureFixture) -> None:
+    disks = Disks()
+
+    async def first() -> None:
+        async with counters(disks) as (bench, made):
+            await lead(bench)
+            made.count("a")
+
+    async def second() -> None:
+        async with counters(disks) as (bench, made):
+            made.new_loader = lambda: Unreadable(ValueError("unexpected"))
+            await lead(bench, epoch=1)
+            called: list[str] = []
+            made.owned.partitions[0].once_loaded(lambda: called.append("early"))
+            await bench.until(lambda: "could not be loaded" in caplog.text)
+            made.owned.partitions[0].once_loaded(lambda: called.append("late"))
+            assert made.count("a") == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+            assert (list(made.owned), made.unloaded, called) == ([], ["a"], [])
+
+            await lead(bench, epoch=2, leader=1)
+            made.new_loader = CounterLoader
+            await lead(bench, epoch=3)
+            await bench.until(lambda: not made.owned.is_loading)
+            assert [counter.total for counter in made.owned] == [1]
 
     asyncio.run(first())
     asyncio.run(second())
