@@ -104,6 +104,9 @@ def api_error(error: BaseException) -> tuple[ErrorCode, str | None]:
     text = error.client_message if isinstance(error, config_errors.ConfigError) else str(error)
     if code == ErrorCode.UNKNOWN_SERVER_ERROR or text in ("", code.message):
         return code, None
-    if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT]}..."  # it quotes the request, and may exceed the longest string
-    return code, text
+    return code, cut(text)
+
+
+def cut(text: str) -> str:
+    """A text that quotes the request, shortened where it could exceed the longest string of a response."""
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."

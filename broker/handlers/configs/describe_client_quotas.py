@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from broker.request.context import RequestContext
-from broker.request.error_map import api_error
+from broker.request.error_map import api_error, cut
 from broker.security.authorizer import Operation, ResourceType
 from controller.admin.client_quotas import CLIENT_ID, IP, USER
 from controller.admin.config_admin import ConfigAdmin
@@ -42,7 +42,7 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
     if components is None:
         kind = next(each.entity_type for each in request.components if each.entity_type not in KINDS)
         message = f"Custom entity type '{kind}' not supported"
-        return DescribeClientQuotasResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=message, entries=None)
+        return DescribeClientQuotasResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=cut(message), entries=None)
     return DescribeClientQuotasResponse(
         entries=[
             EntryData(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from broker.request.context import RequestContext
+from broker.request.error_map import cut
 from broker.request.turns import each, how_often
 from broker.security.authorizer import Operation, ResourceType
 from controller.znodes.layout import desanitize, sanitize
@@ -42,14 +43,14 @@ async def handle_describe_user_scram_credentials(
             results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty"))
         elif count > 1:
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
-            results.append(_refused(user, ErrorCode.DUPLICATE_RESOURCE, message))
+            results.append(_refused(user, ErrorCode.DUPLICATE_RESOURCE, cut(message)))
         else:
             config = stored.get(sanitize(user), {})
             if config.keys() & MECHANISMS.keys():
                 results.append(_described(user, config))
             else:
                 message = f"Attempt to describe a user credential that does not exist: {user}"
-                results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, message))
+                results.append(_refused(user, ErrorCode.RESOURCE_NOT_FOUND, cut(message)))
     return DescribeUserScramCredentialsResponse(results=results)
 
 

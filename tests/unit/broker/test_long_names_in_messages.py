@@ -1,0 +1,54 @@
+"""Answers whose message quotes a name of the request as long as a string may be: the message is cut, and the answer can be written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from broker.handlers.configs.describe_client_quotas import handle_describe_client_quotas
+from broker.handlers.configs.describe_user_scram_credentials import handle_describe_user_scram_credentials
+from broker.network.request_channel import CLOSE
+from broker.request.context import RequestContext
+from broker.request.turns import Turns
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from protocol.schema.message import Message
+from protocol.schema.wire import MAX_STRING_BYTES
+from tests.support.connections import ClientConnection
+from tests.support.services import services_with
+
+LONG = "x" * MAX_STRING_BYTES
+
+
+class NoConfigurations:
+    """A store without any entity."""
+
+    async def read_many(self, entity_type: str, entities: Sequence[str]) -> dict[str, dict[str, str]]:
+        return {}
+
+
+def ask(handler: Any, key: ApiKey, request: Message) -> Any:
+    services = services_with(turns=Turns(lambda _: None), config_admin=NoConfigurations())
+    return asyncio.run(handler(request, RequestContext(key, 0, 0, None, ClientConnection(), services, lambda _, __: CLOSE)))
+
+
+def test_an_unknown_kind_of_quota_entity() -> None:
+    components = [ComponentData(entity_type=LONG, match_type=2, match=None)]
+    response = ask(handle_describe_client_quotas, ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(components=components))
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert response.error_message.startswith("Custom entity type 'xxx")
+    assert response.encode(0)
+
+
+def test_users_without_credentials_and_users_that_are_named_twice() -> None:
+    users = [UserName(name=name) for name in (LONG, f"y{LONG[1:]}", f"y{LONG[1:]}")]
+    response = ask(
+        handle_describe_user_scram_credentials,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        DescribeUserScramCredentialsRequest(users=users),
+    )
+    assert [result.error_code for result in response.results] == [ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.DUPLICATE_RESOURCE]
+    assert response.encode(0)
