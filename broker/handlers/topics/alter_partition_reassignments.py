@@ -5,7 +5,7 @@ then have the same order as before the move; Apache Kafka loses that order.
 """
 
 from broker.request.context import RequestContext
-from broker.request.error_map import error_code
+from broker.request.error_map import cut, error_code
 from broker.request.turns import Steps, each
 from broker.security.authorizer import Operation, ResourceType
 from controller.errors import NotController
@@ -39,7 +39,7 @@ async def handle_alter_partition_reassignments(
     for (name, index), error in results.items():
         await context.broker.turns.pause()
         code = ErrorCode.NONE if error is None else error_code(error)
-        message = None if error is None else str(error)
+        message = None if error is None else cut(str(error))
         answer = ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message)
         topics.setdefault(name, []).append(answer)
     return AlterPartitionReassignmentsResponse(

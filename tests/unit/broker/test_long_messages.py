@@ -1,22 +1,26 @@
-"""Answers whose message quotes a name of the request as long as a string may be: the message is cut, and the answer can be written."""
+"""Answers whose message quotes a request, and would be longer than a string may be: the message is cut, and the answer can be written."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.handlers.configs.describe_client_quotas import handle_describe_client_quotas
 from broker.handlers.configs.describe_user_scram_credentials import handle_describe_user_scram_credentials
+from broker.handlers.topics.alter_partition_reassignments import handle_alter_partition_reassignments
 from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
 from broker.request.turns import Turns
+from controller.errors import ControllerError, InvalidReplicaAssignment
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from protocol.schema.message import Message
 from protocol.schema.wire import MAX_STRING_BYTES
+from storage.disk.topic_partition import TopicPartition
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with
 
@@ -30,8 +34,17 @@ class NoConfigurations:
         return {}
 
 
+class Refusing:
+    """A controller that quotes the brokers to which a partition should be moved."""
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> dict[TopicPartition, ControllerError | None]:
+        return {partition: InvalidReplicaAssignment(f"Duplicate replica ids: {replicas}") for partition, replicas in targets.items()}
+
+
 def ask(handler: Any, key: ApiKey, request: Message) -> Any:
-    services = services_with(turns=Turns(lambda _: None), config_admin=NoConfigurations())
+    services = services_with(turns=Turns(lambda _: None), config_admin=NoConfigurations(), controller=Refusing())
     return asyncio.run(handler(request, RequestContext(key, 0, 0, None, ClientConnection(), services, lambda _, __: CLOSE)))
 
 
@@ -51,4 +64,13 @@ def test_users_without_credentials_and_users_that_are_named_twice() -> None:
         DescribeUserScramCredentialsRequest(users=users),
     )
     assert [result.error_code for result in response.results] == [ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.DUPLICATE_RESOURCE]
+    assert response.encode(0)
+
+
+def test_a_move_to_very_many_brokers() -> None:
+    topic = ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[1] * MAX_STRING_BYTES)])
+    request = AlterPartitionReassignmentsRequest(topics=[topic])
+    response = ask(handle_alter_partition_reassignments, ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
+    (partition,) = response.responses[0].partitions
+    assert partition.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert response.encode(0)
