@@ -34,6 +34,7 @@ from broker.groups.machines import GroupMachines
 from broker.groups.membership import Leaving, on_heartbeat, on_leave
 from broker.groups.offset_commits import OffsetCommits
 from broker.groups.record_versions import group_value_version, offset_value_version
+from broker.groups.records import is_too_long
 from broker.groups.syncing import Sync, on_sync
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimerTask, TimingWheel
@@ -169,6 +170,8 @@ class GroupCoordinator:
         error = ErrorCode.UNSUPPORTED_VERSION if self.groups.refuses(join.group_instance_id) else self.groups.check(group_id)
         if not error and not self.settings.min_session_timeout_ms <= join.session_timeout_ms <= self.settings.max_session_timeout_ms:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if not error and is_too_long(group_id):
+            error = ErrorCode.INVALID_GROUP_ID
         now_ms = self._clock.now_ms()
         group: Group | None = None
         if not error:

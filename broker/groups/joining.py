@@ -15,9 +15,8 @@ from broker.groups.classic_group import NO_MEMBER_ID, ClassicGroup, Member, Prot
 from broker.groups.effects import AfterStaticRejoin, Effect, JoinResult, Store, SyncResult, arm_session, reply_to_join, reply_to_sync
 from broker.groups.group import GroupState
 from broker.groups.rebalance import joined, maybe_complete_join, maybe_prepare_rebalance, prepare_rebalance
-from broker.groups.records import group_value, member_part
+from broker.groups.records import group_value, is_too_long, member_part
 from protocol.errors import ErrorCode
-from protocol.schema.wire import MAX_STRING_BYTES
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a newcomer may wait for its first rebalance; its client, which cannot send heartbeats meanwhile, may be gone."""
@@ -44,7 +43,9 @@ class Join(NamedTuple):
 def on_join(group: ClassicGroup, join: Join, now_ms: int) -> list[Effect]:
     """A client wants to be a member, or a member joins a rebalance or begins one."""
     out: list[Effect] = []
-    if not _has_room_for(group, join.member_id):
+    if any(map(is_too_long, (join.client_id, join.protocol_type, *[name for name, _ in join.protocols]))):
+        _refuse(join, ErrorCode.INVALID_REQUEST, out)
+    elif not _has_room_for(group, join.member_id):
         group.remove(join.member_id)
         out.append(Disarm(join.member_id))
         _refuse(join, ErrorCode.GROUP_MAX_SIZE_REACHED, out, member_id=NO_MEMBER_ID)
@@ -80,8 +81,8 @@ def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
 def _newcomer(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> None:
     instance_id = join.group_instance_id
     member_id = f"{join.client_id if instance_id is None else instance_id}-{join.uuid}"
-    if len(member_id.encode()) > MAX_STRING_BYTES:
-        _refuse(join, ErrorCode.INVALID_REQUEST, out)  # neither its answers nor the group's record could be written
+    if is_too_long(member_id):
+        _refuse(join, ErrorCode.INVALID_REQUEST, out)
     elif instance_id is not None:
         old_member_id = group.static_members.get(instance_id)
         if old_member_id is None:

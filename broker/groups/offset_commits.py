@@ -22,6 +22,7 @@ from broker.groups.group import Group, GroupState
 from broker.groups.offset_records import VALUE_VERSION, offset_keys
 from broker.groups.offsets import GroupOffsets
 from broker.groups.record_encoding import encode_commits
+from broker.groups.records import is_too_long
 from broker.request.internal_topics import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
@@ -151,7 +152,9 @@ class OffsetCommits:
         is_transactional = transaction is not None
         error, group = self._groups.find(group_id, may_be_empty=not is_transactional)
         if not error and group is None:
-            if generation_id < 0:
+            if is_too_long(group_id):
+                error = ErrorCode.INVALID_GROUP_ID
+            elif generation_id < 0:
                 group = self._groups.get_or_create(group_id, self._clock.now_ms())
             elif is_transactional:
                 error = ErrorCode.UNKNOWN_MEMBER_ID

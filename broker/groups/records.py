@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.groups.offset_records import KEY_VERSION, OffsetKey, read_offset_key, version_of
 from protocol.messages.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from protocol.schema.wire import MAX_STRING_BYTES
 
 if TYPE_CHECKING:
     from broker.groups.classic_group import ClassicGroup, Member
@@ -103,6 +104,14 @@ def member_part(member: Member, protocol: str | None) -> tuple[str | None, bytes
         subscription,
     )
     return protocol, b"".join(part)
+
+
+def is_too_long(name: str) -> bool:
+    """Whether neither records nor answers could be written with this name of a request.
+
+    It may be made of two, and each byte of the request that was not UTF-8 has become three.
+    """
+    return len(name) > MAX_STRING_BYTES // 4 and len(name.encode()) > MAX_STRING_BYTES
 
 
 def _string(text: str) -> bytes:

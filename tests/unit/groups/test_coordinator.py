@@ -63,6 +63,16 @@ def test_only_some_requests_know_a_group_without_a_name() -> None:
     run(scenario)
 
 
+def test_a_group_whose_name_no_record_can_hold_is_refused() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        assert bench.join("\ufffd" * 11_000)[0].error == ErrorCode.INVALID_GROUP_ID
+        assert bench.commit(group="\ufffd" * 11_000) == [ErrorCode.INVALID_GROUP_ID]
+        assert bench.groups.count() == 0
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
 def test_a_session_timeout_beyond_the_limits_is_refused(session_ms: int) -> None:
     async def scenario(bench: GroupBench) -> None:

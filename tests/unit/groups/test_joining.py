@@ -1,5 +1,7 @@
 """JoinGroup of dynamic members: newcomers, rebalances, and who is refused."""
 
+from typing import Any
+
 import pytest
 
 from broker.groups.classic_group import Protocols
@@ -237,6 +239,27 @@ def test_five_thousand_members_are_one_rebalance() -> None:
     assert {driver.joined[waiter].generation_id for waiter in waiters} == {1}
     assert sum(1 for waiter in waiters if driver.joined[waiter].members is not None) == 1
     assert Timer.JOIN not in driver.timers
+
+
+LONG = "\ufffd" * 11_000
+"""What 11,000 bytes that are no UTF-8 become."""
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        {"client_id": LONG, "instance": "i"},
+        {"protocol_type": LONG},
+        {"protocols": (*RANGE, (LONG, b""))},
+    ],
+)
+def test_a_name_that_no_record_can_hold_is_refused(join: dict[str, Any]) -> None:
+    driver = GroupDriver()
+    refused = driver.join(**join)
+    driver.pass_time(0)
+    assert driver.joined[refused].error == ErrorCode.INVALID_REQUEST
+    assert not driver.group.members
+    assert driver.state is GroupState.EMPTY
 
 
 @pytest.mark.parametrize(("client_id", "is_taken"), [("x" * 32_765, True), ("x" * 32_766, False), ("\N{ELEPHANT}" * 8_200, False)])
