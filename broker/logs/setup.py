@@ -32,13 +32,19 @@ def set_up_logging(level: int = logging.INFO) -> None:
 
 
 class _OneLine(logging.Formatter):
-    """Escapes line ends and other characters that cannot be printed. Names in messages come from clients, and must not look like further
-    lines of the log. A stack trace still has lines of its own."""
+    """Escapes control characters in events. The client id or topic of a client must not begin a line that looks like the broker's."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name of the base class
-        if not record.message.isprintable():
-            record.message = "".join(each if each.isprintable() else repr(each)[1:-1] for each in record.message)
-        return super().formatMessage(record)
+    def format(self, record: logging.LogRecord) -> str:
+        """The event, and a stack trace in lines of its own."""
+        text = super().format(record)
+        if text.isprintable():
+            return text
+        event = self.formatMessage(record)
+        return "".join(map(_printable, event)) + text[len(event) :]
+
+
+def _printable(char: str) -> str:
+    return char if char.isprintable() else char.encode("unicode_escape").decode()
 
 
 def text_formatter() -> logging.Formatter:

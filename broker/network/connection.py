@@ -390,7 +390,7 @@ class Connection:
         """Whether the connection closes because of a waiting answer, and so only behind the answers before it."""
         if not self._waiting:
             return False
-        last = self._waiting[-1]
+        last = self._waiting[len(self._waiting) - 1]  # compiled code has no negative indexes
         return last is CLOSE or isinstance(last, LastAnswer)
 
     # The throttle ---------------------------------------------------------------------------------------------------------------------

@@ -214,8 +214,8 @@ def _walk(
 ) -> tuple[int, int | None, int | None, bool, bool]:
     """(end of the records, largest and smallest timestamp delta, whether offsets are consecutive, whether a key is null).
 
-    The records from `at` on have these indexes in the batch; `latest` and `earliest` are the deltas of those before. `no_timestamp` is the
-    delta that stands for "no timestamp". Raises InvalidRecord, and IndexError at the end of the data.
+    The records from `at` on have these indexes; `latest` and `earliest` are the deltas of those before, `no_timestamp` is that of none.
+    Raises InvalidRecord, and IndexError at the end of the data.
     """
     consecutive, null_key = True, False
     end = len(data)

@@ -65,13 +65,13 @@ def _brokers(facts: ClusterFacts) -> Iterator[Finding]:
         )
     if facts.throttled and not facts.is_reassigning:
         said = "; ".join(f"broker {name} has {rate}" for name, rate in facts.throttled.items())
-        first, *others = facts.throttled
+        one, *more = facts.throttled
         keys = "--delete leader.replication.throttled.rate --delete follower.replication.throttled.rate"
-        command = f"ottla configs alter broker {'$each' if others else first} {keys}"
+        command = f"ottla configs alter broker {'$each' if more else one} {keys}"
         yield found(
             "throttle-left",
             f"{said}, and nothing is being reassigned",
-            f"for each in {' '.join(facts.throttled)}; do {command}; done" if others else command,
+            f"for each in {' '.join(facts.throttled)}; do {command}; done" if more else command,
         )
 
 
