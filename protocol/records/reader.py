@@ -217,8 +217,7 @@ def _walk(
     The records from `at` on have these indexes; `latest` and `earliest` are the deltas of those before, `no_timestamp` is that of none.
     Raises InvalidRecord, and IndexError at the end of the data.
     """
-    consecutive, null_key = True, False
-    end = len(data)
+    consecutive, null_key, end = True, False, len(data)
     for index in indexes:
         size = data[at]
         at += 1

@@ -127,7 +127,9 @@ def test_an_unknown_user_has_the_same_salt_in_every_attempt_and_another_one_than
 def test_the_salt_of_an_unknown_user_looks_like_those_of_users() -> None:
     """A number of 130 bits in base 36, as Kafka's tools make it."""
     answers = [scram().evaluate(ScramClient("SCRAM-SHA-256", f"nobody{number}", "").first) for number in range(50)]
-    unknown = [base64.b64decode(re.fullmatch(rb"r=[^,]+,s=([^,]+),i=4096", answer)[1]) for answer in answers]  # type: ignore[index]
+    matches = [re.fullmatch(rb"r=[^,]+,s=([^,]+),i=4096", answer) for answer in answers]
+    unknown = [base64.b64decode(match[1]) for match in matches if match]
+    assert len(unknown) == len(answers)
     users = [new_credential("alice", "SCRAM-SHA-256", "secret", iterations=1).salt for _ in range(50)]
     for salts in (unknown, users, [salt_of(os.urandom(SALT_BYTES)) for _ in range(50)]):
         assert len(set(salts)) == 50
