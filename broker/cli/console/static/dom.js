@@ -26,8 +26,7 @@ export function link(text, ...parts) {
   return element("a", { href: `#/${parts.map(encodeURIComponent).join("/")}` }, text);
 }
 
-// A table that draws the rows in view only: ten thousand cost no more than forty. Arrow keys go through its rows. The tab key reaches the
-// links and buttons of the current row alone: drawing takes the focus from any other row, so the key would never leave a long table.
+// A table that draws the rows in view only: ten thousand cost no more than forty. Arrow keys go through its rows.
 export function table(label, columns, rows) {
   const head = element("div", { class: "row head", role: "row" });
   const space = element("div", { class: "space", role: "rowgroup" });
@@ -52,11 +51,9 @@ export function table(label, columns, rows) {
     const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 10);
     const last = Math.min(shown.length, first + Math.ceil((box.clientHeight || 800) / ROW) + 20);
     space.replaceChildren(...shown.slice(first, last).map((row, at) => {
-      const isCurrent = first + at === current;
-      const drawn = element("div", { class: isCurrent ? "row current" : "row", role: "row", "aria-rowindex": first + at + 2 });
+      const drawn = element("div", { class: first + at === current ? "row current" : "row", role: "row", "aria-rowindex": first + at + 2 });
       drawn.style.top = `${(first + at) * ROW}px`;
       drawn.append(...columns.map((column) => cell(column, (column.show ?? column.value)(row) ?? "–", "cell")));
-      if (!isCurrent) for (const control of drawn.querySelectorAll("a, button")) control.tabIndex = -1;
       return drawn;
     }));
   }
