@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -36,6 +37,15 @@ STATIC: Final = FilePath(__file__).parent / "static"
 Read = Callable[[Cluster, Request], views.View]
 
 
+class _AnyName(PathConvertor):
+    """A name may have slashes and ends of lines."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("any", _AnyName())
+
+
 class Change(NamedTuple):
     """A request that changes something: its method and path, its name in the audit log, and the function that does it."""
 
@@ -58,13 +68,13 @@ READS: Final[dict[str, Read]] = {
     "topics/{name}/groups": lambda cluster, request: views.topic_groups(cluster, request.path_params["name"]),
     "topics/{name}/producers": lambda cluster, request: control.producers(cluster, request.path_params["name"], request.query_params),
     "groups": lambda cluster, _: views.groups(cluster),
-    "groups/{name:path}": lambda cluster, request: views.group(cluster, request.path_params["name"]),
+    "groups/{name:any}": lambda cluster, request: views.group(cluster, request.path_params["name"]),
     "group-reset": lambda cluster, request: group_changes.planned_reset(cluster, request.query_params),
     "findings": lambda cluster, _: views.findings(cluster),
     "reassignments": lambda cluster, _: control.moves(cluster),
     "reassignment-plan": lambda cluster, request: control.planned_moves(cluster, request.query_params),
     "transactions": lambda cluster, request: control.transactions(cluster, request.query_params),
-    "transactions/{name:path}": lambda cluster, request: control.transaction(cluster, request.path_params["name"]),
+    "transactions/{name:any}": lambda cluster, request: control.transaction(cluster, request.path_params["name"]),
     "hanging-transactions": lambda cluster, request: control.hanging_transactions(cluster, request.query_params),
     "acls": lambda cluster, request: security.acls(cluster, request.query_params),
     "users": lambda cluster, _: security.users(cluster),
@@ -94,7 +104,7 @@ CHANGES: Final = (
     Change("DELETE", "topics/{name}/records", "delete records", topic_changes.delete_before),
     Change("POST", "group-reset", "reset offsets", group_changes.apply_reset),
     Change("DELETE", "group-offsets", "delete offsets", group_changes.forget_offsets),
-    Change("DELETE", "groups/{name:path}", "delete group", group_changes.delete_group),
+    Change("DELETE", "groups/{name:any}", "delete group", group_changes.delete_group),
     Change("POST", "elections", "elect leaders", control.elect),
     Change("POST", "reassignments", "reassign partitions", control.start_moves),
     Change("DELETE", "reassignments", "cancel reassignments", control.cancel_moves),
@@ -103,8 +113,8 @@ CHANGES: Final = (
     Change("POST", "transaction-forget", "forget transaction", control.forget),
     Change("POST", "acls", "add ACL", security.add_acl),
     Change("DELETE", "acls", "remove ACL", security.remove_acl),
-    Change("PUT", "users/{name:path}", "set user", security.set_user, frozenset({"password"})),
-    Change("DELETE", "users/{name:path}", "delete user", security.delete_user),
+    Change("PUT", "users/{name:any}", "set user", security.set_user, frozenset({"password"})),
+    Change("DELETE", "users/{name:any}", "delete user", security.delete_user),
     Change("PATCH", "quotas", "change quotas", security.change_quotas),
 )
 

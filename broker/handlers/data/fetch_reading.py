@@ -94,6 +94,7 @@ class Fetch:
         "_grown",
         "_has_unread",
         "_is_diverted",
+        "_is_follower",
         "_is_given_up",
         "_is_limited",
         "_max_bytes",
@@ -162,6 +163,8 @@ class Fetch:
         self._refusal = NO_ERROR
         self._current: SessionPartition | None = None
         self._writer: FetchWriter | None = None
+        self._is_follower = False
+        """Whether the client claims to be a follower, and may be one."""
         self._finds_later = False
         self._has_unread = False
         self._reads_old_segment = False
@@ -461,7 +464,8 @@ class Fetch:
         params = self.params
         # A fetch that waits asks again when it is read again, and a refusal then is no news.
         if params.replica_id >= 0:
-            return access.may(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, params.is_first_reading)
+            self._is_follower = access.may(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, params.is_first_reading)
+            return self._is_follower
         return access.may(READ, TOPIC, name, params.is_first_reading)
 
     def _refuse(self, asked: SessionPartition, code: int) -> None:
@@ -640,7 +644,8 @@ class Fetch:
             quota = self._replicas.leader_quota
             assert quota is not None  # only a quota throttles bytes
             params.count(quota)
-        is_follower = params.replica_id >= 0 and self._access.may(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, False)
+        # A request of a session may name no topic, and is not judged then.
+        is_follower = self._is_follower or (params.replica_id >= 0 and self.session.is_follower)
         if is_follower:
             self.connection.exempt()
         else:

@@ -30,7 +30,7 @@ def console() -> ConsoleUnderTest:
 
 
 def address_of(path: str) -> str:
-    return path.replace("{name}", "t").replace("{name:path}", "a/b").replace("{broker}", "0")
+    return path.replace("{name}", "t").replace("{name:any}", "a/b").replace("{broker}", "0")
 
 
 @pytest.mark.parametrize("path", [*READS, "topics/{name}/records", "topics/{name}/records?value_form=avro&contains=x"])
