@@ -37,14 +37,19 @@ class Case(NamedTuple):
         return f"{self.key.name} v{self.version}{self.note and ' ' + self.note}"
 
     def sets_of_rights(self) -> Iterator[Rights]:
-        """With which the request is asked, in this order: none, all that it needs, all but one."""
+        """With which the request is asked, in this order: none, all that it needs, all but one, and other ones.
+
+        A topic that was deleted may be gone when the next question comes, so other rights come before those that delete it.
+        """
+        first, last = (self.partial, ()) if self.key == ApiKey.DELETE_TOPICS else ((), self.partial)
         yield NO_RIGHTS
+        yield from first
         yield from self.suffices
         for rights in self.suffices:
             if len(rights) > 1:
                 for lacking in rights:
                     yield tuple(each for each in rights if each != lacking)
-        yield from self.partial
+        yield from last
 
 
 def on_cluster(operation: str) -> Rights:

@@ -119,6 +119,9 @@ class RightsPlayer:
                     self._new_lines()
                     answer = self._ask(case)
                     yield Played(case, rights, answer, sorted(self._decisions()))
+                    if case.note.startswith("that creates") and rights in case.suffices:
+                        topic = case.request["topics"][0]["name"]
+                        eventually(lambda topic=topic: self._exists(admin, topic))  # the next question is about it
 
     def _decisions(self) -> list[str]:
         return [TOKEN_ID.sub(r"\1some", line) for line in DECISION.findall("\n".join(self._new_lines()))]
@@ -141,6 +144,11 @@ class RightsPlayer:
         eventually(lambda: len(admin.ask(DescribeDelegationTokenRequest(owners=None), 3).tokens) == 1)
         found = admin.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in TOPICS]), 12)
         self._ids = {TOPICS[topic.name]: topic.topic_id for topic in found.topics if TOPICS[topic.name]}
+
+    @staticmethod
+    def _exists(admin: WireClient, topic: str) -> bool:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        return not admin.ask(request, 12).topics[0].error_code
 
     @staticmethod
     def _coordinator(admin: WireClient, key: str, kind: int) -> int:
