@@ -25,6 +25,7 @@ from broker.security.acls import (
     camel_case,
 )
 from broker.security.principals import Principal
+from broker.security.rereading import Rereading
 from controller.admin.acl_store import AclStore, StoredPattern
 from controller.admin.change_notifications import ChangeNotifications
 from controller.errors import StoreError
@@ -62,6 +63,7 @@ class AclAdmin:
             ChangeNotifications(store, clock, ACL_CHANGES, "ACLs", self._on_literal),
             ChangeNotifications(store, clock, EXTENDED_ACL_CHANGES, "prefixed ACLs", self._on_extended),
         )
+        self._rereading = Rereading("ACLs", self._read_all)
 
     async def load(self) -> None:
         """Read all ACLs, and follow their changes from now on. Raises StoreError, MalformedZNode."""
@@ -71,16 +73,14 @@ class AclAdmin:
         await self._read_all()
 
     async def on_new_session(self) -> None:
-        """Follow the changes in the present session, and read all ACLs again."""
+        """Follow the changes in the present session, and read all ACLs again, later if that is not possible now."""
         for changes in self._changes:
             await changes.on_new_session()
-        try:
-            await self._read_all()
-        except (StoreError, MalformedZNode) as error:
-            logger.error("the ACLs cannot be read again: %s", error)
+        await self._rereading.begin()
 
     async def close(self) -> None:
         """Stop following changes. May be called twice."""
+        await self._rereading.stop()
         for changes in self._changes:
             await changes.stop()
 

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.security.principals import Principal
+from broker.security.rereading import Rereading
 from broker.security.sasl.scram import HASHES, MIN_ITERATIONS, SALT_BYTES, ScramCredential, TokenCredential, parse_credential, salt_of
 from controller.admin.change_notifications import ChangeNotifications
 from controller.admin.scram_credentials import MECHANISMS, Upsertion, credential
@@ -103,6 +104,7 @@ class DelegationTokens:
         self._random_bytes = random_bytes
         self._lock = asyncio.Lock()
         self._changes = ChangeNotifications(store, clock, TOKEN_CHANGES, "delegation tokens", self._on_notification)
+        self._rereading = Rereading("delegation tokens", self._read_all)
         self._tokens: dict[str, TokenInformation] = {}
         self._ids: dict[bytes, str] = {}
         """By digest of the HMAC, so that the time of a look-up tells nothing about an HMAC that is nearly right."""
@@ -119,15 +121,13 @@ class DelegationTokens:
         await self._read_all()
 
     async def on_new_session(self) -> None:
-        """Follow the changes in the present session, and read all tokens again."""
+        """Follow the changes in the present session, and read all tokens again, later if that is not possible now."""
         await self._changes.on_new_session()
-        try:
-            await self._read_all()
-        except StoreError as error:
-            logger.error("the delegation tokens cannot be read again: %s", error)
+        await self._rereading.begin()
 
     async def close(self) -> None:
         """Stop following changes. May be called twice."""
+        await self._rereading.stop()
         await self._changes.stop()
         tasks = [*self._making.values(), *([] if self._removal is None else [self._removal])]
         for task in tasks:

@@ -2,20 +2,22 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from broker.security import rereading
 from broker.security.acl_admin import AclAdmin
 from broker.security.acl_authorizer import AclAuthorizer
 from broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
 from broker.security.authorizer import Operation, ResourceType
 from broker.security.principals import Principal
 from controller.admin.change_notifications import EXPIRATION_MS
-from controller.errors import BadVersion, StoreError
+from controller.errors import BadVersion, StoreError, StoreUnavailable
 from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.store.metadata_store import Request, Result, SetData
+from controller.store.metadata_store import Children, Request, Result, SetData
 from controller.znodes.pauses import no_pause
 from controller.znodes.znode_json import MalformedZNode
 from tests.support.clocks import ManualClock
@@ -259,6 +261,42 @@ def test_a_lost_session_loses_no_change() -> None:
         await create(one, RECORDED[3])
         await until(lambda: RECORDED[3] in acls_of(other))
 
+    run(scenario)
+
+
+def test_acls_that_a_new_session_cannot_read_are_read_again_until_that_succeeds(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
+
+    async def scenario(brokers: Brokers) -> None:
+        one, other = await brokers.add(), await brokers.add()
+        await create(one, RECORDED[0])
+        await until(lambda: acls_of(other) == {RECORDED[0]})
+        store = brokers.stores[1]
+        pipeline, failures = store.pipeline, 3
+
+        async def failing(requests: Sequence[Request]) -> list[Result | StoreError]:
+            nonlocal failures
+            if failures and isinstance(requests[0], Children) and requests[0].path == "/kafka-acl":
+                failures -= 1
+                raise StoreUnavailable("zk:2181", "no answer")
+            return await pipeline(requests)
+
+        monkeypatch.setattr(store, "pipeline", failing)
+        brokers.ensemble.expire(store.session_id)
+        await brokers.stores[0].delete("/kafka-acl/Topic/t")  # its notification is gone, too
+        await store.open_session()
+        await other.on_new_session()
+        assert acls_of(other) == {RECORDED[0]}
+        await until(lambda: not acls_of(other))
+        assert failures == 0
+        assert [line for line in caplog.messages if "again" in line] == [
+            "the ACLs cannot be read again (zk:2181: no answer); trying again, and the old ones count until then",
+            "the ACLs are read again",
+        ]
+
+    caplog.set_level(logging.INFO)
     run(scenario)
 
 

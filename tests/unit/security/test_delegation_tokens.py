@@ -5,12 +5,13 @@ import base64
 import hashlib
 import json
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.security import rereading
 from broker.security.delegation_tokens import (
     DelegationTokens,
     Lifetimes,
@@ -22,8 +23,9 @@ from broker.security.delegation_tokens import (
 )
 from broker.security.principals import Principal
 from broker.security.sasl.scram import ScramServer
-from controller.errors import InvalidAdminRequest
-from controller.store.memory_store import MemoryEnsemble
+from controller.errors import InvalidAdminRequest, StoreError, StoreUnavailable
+from controller.store.memory_store import MemoryEnsemble, MemoryStore
+from controller.store.metadata_store import Children, Request, Result
 from controller.znodes.security import TOKENS
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import until
@@ -43,6 +45,7 @@ class Brokers:
         self.clock = ManualClock()
         self.ensemble = MemoryEnsemble(self.clock)
         self.added: list[DelegationTokens] = []
+        self.stores: list[MemoryStore] = []
         self.made = 0
 
     def random_bytes(self, size: int) -> bytes:
@@ -54,6 +57,7 @@ class Brokers:
         await store.open_session()
         tokens = DelegationTokens(store, self.clock, secret, LIFETIMES, self.random_bytes, lambda: -2.0)  # retries do not wait
         self.added.append(tokens)
+        self.stores.append(store)
         await tokens.load()
         return tokens
 
@@ -262,6 +266,35 @@ def test_a_malformed_node_hides_no_other_token(data: bytes, caplog: pytest.LogCa
     run(scenario)
     assert "a delegation token is ignored" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_tokens_that_a_new_session_cannot_read_are_read_again_until_that_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
+
+    async def scenario(brokers: Brokers) -> None:
+        one = await brokers.add()
+        token = await one.create(ALICE, ALICE, [], -1)
+        two = await brokers.add()
+        store = brokers.stores[1]
+        pipeline, failures = store.pipeline, 3
+
+        async def failing(requests: Sequence[Request]) -> list[Result | StoreError]:
+            nonlocal failures
+            if failures and isinstance(requests[0], Children) and requests[0].path == TOKENS:
+                failures -= 1
+                raise StoreUnavailable("zk:2181", "no answer")
+            return await pipeline(requests)
+
+        monkeypatch.setattr(store, "pipeline", failing)
+        brokers.ensemble.expire(store.session_id)
+        await brokers.stores[0].delete(f"{TOKENS}/{token.token_id}")  # its notification is gone, too
+        await store.open_session()
+        await two.on_new_session()
+        assert [*two.tokens] == [token]
+        await until(lambda: not two.tokens)
+        assert failures == 0
+
+    run(scenario)
 
 
 def test_a_token_with_too_many_renewers_is_refused_and_not_kept() -> None:
