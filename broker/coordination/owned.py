@@ -2,10 +2,15 @@
 
 A state is what the topic's records are about: a group, a transactional id. Its partition is Kafka's `abs(hashCode) % partitions` of its
 key, so any broker and client can tell the coordinator. `elections` adds and removes partitions; all others look states up here.
+
+The number of partitions counts that the topic had when this broker first saw it, as in Apache Kafka. If another one counted for partitions
+that are added later, a group would have two coordinators, until all brokers know of them. A topic that was deleted and created again is
+another topic.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -13,7 +18,10 @@ from typing import Generic, TypeVar
 from broker.coordination.large_table import LargeTable
 from controller.znodes.java_order import java_hash
 from protocol.errors import ErrorCode
-from replication.ports.cluster import MetadataCache
+from protocol.uuid import ZERO_UUID
+from replication.ports.cluster import MetadataCache, TopicImage
+
+logger = logging.getLogger(__name__)
 
 State = TypeVar("State")
 
@@ -62,7 +70,7 @@ class OwnedPartition(Generic[State]):
 class OwnedStates(Generic[State]):
     """See the module. Iterates over all states, also while others change them (`LargeTable.each`)."""
 
-    __slots__ = ("_cluster", "_configured_partitions", "_partition_count", "is_active", "partitions", "topic")
+    __slots__ = ("_cluster", "_configured_partitions", "_image", "_partition_count", "is_active", "partitions", "topic")
 
     def __init__(self, topic: str, cluster: MetadataCache, configured_partitions: int) -> None:
         self.topic = topic
@@ -70,18 +78,33 @@ class OwnedStates(Generic[State]):
         self.is_active = False
         self._cluster = cluster
         self._configured_partitions = configured_partitions
-        self._partition_count: int | None = None
+        self._image: TopicImage | None = None
+        """The metadata that were last looked at."""
+        self._partition_count = configured_partitions
 
     @property
     def partition_count(self) -> int:
-        """Number of partitions when the topic was first seen: partitions that are added later would scatter the states."""
+        """Number of partitions that decides about coordinators; the configured one while there is no topic."""
         image = self._cluster.topics.get(self.topic)
-        if image is None:
-            self._partition_count = None
-            return self._configured_partitions
-        if self._partition_count is None:
-            self._partition_count = len(image.partitions)
+        if image is not self._image:
+            self._look_at(image)
         return self._partition_count
+
+    def _look_at(self, image: TopicImage | None) -> None:
+        """The metadata of the topic changed: count its partitions if it is another topic than before."""
+        former, self._image = self._image, image
+        if image is None:
+            self._partition_count = self._configured_partitions
+            return
+        count = _partitions_of(image)  # no topic ever has fewer than before, also where old protocol versions know no ids
+        if former is None or count < self._partition_count or _has_another_id(former, image):
+            self._partition_count = count
+        elif count > max(self._partition_count, _partitions_of(former)):
+            logger.error(
+                "topic %s: %d partitions were added. This broker counts them from its next start on. From then on most keys have another "
+                "coordinator, which finds nothing of what is stored, or two as long as brokers disagree: restart all at the same time",
+                self.topic, count - self._partition_count,
+            )  # fmt: skip
 
     def partition_for(self, key: str) -> int:
         """The partition of the topic that holds the state."""
@@ -137,6 +160,15 @@ class OwnedStates(Generic[State]):
     def __iter__(self) -> Iterator[State]:
         for owned in list(self.partitions.values()):
             yield from owned.states.each()
+
+
+def _partitions_of(image: TopicImage) -> int:
+    """The number of partitions; those that had no leader since they were created are not in the metadata."""
+    return max(image.partitions) + 1
+
+
+def _has_another_id(former: TopicImage, image: TopicImage) -> bool:
+    return former.topic_id != image.topic_id and ZERO_UUID not in (former.topic_id, image.topic_id)
 
 
 @lru_cache(maxsize=4096)
