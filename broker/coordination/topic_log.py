@@ -97,14 +97,15 @@ class TopicLog:
         except (StorageError, ReplicationError) as error:
             then(self._failed(index, error), NOT_APPENDED)
             return NOT_APPENDED
-        is_everywhere = self._required_acks != ACKS_ALL or (
-            partition.log.high_watermark >= next_offset and len(partition.maximal_isr) >= partition.effective_min_isr
-        )
-        if is_everywhere and partition.is_flushed(next_offset):
+        required_acks = self._required_acks
+        try:
+            is_safe = partition.is_acknowledged(next_offset, required_acks)
+        except ReplicationError:  # a waiter that this append has notified met a failed disk; `waiting` finds it, too
+            is_safe = False
+        if is_safe:
             then(ErrorCode.NONE, base_offset)
             return base_offset
-        required_offset = next_offset if self._required_acks == ACKS_ALL else 0
-        waiting = DelayedAppend(partition, next_offset, required_offset, lambda error: then(error, base_offset))
+        waiting = DelayedAppend(partition, next_offset, required_acks, lambda error: then(error, base_offset))
         self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms if timeout_ms is None else timeout_ms)
         return base_offset
 
@@ -189,28 +190,25 @@ class TopicLog:
 
 
 class DelayedAppend(DelayedOperation):
-    """An append that waits until every in-sync replica has it, and the disk where `flush.messages` says so."""
+    """An append that waits until its records are as safe as the coordinator requires."""
 
-    __slots__ = ("_end_offset", "_error", "_partition", "_required_offset", "_then")
+    __slots__ = ("_end_offset", "_error", "_partition", "_required_acks", "_then")
 
-    def __init__(self, partition: Partition, end_offset: int, required_offset: int, then: Callable[[ErrorCode], None]) -> None:
+    def __init__(self, partition: Partition, end_offset: int, required_acks: int, then: Callable[[ErrorCode], None]) -> None:
         super().__init__()
         self._end_offset = end_offset
         self._partition = partition
-        self._required_offset = required_offset
+        self._required_acks = required_acks
         self._then = then
         self._error = ErrorCode.NONE
 
     def try_complete(self) -> bool:
-        """Complete when the high watermark is past the records, or this broker leads no more."""
-        partition = self._partition
-        if not partition.is_leader:
-            self._error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return self.force_complete()
-        if partition.log.high_watermark < self._required_offset or not partition.is_flushed(self._end_offset):
-            return False
-        if len(partition.maximal_isr) < partition.effective_min_isr:
-            self._error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        """Complete when the records are safe, or can no longer become safe."""
+        try:
+            if not self._partition.is_acknowledged(self._end_offset, self._required_acks):
+                return False
+        except ReplicationError as error:
+            self._error = error_code(error)
         return self.force_complete()
 
     def on_expiration(self) -> None:

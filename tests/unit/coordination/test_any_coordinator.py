@@ -23,6 +23,7 @@ from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from protocol.errors import ErrorCode
 from protocol.records.batch import iter_batches
 from protocol.records.reader import iter_records
+from replication.leader.partition import Partition
 from storage.disk.clock import elapsed_ms
 from tests.support.group_bench import GroupBench, a_bench
 from tests.support.log_manager import Disks
@@ -171,6 +172,42 @@ def test_a_record_is_safe_when_all_replicas_in_sync_have_it() -> None:
         late = made.count("a")
         bench.pass_time(TIMEOUT_MS + 1_000)
         assert late == [ErrorCode.REQUEST_TIMED_OUT]
+
+    run(scenario)
+
+
+def test_a_record_that_waits_is_refused_when_its_leader_is_cut_off() -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        await lead(bench, isr=(0, 1))
+        answers = made.count("a")
+        assert answers == []
+        bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0).set_cut_off(True)
+        assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    run(scenario)
+
+
+class DiskFailure:
+    """Waits for an append, and meets a failed disk then."""
+
+    completed = False
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def try_complete(self) -> bool:
+        self._partition.has_failed = True
+        self._partition.take_offline()
+        self.completed = True
+        return True
+
+
+def test_an_append_that_brings_a_disk_failure_to_light_is_answered() -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        await lead(bench)
+        partition = bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0)
+        partition.waiters.add(DiskFailure(partition))
+        assert made.count("a") == [ErrorCode.KAFKA_STORAGE_ERROR]
 
     run(scenario)
 
