@@ -7,12 +7,15 @@ and paths may be longer. Only the owner of the directory may connect: the socket
 
 import asyncio
 import json
+import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 NAME = "control.sock"
 _LONGEST_REQUEST = 65536
@@ -82,11 +85,22 @@ class ControlServer:
         task = asyncio.current_task()
         assert task is not None
         self._answering.add(task)
+        request: object = None
         try:
             with suppress(OSError, ValueError):  # the client went away, or sent no request: there is nothing to answer
                 request = json.loads(await reader.readline())
-                writer.write(json.dumps(await self._on_request(request)).encode() + b"\n")
-                await writer.drain()
+            if isinstance(request, dict):
+                answer = await self._answer(request)
+                with suppress(OSError):  # the client went away
+                    writer.write(json.dumps(answer).encode() + b"\n")
+                    await writer.drain()
         finally:
             self._answering.discard(task)
             writer.close()
+
+    async def _answer(self, request: Answer) -> Answer:
+        try:
+            return await self._on_request(request)
+        except Exception as error:
+            logger.exception("the command %r failed", request.get("command"))
+            return {"error": f"{type(error).__name__}: {error}"}

@@ -57,6 +57,24 @@ def asking(directory: Path, **request: object) -> Awaitable[control.Answer]:
     return asyncio.to_thread(control.ask, directory, request, SECONDS)
 
 
+def test_a_command_that_fails_unexpectedly_is_answered_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_: control.Answer) -> control.Answer:
+        raise ValueError("unexpected")
+
+    async def play() -> control.Answer:
+        server = control.ControlServer(tmp_path, fail)
+        await server.start()
+        try:
+            return await asking(tmp_path, command="status")
+        finally:
+            await server.close()
+
+    assert asyncio.run(play()) == {"error": "ValueError: unexpected"}
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.getMessage() == "the command 'status' failed"
+
+
 def test_a_full_disk_keeps_no_command_from_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
