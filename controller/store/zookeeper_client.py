@@ -12,6 +12,7 @@ callbacks on further threads. This file overrides all three.
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 import threading
@@ -31,6 +32,8 @@ from kazoo.retry import KazooRetry
 
 from controller.store.metadata_store import EventType
 from controller.store.sasl_exchange import LoginFailed, SaslExchange
+
+logger = logging.getLogger(__name__)
 
 RECONNECT_SECONDS = 0.05
 MAX_RECONNECT_SECONDS = 1.0
@@ -209,12 +212,11 @@ class ZooKeeperClient:
 
     def _close(self) -> None:
         kazoo = self._kazoo
-        with suppress(Exception):  # a connection that breaks while it is being closed is closed
-            kazoo.stop()
-        with suppress(Exception):
-            kazoo._safe_close()
-        with suppress(Exception):
-            kazoo.close()
+        for step in (kazoo.stop, kazoo._safe_close, kazoo.close):
+            try:
+                step()
+            except Exception:  # a connection that breaks while it is being closed is closed
+                logger.debug("a step of closing the connection to ZooKeeper failed", exc_info=True)
         self.post(self._closed)
 
     def _closed(self) -> None:
