@@ -12,7 +12,7 @@ cdef class TransactionMarkers:
     cdef public int64_t requests, responses
     cdef object _cluster, _coordinator_epoch, _listener, _look_again, _looking, _on_written, _partitions_of, _routing, _senders
     cdef object _timing_wheel, _write_markers
-    cdef dict _due, _pending, _unrouted
+    cdef dict _due, _pending, _unread, _unrouted
     cdef set _flushing
 
     cpdef void write(self, TransactionMetadata txn, bint is_commit, object completion) except *

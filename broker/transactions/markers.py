@@ -31,6 +31,8 @@ from broker.loop.timing_wheel import TimerTask, TimingWheel
 from broker.request.turns import Steps
 from broker.transactions.metadata import TransactionMetadata, TransitMetadata
 from broker.transactions.partitions import NO_PARTITIONS, Partitions, difference, in_parts, of_pairs, union
+from controller.errors import StoreError
+from controller.znodes.znode_json import MalformedZNode
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -109,7 +111,7 @@ WriteHere: TypeAlias = Callable[[Marker, Iterable[TopicPartition], str, OnMarked
 """Writes a marker to partitions of this broker, in steps. The text names the coordinator, for the log."""
 
 PartitionsOf: TypeAlias = Callable[[str], Awaitable[Collection[int]]]
-"""Asks the metadata store for the partitions of a topic; what it raises means that the store could not be asked."""
+"""Asks the metadata store for the partitions of a topic. Raises StoreError, MalformedZNode."""
 
 
 class Marked:
@@ -159,6 +161,7 @@ class TransactionMarkers:
         "_routing",
         "_senders",
         "_timing_wheel",
+        "_unread",
         "_unrouted",
         "_write_markers",
         "here",
@@ -194,6 +197,8 @@ class TransactionMarkers:
         """Transactions with more partitions than are looked up in a turn."""
         self._unrouted: dict[Marked, Partitions] = {}
         """Markers that no broker can be sent now."""
+        self._unread: dict[str, str] = {}
+        """Topics whose partitions the metadata store did not tell, with the reason in the log."""
         self._look_again: TimerTask | None = None
         self._looking: asyncio.Task[None] | None = None
         self.here: tuple[int, WriteHere] | None = None
@@ -329,8 +334,9 @@ class TransactionMarkers:
             try:
                 existing = await self._partitions_of(topic)
             except Exception as error:
-                logger.warning("the metadata store does not tell the partitions of topic %s, their markers wait: %s", topic, error)
+                self._report_unread(topic, error)
                 continue
+            self._unread.pop(topic, None)
             for marked, partitions in list(self._unrouted.items()):
                 gone = partitions.get(topic, frozenset()).difference(existing)
                 if gone and self._is_pending(marked):
@@ -343,6 +349,16 @@ class TransactionMarkers:
                         del self._unrouted[marked]
                     marked.txn.remove_partitions(deleted)
                     self._maybe_complete(marked)
+
+    def _report_unread(self, topic: str, error: Exception) -> None:
+        """Log once for each reason that the partitions of a topic are not known: they are looked for ten times a second."""
+        reason = f"{type(error).__name__}: {error}"
+        if self._unread.get(topic) != reason:
+            self._unread[topic] = reason
+            unforeseen = None if isinstance(error, StoreError | MalformedZNode) else error
+            logger.warning(
+                "the metadata store does not tell the partitions of topic %s, their markers wait: %s", topic, error, exc_info=unforeseen
+            )
 
     def _is_pending(self, marked: Marked) -> bool:
         return self._pending.get(marked.txn) is marked

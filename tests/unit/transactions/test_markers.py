@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import NoReturn
 
 import pytest
 
 from broker.transactions.markers import PARTITIONS_PER_TURN, PUT_OFF_PER_TURN, RETRIABLE, RETRY_BACKOFF_MS
+from controller.errors import StoreUnavailable
 from protocol.errors import ErrorCode
 from tests.support.transaction_bench import TransactionBench, run
 
@@ -131,6 +133,37 @@ def test_a_deleted_topic_gets_no_marker_and_one_that_is_only_unknown_here_does()
         bench.move({0: 1}, topic="new")
         await ends(bench)
         assert bench.leaders.partitions == [(0, "t", 0), (1, "new", 0)]
+
+    run(scenario)
+
+
+class NoAnswers(dict[str, int]):
+    """A metadata store out of reach, in place of the numbers of partitions in it."""
+
+    asked = 0
+
+    def get(self, key: str, default: object = None) -> NoReturn:
+        self.asked += 1
+        raise StoreUnavailable("zk:2181", "no answer")
+
+
+def test_a_metadata_store_that_does_not_answer_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.init()
+        bench.add(0, topic="gone")
+        answering, silent = bench.partitions_in_store, NoAnswers()
+        bench.partitions_in_store = silent
+        bench.end()
+
+        def was_asked_often() -> bool:
+            bench.pass_time(RETRY_BACKOFF_MS)
+            return silent.asked >= 3
+
+        await bench.until(was_asked_often)
+        assert [record.exc_info for record in caplog.records if "the partitions of topic gone" in record.getMessage()] == [None]
+        bench.partitions_in_store = answering
+        await ends(bench)
 
     run(scenario)
 
