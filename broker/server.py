@@ -94,7 +94,7 @@ from config.keys.security import (
 )
 from config.listeners import EndPoint
 from config.passwords import encoder_of, old_encoder_of
-from config.sasl import sasl_listener
+from config.sasl import offers_scram, sasl_listener
 from config.topic import TopicConfig
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.metadata_waits import MetadataWaits
@@ -394,13 +394,16 @@ class Broker:
         self._held.push_async_callback(dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
         administration = self.services.administration
-        credentials = ScramCredentials(administration.config_admin, administration.dynamic_config)
+        credentials = ScramCredentials(administration.config_admin, administration.dynamic_config, self._surroundings.random_bytes)
         await in_session(self.store, credentials.load)
         key_sets = KeySets(self._executor, self._clock)
         self._held.push_async_callback(key_sets.close)
         for endpoint in endpoints:
             if endpoint.security_protocol.uses_sasl:
-                await key_sets.load(sasl_listener(self.config.current, endpoint.listener_name))
+                listener = sasl_listener(self.config.current, endpoint.listener_name)
+                await key_sets.load(listener)
+                if offers_scram(listener):
+                    await in_session(self.store, partial(credentials.load_secret, self.store))
         authentication = partial(self._security.authentication, self.services, credentials, key_sets, dispatcher)
         authorizer, quotas = self.services.authorizer, self.services.quotas
         await in_session(self.store, StoredQuotas(administration.config_admin, administration.dynamic_config, quotas).load)

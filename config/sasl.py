@@ -159,6 +159,11 @@ class SaslListener(NamedTuple):
     max_receive_size: int
 
 
+def offers_scram(listener: SaslListener) -> bool:
+    """Whether clients of the listener may log in by SCRAM."""
+    return not listener.mechanisms.keys().isdisjoint((SCRAM_SHA_256, SCRAM_SHA_512))
+
+
 def accepts_unsecured_tokens(listener: SaslListener) -> bool:
     """Whether clients of the listener may log in by tokens that they make themselves."""
     return OAUTHBEARER in listener.mechanisms and listener.mechanisms[OAUTHBEARER].signed_tokens is None

@@ -1,15 +1,20 @@
 """Keeps the SCRAM credentials of all users, which are configurations under /config/users. Kafka's CredentialProvider.
 
-Made by the server before it listens; changes come from `dynamic_config`.
+Made by the server before it listens; changes come from `dynamic_config`. Has what is needed to answer for users that do not exist, too.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Callable
 
 from broker.configuration.dynamic_config import DynamicConfig
-from broker.security.sasl.scram import HASHES, ScramCredential, parse_credential
+from broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, parse_credential
 from controller.admin.config_admin import ConfigAdmin
+from controller.admin.scram_credentials import SECRET_BYTES, secret_for_unknown_users
+from controller.errors import NoAuth
+from controller.store.metadata_store import MetadataStore
 from controller.znodes.layout import desanitize
 
 logger = logging.getLogger(__name__)
@@ -20,10 +25,14 @@ USERS = "users"
 class ScramCredentials:
     """See the module. Changes are applied from construction on."""
 
-    def __init__(self, admin: ConfigAdmin, dynamic_config: DynamicConfig) -> None:
+    def __init__(self, admin: ConfigAdmin, dynamic_config: DynamicConfig, random_bytes: Callable[[int], bytes]) -> None:
         self._admin = admin
+        self._random_bytes = random_bytes
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         """By mechanism and user."""
+        self._iterations: dict[str, Counter[int]] = {mechanism: Counter() for mechanism in HASHES}
+        """By mechanism, the number of users by the iterations of their credentials."""
+        self._secret = b""
         dynamic_config.on_entity_change(USERS, self._on_change)
 
     async def load(self) -> None:
@@ -31,17 +40,40 @@ class ScramCredentials:
         for name, config in (await self._admin.read_all(USERS)).items():
             self._on_change(name, config)
 
+    async def load_secret(self, store: MetadataStore) -> None:
+        """Read the secret of the cluster for users that do not exist, or make it. Raises StoreError."""
+        try:
+            self._secret = await secret_for_unknown_users(store, self._random_bytes)
+        except NoAuth as error:
+            logger.warning("the answers of two brokers tell which SCRAM users exist, because their secret cannot be read: %s", error)
+
+    @property
+    def unknown_key(self) -> bytes:
+        """Makes the salts of users that do not exist. Without the secret of the cluster this broker has one of its own until its end."""
+        if not self._secret:
+            self._secret = self._random_bytes(SECRET_BYTES)
+        return self._secret
+
     def credential_of(self, mechanism: str, user: str) -> ScramCredential | None:
         """The credential of a user for a mechanism, None without one."""
         return self._credentials.get((mechanism, user))
+
+    def usual_iterations(self, mechanism: str) -> int:
+        """The iterations that most users of a mechanism have, so that those of a user that does not exist tell nothing."""
+        counts = self._iterations[mechanism]
+        return max(MIN_ITERATIONS, max(counts, key=lambda each: (counts[each], -each), default=0))
 
     def _on_change(self, name: str, config: dict[str, str]) -> None:
         user = desanitize(name)
         for mechanism in HASHES:
             text = config.get(mechanism)
-            self._credentials.pop((mechanism, user), None)
+            former = self._credentials.pop((mechanism, user), None)
+            if former is not None:
+                self._iterations[mechanism][former.iterations] -= 1
             if text is not None:
                 try:
-                    self._credentials[mechanism, user] = parse_credential(text)
+                    credential = self._credentials[mechanism, user] = parse_credential(text)
                 except ValueError as reason:
                     logger.error("user %s cannot authenticate by %s: %s; set the credential again", user, mechanism, reason)
+                else:
+                    self._iterations[mechanism][credential.iterations] += 1

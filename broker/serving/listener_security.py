@@ -123,7 +123,8 @@ class ListenerSecurity:
             prepare_token=(lambda mechanism, token_id: None) if tokens is None else tokens.preparation,
             random_bytes=self._random_bytes,
             now_ms=self._clock.now_ms,
-            unknown_key=services.cluster_id.encode(),
+            unknown_key=scram.unknown_key,
+            usual_iterations=scram.usual_iterations,
         )
         return ListenerAuthentication(
             offer_of(listener, credentials),

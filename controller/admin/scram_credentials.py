@@ -10,16 +10,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from controller.admin.config_admin import ConfigAdmin
-from controller.errors import StoreError
+from controller.errors import NoNode, StoreError
+from controller.store.metadata_store import Create, Get, MetadataStore, data_and_stat
 from controller.znodes.layout import sanitize
 from controller.znodes.pauses import Pause, no_pause
+from controller.znodes.security import SCRAM_SECRET
 from protocol.errors import ErrorCode
 
+SECRET_BYTES: Final = 32
+"""Random bytes in the secret for unknown users."""
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
@@ -53,6 +57,19 @@ class Upsertion(NamedTuple):
     iterations: int
     salt: bytes
     salted_password: bytes
+
+
+async def secret_for_unknown_users(store: MetadataStore, random_bytes: Callable[[int], bytes]) -> bytes:
+    """The secret by which all brokers of the cluster answer for users that do not exist. The first broker makes it.
+
+    With a secret for each broker, the answers of two brokers would show which users exist. Raises StoreError.
+    """
+    (found,) = await store.pipeline([Get(SCRAM_SECRET)])
+    if isinstance(found, NoNode):
+        # Another broker may do the same at this moment: the secret that is stored afterwards is the cluster's.
+        made = random_bytes(SECRET_BYTES).hex().encode()
+        found = (await store.pipeline([Create(SCRAM_SECRET, made), Get(SCRAM_SECRET)]))[-1]
+    return data_and_stat(found)[0] or b""
 
 
 class _Missing(Exception):

@@ -37,8 +37,9 @@ from controller.errors import (
 )
 from controller.store.metadata_store import Check, Children, Create, Delete, Exists, Get, Multi, Request, Result, SetData, Stat, Write
 from controller.store.tree import check_path
+from controller.znodes.security import SCRAM_SECRET
 
-SENSITIVE_PATHS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+SENSITIVE_PATHS = ("/config/users", "/config/brokers", "/delegation_token/tokens", SCRAM_SECRET)
 """Paths with secrets: if ACLs are set, other clients may not even read them."""
 OPEN_PATH = "/consumers"
 """Parent of the registrations of old consumers, which write there themselves."""

@@ -18,7 +18,7 @@ from controller.znodes.layout import (
     LOG_DIR_EVENT_NOTIFICATION,
     decode_cluster_id,
 )
-from controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, TOKEN_CHANGES
+from controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, SCRAM_SECRET, TOKEN_CHANGES
 
 MARKER = "/ottla_transfer"
 """A node of the target: it exists from the first write of a transfer to the last one."""
@@ -39,7 +39,7 @@ SEQUENTIAL_PARENTS = (
 _ROOTS = {
     "admin", "brokers", "cluster", "config", "consumers", "controller_epoch", "delegation_token", "feature", "isr_change_notification",
     "kafka-acl", "kafka-acl-changes", "kafka-acl-extended", "kafka-acl-extended-changes", "latest_producer_id_block",
-    "log_dir_event_notification",
+    "log_dir_event_notification", name_of(SCRAM_SECRET),
 }  # fmt: skip
 """The children of the root that belong to a cluster and outlive its brokers."""
 

@@ -34,7 +34,9 @@ class Credentials(NamedTuple):
     prepare_token: Callable[[str, str], Awaitable[None] | None]
     """Called with mechanism and id of a delegation token: what has to be awaited before `token_credential_of`, if anything."""
     unknown_key: bytes
-    """Makes the salts of unknown users; the same on all brokers of a cluster."""
+    """Makes the salts of unknown users: a secret that all brokers of a cluster have."""
+    usual_iterations: Callable[[str], int]
+    """Called with mechanism: the iterations of most users."""
 
 
 def offer_of(listener: SaslListener, credentials: Credentials) -> Offer:
@@ -82,7 +84,8 @@ def _beginning(mechanism: Mechanism, credentials: Credentials) -> Callable[[], S
         token_credential_of = partial(credentials.token_credential_of, mechanism.name)
         nonce = credentials.random_bytes(_NONCE_BYTES).hex()
         prepare_token = partial(credentials.prepare_token, mechanism.name)
-        return ScramServer(mechanism.name, credential_of, token_credential_of, nonce, credentials.unknown_key, prepare_token)
+        iterations = partial(credentials.usual_iterations, mechanism.name)
+        return ScramServer(mechanism.name, credential_of, token_credential_of, nonce, credentials.unknown_key, prepare_token, iterations)
 
     return begin
 

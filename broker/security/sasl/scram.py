@@ -1,6 +1,7 @@
 """Authenticates by a salted challenge, so that the password never travels (RFC 5802). Kafka's ScramSaslServer.
 
-An unknown user gets a salt derived from the name and fails in the second step, so that the exchange does not reveal which users exist.
+An unknown user gets a salt derived from the name and a secret, and fails in the second step, so that the exchange does not reveal which
+users exist.
 An exchange keeps only digests of the client's messages: strangers can begin many, with messages as long as a frame.
 """
 
@@ -78,7 +79,7 @@ class ScramServer(SaslServer):
     """See the module."""
 
     __slots__ = ("_credential", "_credential_of", "_hash", "_is_known", "_nonce", "_prepare_token", "_principal_name", "_server_nonce",
-                 "_signing", "_token_credential_of", "_unknown_key")  # fmt: skip
+                 "_signing", "_token_credential_of", "_unknown_key", "_usual_iterations")  # fmt: skip
 
     def __init__(
         self,
@@ -88,10 +89,11 @@ class ScramServer(SaslServer):
         server_nonce: str,
         unknown_key: bytes,
         prepare_token: Callable[[str], Awaitable[None] | None] = lambda _: None,
+        usual_iterations: Callable[[], int] = lambda: MIN_ITERATIONS,
     ) -> None:
         """`credential_of` is called with the name of a user, `token_credential_of` with the id of a delegation token. `server_nonce` is a
-        fresh random text. `unknown_key` makes the salts of unknown users; all brokers should have the same. `prepare_token` gives what has
-        to be awaited before `token_credential_of`, or None."""
+        fresh random text. `unknown_key` makes the salts of unknown users: a secret that all brokers have. `prepare_token` gives what has
+        to be awaited before `token_credential_of`, or None. `usual_iterations` are those of most users."""
         super().__init__()
         self._prepare_token = prepare_token
         self._hash = HASHES[mechanism]
@@ -99,6 +101,7 @@ class ScramServer(SaslServer):
         self._token_credential_of = token_credential_of
         self._server_nonce = server_nonce
         self._unknown_key = unknown_key
+        self._usual_iterations = usual_iterations
         self._signing: tuple[hmac.HMAC, hmac.HMAC] | None = None
         """The signatures of client and server, which have begun with the messages of the first step; None before it."""
         self._nonce = 0, b""
@@ -128,9 +131,10 @@ class ScramServer(SaslServer):
         user = _name_of(message)
         if authorization_id is not None and authorization_id != user:
             raise AuthenticationRefused("Authentication failed: Client requested an authorization id that is different from username")
-        credential = self._credential_of_token(user) if _TOKEN_EXTENSION.search(extensions) else self._credential_of_user(user)
+        is_token = _TOKEN_EXTENSION.search(extensions) is not None
+        credential = self._credential_of_token(user) if is_token else self._credential_of_user(user)
         self._is_known = credential is not None
-        self._credential = credential or self._credential_of_unknown(user)
+        self._credential = credential or self._credential_of_unknown(user, MIN_ITERATIONS if is_token else self._usual_iterations())
         if self._credential.iterations < MIN_ITERATIONS:
             raise InvalidCredentials(f"Iterations {self._credential.iterations} is less than the minimum {MIN_ITERATIONS}")
         nonce += self._server_nonce
@@ -178,10 +182,10 @@ class ScramServer(SaslServer):
         self.token_authenticated = True
         return credential
 
-    def _credential_of_unknown(self, user: str) -> ScramCredential:
+    def _credential_of_unknown(self, user: str, iterations: int) -> ScramCredential:
         """A credential that no password fits, with the same salt in every attempt."""
         made = hmac.digest(self._unknown_key, user.encode("utf-8", "replace"), "sha512")
-        return ScramCredential(salt_of(made[:SALT_BYTES]), made, made, MIN_ITERATIONS)
+        return ScramCredential(salt_of(made[:SALT_BYTES]), made, made, iterations)
 
 
 def _client_first(text: str) -> re.Match[str] | None:

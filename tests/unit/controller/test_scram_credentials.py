@@ -1,6 +1,7 @@
 """AlterUserScramCredentials: which changes are refused with which words, and what is stored."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -18,6 +19,7 @@ from controller.admin.scram_credentials import (
     Outcome,
     Upsertion,
     alter_scram_credentials,
+    secret_for_unknown_users,
 )
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
@@ -75,3 +77,17 @@ def test_quotas_of_a_user_stay_when_credentials_change() -> None:
         assert await admin.read("users", "we%20ird") == {"producer_byte_rate": "5"}
 
     run(scenario)
+
+
+def test_all_brokers_have_one_secret_for_unknown_users() -> None:
+    async def play() -> None:
+        ensemble = new_ensemble()
+        stores = [ensemble.store() for _ in range(2)]
+        for store in stores:
+            await store.open_session()
+        secrets = await asyncio.gather(*(secret_for_unknown_users(store, os.urandom) for store in stores))
+        after_a_restart = await secret_for_unknown_users(stores[0], os.urandom)
+        assert {*secrets} == {after_a_restart}
+        assert len(after_a_restart) == 64
+
+    asyncio.run(play())

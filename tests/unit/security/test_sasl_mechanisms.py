@@ -8,12 +8,15 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client.user_admin import new_credential
+from broker.configuration.scram_credentials import ScramCredentials
 from broker.security.sasl.bearer_tokens import validate_unsecured
 from broker.security.sasl.mechanism import AuthenticationRefused, InvalidCredentials, SaslServer
 from broker.security.sasl.oauthbearer import OAuthBearerServer
@@ -122,6 +125,33 @@ def test_an_unknown_user_has_the_same_salt_in_every_attempt_and_another_one_than
     first = scram().evaluate(ScramClient("SCRAM-SHA-256", "nobody", "").first)
     assert scram().evaluate(ScramClient("SCRAM-SHA-256", "nobody", "").first) == first
     assert scram().evaluate(ScramClient("SCRAM-SHA-256", "nemo", "").first) != first
+
+
+def test_an_unknown_user_has_the_iterations_of_most_users_and_an_unknown_token_those_of_tokens() -> None:
+    for extension, iterations in ((b"", b"8192"), (b",tokenauth=true", b"4096")):
+        server = ScramServer("SCRAM-SHA-256", lambda _: None, lambda _: None, "nonce", b"key", usual_iterations=lambda: 8192)
+        assert server.evaluate(b"n,,n=nobody,r=abc" + extension).endswith(b",i=" + iterations)
+
+
+class Changes:
+    """Passes changes of users' configurations on, in place of a DynamicConfig."""
+
+    def on_entity_change(self, _: str, then: Callable[[str, dict[str, str]], None]) -> None:
+        self.change = then
+
+
+def test_the_usual_iterations_are_those_of_most_users_of_the_mechanism() -> None:
+    changes: Any = Changes()
+    admin: Any = None
+    credentials = ScramCredentials(admin, changes, os.urandom)
+    assert credentials.usual_iterations("SCRAM-SHA-256") == 4096
+    for user, iterations in (("a", 8192), ("b", 8192), ("c", 4096)):
+        changes.change(user, {"SCRAM-SHA-256": f"salt=c2FsdA==,stored_key=AAAA,server_key=AAAA,iterations={iterations}"})
+    assert credentials.usual_iterations("SCRAM-SHA-256") == 8192
+    assert credentials.usual_iterations("SCRAM-SHA-512") == 4096
+    changes.change("b", {})
+    changes.change("a", {})
+    assert credentials.usual_iterations("SCRAM-SHA-256") == 4096
 
 
 def test_the_salt_of_an_unknown_user_looks_like_those_of_users() -> None:
