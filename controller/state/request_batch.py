@@ -130,12 +130,14 @@ class RequestBatch:
                 states = list(of_broker.values())
                 topics[broker_id].append(LeaderAndIsrTopicState(topic_name=name, topic_id=topic_id, partition_states=states))
                 of_request = leaders[broker_id]
-                for state in states:
-                    of_request[state.leader] = None
-                since_pause += len(states)
-                if since_pause >= PER_SLICE:
-                    since_pause = 0
-                    await self._pause()
+                for first in range(0, len(states), PER_SLICE):
+                    some = states[first : first + PER_SLICE]
+                    for state in some:
+                        of_request[state.leader] = None
+                    since_pause += len(some)
+                    if since_pause >= PER_SLICE:
+                        since_pause = 0
+                        await self._pause()
         live_leaders: dict[int, LeaderAndIsrLiveLeader] = {}
         for broker_id, topic_states in topics.items():
             broker = self._context.brokers.get(broker_id)

@@ -10,6 +10,7 @@ from controller.state.channels import ControlRequest
 from controller.state.context import ControllerContext, Leadership, LiveBroker, Replica
 from controller.state.request_batch import RequestBatch
 from controller.znodes.layout import BrokerRegistration, Endpoint, PartitionState, ReplicaAssignment
+from controller.znodes.pauses import PER_SLICE
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.stop_replica import StopReplicaRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
@@ -134,3 +135,25 @@ def test_stop_replica() -> None:
                 batch.stop_replica((to,), partition, delete=delete)
 
         assert sent(context, request.controller_id, fill)[StopReplicaRequest].encode(4) == body
+
+
+def test_the_states_of_a_large_topic_are_gathered_with_pauses() -> None:
+    slices, taken = 10, 0
+
+    async def pause() -> None:
+        nonlocal taken
+        taken += 1
+
+    context = ControllerContext()
+    context.brokers[0] = LiveBroker(0, BrokerRegistration((), None, 0), 1)
+    indexes = range(slices * PER_SLICE)
+    context.add_topic("t", None, [(index, ReplicaAssignment((0,))) for index in indexes])
+    collector = Collector()
+    batch = RequestBatch(0, context, collector, "INTERNAL", lambda *_: None, pause)  # type: ignore[arg-type]  # a stand-in
+    for index in indexes:
+        batch.leader_and_isr((0,), TopicPartition("t", index), Leadership(PartitionState(0, (0,), 0, 1), 0))
+    asyncio.run(batch.send())
+    assert taken == 2 * slices  # for LeaderAndIsr, and for UpdateMetadata
+    first = collector.sent[0][1]
+    assert isinstance(first, LeaderAndIsrRequest)
+    assert [each.partition_index for each in first.topic_states[0].partition_states] == [*indexes]
