@@ -335,7 +335,7 @@ class OffsetCommits:
             by_topic.setdefault(topic, set()).add(index)
         count = 0
         for group in list(self._groups):
-            removed = [partition for topic, gone in by_topic.items() for partition in group.offsets.remove_of_topic(topic, gone)]
+            removed = group.offsets.remove_of_topics(by_topic)
             count += len(removed)
             self._forget(group, removed)
         if count:

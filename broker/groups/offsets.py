@@ -7,7 +7,7 @@ Offsets committed in a transaction wait per producer id until its marker is writ
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from broker.groups.commits import Commit
 from broker.groups.committed import CommittedOffsets, record_offset_of
@@ -121,12 +121,17 @@ class GroupOffsets:
         """Forget everything that is committed."""
         return self.remove(list(self.committed))
 
-    def remove_of_topic(self, topic: str, gone: Container[int]) -> list[TopicPartition]:
-        """Forget these partitions of a topic as `remove` does."""
-        committed = self.committed.by_topic.get(topic, ())
-        if not committed and self.is_all_stable:
-            return []
-        known = {index for index in committed if index in gone}
+    def remove_of_topics(self, gone: Mapping[str, Container[int]]) -> list[TopicPartition]:
+        """Forget these partitions of topics as `remove` does. A group has few topics, but a thousand may be deleted together."""
+        topics = self.committed.by_topic.keys() & gone.keys()
+        if not self.is_all_stable:
+            topics.update(topic for topic, _ in self.pending if topic in gone)
+            for of_producer in self.transactional.values():
+                topics |= of_producer.by_topic.keys() & gone.keys()
+        return [partition for topic in sorted(topics) for partition in self._remove_of_topic(topic, gone[topic])]
+
+    def _remove_of_topic(self, topic: str, gone: Container[int]) -> list[TopicPartition]:
+        known = {index for index in self.committed.by_topic.get(topic, ()) if index in gone}
         known |= {index for name, index in self.pending if name == topic and index in gone}
         for of_producer in self.transactional.values():
             known |= {index for index in of_producer.by_topic.get(topic, ()) if index in gone}
