@@ -32,6 +32,9 @@ from protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
+LEAST_WAIT_MS = 1_000
+"""Shortest wait for static members that did not join, ms; a rebalance timeout of 0 would make the timer fire every millisecond."""
+
 
 def maybe_prepare_rebalance(group: ClassicGroup, reason: str, now_ms: int, out: list[Effect]) -> None:
     """Begin a rebalance unless one is being prepared already."""
@@ -79,7 +82,7 @@ def complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
         logger.info("group %s: %d members did not join the rebalance in time and are put out", group.group_id, len(missing))
     if not _elect_joined_leader(group) and group.members:
         logger.info("group %s: no member joined the rebalance; its static members are waited for once more", group.group_id)
-        out.append(Arm(Timer.JOIN, group.rebalance_timeout_ms))
+        out.append(Arm(Timer.JOIN, max(LEAST_WAIT_MS, group.rebalance_timeout_ms)))
         return
     out.append(Disarm(Timer.JOIN))
     group.next_generation(now_ms)

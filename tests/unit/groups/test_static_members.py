@@ -2,9 +2,11 @@
 
 import pytest
 
-from broker.groups.effects import AfterStaticRejoin
+from broker.coordination.effects import Arm
+from broker.groups.effects import AfterStaticRejoin, Timer
 from broker.groups.group import GroupState
 from broker.groups.membership import Leaving
+from broker.groups.rebalance import LEAST_WAIT_MS, on_timer
 from protocol.errors import ErrorCode
 from tests.support.groups import RANGE, GroupDriver, settle
 
@@ -131,6 +133,16 @@ def test_a_rebalance_that_no_static_member_joined_is_waited_for_once_more() -> N
     back = driver.join(a, instance="a")
     assert driver.joined[back].generation_id == 2
     assert b not in driver.group.members
+
+
+def test_static_members_without_a_rebalance_timeout_are_waited_for_at_intervals() -> None:
+    driver, a, _ = a_static_group()
+    for member in driver.group.members.values():
+        member.rebalance_timeout_ms = 0
+    driver.leave(Leaving("", "b"))
+    assert on_timer(driver.group, Timer.JOIN, driver.now_ms) == [Arm(Timer.JOIN, LEAST_WAIT_MS)]
+    back = driver.join(a, instance="a")
+    assert driver.joined[back].generation_id == 2
 
 
 def test_an_operator_puts_a_static_member_out_by_its_instance_id() -> None:
