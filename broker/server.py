@@ -396,6 +396,8 @@ class Broker:
         administration = self.services.administration
         credentials = ScramCredentials(administration.config_admin, administration.dynamic_config, self._surroundings.random_bytes)
         await in_session(self.store, credentials.load)
+        self._held.push_async_callback(credentials.close)
+        self.controller.on_new_session(credentials.on_new_session)
         key_sets = KeySets(self._executor, self._clock)
         self._held.push_async_callback(key_sets.close)
         for endpoint in endpoints:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from config.broker import BrokerConfig
 from config.broker_keys import key_of
@@ -119,6 +119,10 @@ class DynamicConfig:
             await self._changes.process()
         except StoreError as error:
             logger.warning("configuration changes cannot be read now (%s); they will be read with the next notification", error)
+
+    async def undisturbed(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Await `read` while no change is reported, so that it may replace what was reported."""
+        await self._changes.undisturbed(read)
 
     def on_entity_change(self, entity_type: str, callback: EntityChanged) -> None:
         """Call `callback` when an entity of this type (`users`, `clients`, `ips`) was changed."""

@@ -1,6 +1,8 @@
 """Keeps the SCRAM credentials of all users, which are configurations under /config/users. Kafka's CredentialProvider.
 
 Made by the server before it listens; changes come from `dynamic_config`. Has what is needed to answer for users that do not exist, too.
+A new session reads all credentials again, since notifications may be gone after a long disconnection: a user that was deleted must not log
+in any more.
 """
 
 from __future__ import annotations
@@ -8,8 +10,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from broker.configuration.dynamic_config import DynamicConfig
+from broker.security.rereading import Rereading
 from broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, parse_credential
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.scram_credentials import SECRET_BYTES, secret_for_unknown_users
@@ -33,12 +37,24 @@ class ScramCredentials:
         self._iterations: dict[str, Counter[int]] = {mechanism: Counter() for mechanism in HASHES}
         """By mechanism, the number of users by the iterations of their credentials."""
         self._secret = b""
+        self._rereading = Rereading("SCRAM credentials", partial(dynamic_config.undisturbed, self.load))
         dynamic_config.on_entity_change(USERS, self._on_change)
 
     async def load(self) -> None:
-        """Read the stored credentials. Raises StoreError."""
-        for name, config in (await self._admin.read_all(USERS)).items():
-            self._on_change(name, config)
+        """Read the stored credentials, and forget all others. Raises StoreError, MalformedZNode."""
+        stored = {desanitize(name): config for name, config in (await self._admin.read_all(USERS)).items()}
+        for user in {user for _, user in self._credentials} - stored.keys():
+            self._set(user, {})
+        for user, config in stored.items():
+            self._set(user, config)
+
+    async def on_new_session(self) -> None:
+        """Read all credentials again, later if that is not possible now."""
+        await self._rereading.begin()
+
+    async def close(self) -> None:
+        """Read no more."""
+        await self._rereading.stop()
 
     async def load_secret(self, store: MetadataStore) -> None:
         """Read the secret of the cluster for users that do not exist, or make it. Raises StoreError."""
@@ -64,7 +80,9 @@ class ScramCredentials:
         return max(MIN_ITERATIONS, max(counts, key=lambda each: (counts[each], -each), default=0))
 
     def _on_change(self, name: str, config: dict[str, str]) -> None:
-        user = desanitize(name)
+        self._set(desanitize(name), config)
+
+    def _set(self, user: str, config: dict[str, str]) -> None:
         for mechanism in HASHES:
             text = config.get(mechanism)
             former = self._credentials.pop((mechanism, user), None)

@@ -78,6 +78,11 @@ class ChangeNotifications:
         async with self._processing:
             await self._process()
 
+    async def undisturbed(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Await `read` while no notification is reported: what it reads is not older than what was reported."""
+        async with self._processing:
+            await read()
+
     async def _process(self) -> None:
         notified = await self._notifications()
         new = [name for name in notified if sequence_number(name) > self._seen]

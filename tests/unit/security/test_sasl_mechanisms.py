@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -138,6 +138,9 @@ class Changes:
 
     def on_entity_change(self, _: str, then: Callable[[str, dict[str, str]], None]) -> None:
         self.change = then
+
+    async def undisturbed(self, read: Callable[[], Awaitable[None]]) -> None:
+        await read()
 
 
 def test_the_usual_iterations_are_those_of_most_users_of_the_mechanism() -> None:

@@ -1,0 +1,54 @@
+"""SCRAM credentials that a broker knows, and what becomes of them in a new session with the metadata store."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from broker.configuration.dynamic_config import DynamicConfig
+from broker.configuration.scram_credentials import ScramCredentials
+from broker.security import rereading
+from controller.admin.config_admin import ConfigAdmin
+from controller.admin.scram_credentials import Upsertion, alter_scram_credentials
+from controller.errors import StoreError, StoreUnavailable
+from controller.store.metadata_store import Children, Request, Result
+from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
+
+
+def test_a_user_that_was_deleted_unnoticed_is_forgotten_in_a_new_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
+
+    async def play() -> None:
+        node = BrokerUnderTest(new_ensemble())
+        await node.start()
+        admin = ConfigAdmin(node.store, 0, node.config)
+        dynamic = DynamicConfig(node.config, node.store, admin, 0, node.ensemble.clock)
+        credentials = ScramCredentials(admin, dynamic, os.urandom)
+
+        def known() -> list[str]:
+            return [user for user in ("a,lice", "bob") if credentials.credential_of("SCRAM-SHA-256", user) is not None]
+
+        added = [Upsertion(user, 1, 4096, b"salt", bytes(32)) for user in ("a,lice", "bob")]
+        await alter_scram_credentials(admin, [], added)
+        await credentials.load()
+        assert known() == ["a,lice", "bob"]
+        pipeline, failures = node.store.pipeline, 3
+
+        async def failing(requests: Sequence[Request]) -> list[Result | StoreError]:
+            nonlocal failures
+            if failures and isinstance(requests[0], Children) and requests[0].path == "/config/users":
+                failures -= 1
+                raise StoreUnavailable("zk:2181", "no answer")
+            return await pipeline(requests)
+
+        monkeypatch.setattr(node.store, "pipeline", failing)
+        await node.store.delete("/config/users/a%2Clice")  # its notification is gone, too
+        await credentials.on_new_session()
+        assert known() == ["a,lice", "bob"]
+        await until(lambda: known() == ["bob"])
+        assert failures == 0
+        await credentials.close()
+        await node.stop()
+
+    asyncio.run(play())
