@@ -334,7 +334,7 @@ class OffsetCommits:
         for topic, index in deleted:
             by_topic.setdefault(topic, set()).add(index)
         count = 0
-        for group in list(self._groups):
+        for group in self._groups:
             removed = group.offsets.remove_of_topics(by_topic)
             count += len(removed)
             self._forget(group, removed)
@@ -347,7 +347,7 @@ class OffsetCommits:
         """Forget offsets that were kept long enough, and groups that are left without any."""
         now_ms = self._clock.now_ms()
         count = looked_at = 0
-        for group in list(self._groups):
+        for group in self._groups:
             topics = list(reversed(group.offsets.committed.by_topic))
             while True:
                 if looked_at >= OFFSETS_PER_TURN:

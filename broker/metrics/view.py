@@ -174,7 +174,7 @@ class View:
             self.replicas.add(partition)
             partition.count_idle_fetches()
         await self.controller.count(self.services.cluster.controller.context)
-        for done, group in enumerate(list(self.services.coordinators.groups.groups), 1):
+        for done, group in enumerate(self.services.coordinators.groups.groups, 1):
             if done % PER_TURN == 0:
                 await asyncio.sleep(0)
             self.groups += 1
