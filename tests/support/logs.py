@@ -98,10 +98,10 @@ def append(
     return run
 
 
-def follow(log: PartitionLog, records: bytes | bytearray | memoryview, epoch: int) -> BatchRun:
+def follow(log: PartitionLog, records: bytes | bytearray | memoryview, epoch: int, *, now_ms: int | None = None) -> BatchRun:
     """Appends what a leader has, in that epoch; the run says where it went."""
     run = BatchRun(memoryview(bytearray(records)))
-    log.append(run, epoch, log.context.clock.now_ms(), AppendOrigin.REPLICATION)
+    log.append(run, epoch, log.context.clock.now_ms() if now_ms is None else now_ms, AppendOrigin.REPLICATION)
     return run
 
 
