@@ -108,6 +108,7 @@ from controller.znodes.znode_json import MalformedZNode
 from replication.control.replica_manager import ReplicaManager
 from replication.ports.cluster import MetadataCache
 from replication.ports.replica_selector import selector_of
+from storage.disk.topic_partition import TopicPartition
 from storage.errors import StorageError
 from storage.manager.log_loading import Progress
 from storage.manager.log_manager import LogManager
@@ -382,7 +383,7 @@ class Broker:
             while_loading=while_loading,
         )
         data.replica_manager.leadership_listeners += (groups.on_leadership_change, transactions.on_leadership_change)
-        data.replica_manager.on_partitions_deleted = groups.on_partitions_deleted
+        data.replica_manager.on_partitions_deleted = self._on_partitions_deleted
 
     async def _bind(self) -> None:
         listeners = self.config.listeners
@@ -492,6 +493,10 @@ class Broker:
 
     def _topic_config_of(self, topic: str) -> TopicConfig:
         return self.services.administration.dynamic_config.topic_config_of(topic)
+
+    def _on_partitions_deleted(self, partitions: list[TopicPartition]) -> None:
+        self.services.coordinators.groups.on_partitions_deleted(partitions)
+        self.services.administration.dynamic_config.forget({each.topic for each in partitions})
 
     async def _partitions_of(self, topic: str) -> Collection[int]:
         """The partitions that a topic has in the metadata store; none of a topic that does not exist."""

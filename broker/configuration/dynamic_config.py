@@ -7,7 +7,7 @@ the changes.
 
 `refresh` reads a topic's configuration before this broker creates its logs. A LeaderAndIsr for a new topic may come
 before the notification of its configuration, or after a topic of the same name was deleted. Notifications keep the
-configurations of hosted topics up to date.
+configurations of hosted topics up to date. There is none of a deletion: `forget` drops what deleted topics leave.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ class DynamicConfig:
         self._controller = controller
         self._config.on_change(self._on_topic_defaults, _TOPIC_DEFAULTS)
         self._config.on_change(self._on_unclean_election_default, [BROKER_UNCLEAN_LEADER_ELECTION_ENABLE])
+        replica_manager.leadership_listeners.append(lambda partition: self.forget([partition.topic_partition.topic]))
         controller.on_new_session(self._changes.on_new_session)
         if self._changed_while_loading:
             self._on_topic_defaults(frozenset())
@@ -157,6 +158,18 @@ class DynamicConfig:
                 logger.error("topic %s gets the defaults of this broker: %s", topic, error)
                 overrides = {}
             self._set_topic(topic, overrides)
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Forget the overrides of those topics that were deleted: neither the metadata nor the replicas here have them.
+
+        To be called for topics that leave the metadata. For those that leave the replicas it is called already.
+        """
+        replicas = self._replica_manager
+        if replicas is None:
+            return
+        for topic in topics:
+            if topic in self._topics and topic not in replicas.partitions and topic not in replicas.cluster.topics:
+                self._set_topic(topic, {})
 
     def _set_topic(self, topic: str, overrides: dict[str, str]) -> None:
         self._topic_configs.pop(topic, None)

@@ -22,6 +22,7 @@ from tests.support.admin_requests import (
     alter,
     change,
     create,
+    delete,
     describe,
     entry,
     said,
@@ -49,7 +50,24 @@ def config_in_force(broker: InProcessBroker, topic: str) -> dict[str, str]:
     return {entry.name: str(entry.value) for entry in log.config.describe()}
 
 
+def overrides(broker: InProcessBroker, topic: str) -> dict[str, str]:
+    """Those that the broker knows."""
+    return dict(broker.run(lambda: broker.services.administration.dynamic_config.topic_config_of(topic)).overrides)
+
+
 # Topics
+
+
+def test_the_overrides_of_a_deleted_topic_are_forgotten_and_one_of_that_name_has_its_own(
+    client: WireClient, broker: InProcessBroker
+) -> None:
+    create(client, a_topic("short-lived", configs={"segment.bytes": "5000"}))
+    assert overrides(broker, "short-lived") == {"segment.bytes": "5000"}
+    delete(client, "short-lived")
+    assert eventually(lambda: not overrides(broker, "short-lived"))
+    again = a_topic("short-lived", configs={"retention.ms": "9"})
+    assert eventually(lambda: said(create(client, again)[0]) == OK)  # the controller has to finish the deletion
+    assert overrides(broker, "short-lived") == {"retention.ms": "9"}
 
 
 def test_an_override_is_shown_with_where_it_comes_from_and_reaches_the_log(client: WireClient, broker: InProcessBroker) -> None:

@@ -39,6 +39,8 @@ class FakeReplicas:
         self.background = ManualBackground(ManualClock())
         self.changed: list[str] = []
         self.partitions: dict[str, object] = {}
+        self.cluster = SimpleNamespace(topics={})
+        self.leadership_listeners: list[Callable[[Any], None]] = []
         self.known_at_creation: dict[str, dict[str, str]] = {}
         self.config_of: Callable[[str], TopicConfig] | None = None
 
@@ -125,6 +127,28 @@ def test_configurations_are_shared_and_remembered() -> None:
         await stage.dynamic.load()
         assert stage.dynamic.topic_config_of("t") is stage.dynamic.topic_config_of("t")
         assert stage.dynamic.topic_config_of("a") is stage.dynamic.topic_config_of("b")
+
+    on_a_stage(scenario)
+
+
+def test_the_overrides_of_deleted_topics_are_forgotten() -> None:
+    async def scenario(stage: Stage) -> None:
+        for topic in ("deleted", "hosted", "elsewhere"):
+            await stage.admin.set_entity_config("topics", topic, {"segment.bytes": "100"})
+        await stage.dynamic.load()
+        stage.attach()
+        stage.host("hosted")
+        stage.replicas.cluster.topics["elsewhere"] = object()
+
+        def known() -> list[str]:
+            return [topic for topic in ("deleted", "hosted", "elsewhere") if stage.dynamic.topic_config_of(topic).overrides]
+
+        stage.dynamic.forget(["deleted", "hosted", "elsewhere"])
+        assert known() == ["hosted", "elsewhere"]
+        del stage.replicas.partitions["hosted"]
+        for listener in stage.replicas.leadership_listeners:
+            listener(SimpleNamespace(topic_partition=TopicPartition("hosted", 0)))
+        assert known() == ["elsewhere"]
 
     on_a_stage(scenario)
 
