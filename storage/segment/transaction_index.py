@@ -117,10 +117,18 @@ class TransactionIndex:
             self._truncate(0)
 
     def check(self) -> None:
-        """Raises CorruptIndex if the file cannot belong to this segment."""
+        """Raises CorruptIndex if the file cannot belong to this segment.
+
+        Apache Kafka does not check the order, because its readers go through all entries.
+        """
+        previous = self.start_offset - 1
         for transaction in self._read():
-            if transaction.last_offset < self.start_offset:
-                raise CorruptIndex(self.path, f"last offset {transaction.last_offset} is below the base offset {self.start_offset}")
+            last_offset = transaction.last_offset
+            if last_offset < self.start_offset:
+                raise CorruptIndex(self.path, f"last offset {last_offset} is below the base offset {self.start_offset}")
+            if last_offset <= previous:
+                raise CorruptIndex(self.path, f"last offset {last_offset} follows {previous}")
+            previous = last_offset
 
     def _truncate(self, size: int) -> None:
         self._entries = None

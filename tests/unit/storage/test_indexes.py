@@ -301,6 +301,10 @@ def test_a_transaction_index_that_cannot_be_right_is_told() -> None:
     filesystem.open(PATH).write(struct.pack(">hqqqq", 0, 1, 0, 5, 6))
     with pytest.raises(CorruptIndex, match="below the base offset 100"):
         TransactionIndex(filesystem, PATH, 100, 34).check()
+    for last_offset in (5, 4):
+        filesystem.open(PATH).write(struct.pack(">hqqqq", 0, 1, 0, 5, 6) + struct.pack(">hqqqq", 0, 2, 1, last_offset, 6))
+        with pytest.raises(CorruptIndex, match=f"last offset {last_offset} follows 5"):
+            TransactionIndex(filesystem, PATH, 0, 68).check()
 
 
 @settings(max_examples=200, deadline=None)
