@@ -32,6 +32,7 @@ cdef class PartitionLog:
     cdef bint _is_duplicate(self, BatchRun run, int64_t first_offset, int64_t origin) except -1
     @cython.locals(at=Py_ssize_t, last_offset=int64_t)
     cdef Py_ssize_t _judge_replicated(self, BatchRun run, int64_t leader_epoch) except -1
+    @cython.locals(has_markers=bint)
     cdef void _write(self, BatchRun run, Segment segment, Py_ssize_t start, Py_ssize_t end, int64_t next_offset) except *
     @cython.locals(state=ProducerState)
     cdef void _take_producer(self, BatchRun run, Segment segment) except *

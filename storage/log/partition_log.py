@@ -441,22 +441,33 @@ class PartitionLog:
         self.log_end_offset = next_offset
         if segment.size >= segment.reserve_at:
             self.context.reserve(self)
+        has_markers = False
         while run.has_producers and start < end:
             if run.at != start:
                 run.read(start)
             if run.producer_id >= 0:
                 self._take_producer(run, segment)
+                if run.attributes & CONTROL_MASK:
+                    has_markers = True
             start += run.size
+        if has_markers:
+            try:
+                segment.write_out_transactions()
+            except OSError as error:
+                raise self.disk_failure(segment.transaction_index.path, error) from error
 
     def _take_producer(self, run: BatchRun, segment: Segment) -> None:
-        """Update the producer state with the run's current batch, which was written. Raises LogDirFailure."""
+        """Update the producer state with the run's current batch, which was written. Raises LogDirFailure.
+
+        An aborted transaction is added to the segment's index, which the caller writes.
+        """
         state = self.producer_state.state
         if run.attributes & CONTROL_MASK:
             header = run.header()
             marker = read_marker(run.frame, run.at, header) if run.marker is None else run.marker
             try:
                 replay_producer(state, segment, header, marker, run.base_offset)
-            except OSError as error:
+            except OSError as error:  # where the index is read for the first time
                 raise self.disk_failure(segment.transaction_index.path, error) from error
             return
         sequence = run.base_sequence

@@ -170,7 +170,10 @@ def read_marker(records: memoryview | bytearray | bytes, position: int, header: 
 def replay_producer(
     state: ProducerState, segment: Segment | None, header: BatchHeader, marker: EndTransactionMarker | None, first_offset: int
 ) -> None:
-    """Update the producer state with one batch of the log. `segment` gets the index entry of an aborted transaction."""
+    """Update the producer state with one batch of the log. `segment` gets the index entry of an aborted transaction.
+
+    The caller calls its `write_out_transactions` after the last batch.
+    """
     if marker is None:
         if not header.attributes & CONTROL_MASK:
             state.on_append(
@@ -193,7 +196,7 @@ def replay_producer(
     )
     if completed is not None:
         if completed.is_aborted and segment is not None:
-            segment.transaction_index.append(
+            segment.transaction_index.add(
                 AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset)
             )
         state.complete(completed)

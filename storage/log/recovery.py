@@ -343,6 +343,7 @@ class _Loader:
                 reason = "incomplete"
         except RecordFormatError as error:
             reason = str(error)
+        segment.write_out_transactions()
         torn = segment.size - valid_bytes
         if torn:
             log.warning(

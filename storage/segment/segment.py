@@ -332,6 +332,11 @@ class Segment:
         except OSError as error:
             log.error("%s: cannot truncate a torn write at byte %d: %s; the next start truncates it", self.path, position, error)
 
+    def write_out_transactions(self) -> None:
+        """Write the entries that were added to the transaction index."""
+        if self._transaction_index is not None:
+            self._transaction_index.write_out()
+
     def allocate_indexes(self) -> None:
         """Create the index files, if `create` did not."""
         self.offset_index.allocate()

@@ -31,7 +31,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """A transaction index. Grows by `append`; last offsets increase."""
+    """A transaction index. Grows by `append`, or by `add` and `write_out`; last offsets increase."""
 
     __slots__ = ("_entries", "_filesystem", "_size", "path", "start_offset")
 
@@ -55,15 +55,28 @@ class TransactionIndex:
         return self._size is not None
 
     def append(self, transaction: AbortedTransaction) -> None:
+        """Add an entry, and write it. Raises CorruptIndex when its last offset is not above that of the last entry."""
+        self.add(transaction)
+        self.write_out()
+
+    def add(self, transaction: AbortedTransaction) -> None:
+        """Add an entry in memory only. The caller calls `write_out` before it does anything else with the index."""
         entries = self.entries()
         if entries and entries[-1].last_offset >= transaction.last_offset:
             raise CorruptIndex(self.path, f"last offset {transaction.last_offset} appended after {entries[-1].last_offset}")
-        position = (self._size or 0) // ENTRY_SIZE * ENTRY_SIZE
-        file = self._filesystem.open(self.path, create=True)
-        file.pwrite(_ENTRY.pack(CURRENT_VERSION, *transaction), position)
-        file.close()
-        self._size = position + ENTRY_SIZE
         entries.append(transaction)
+
+    def write_out(self) -> None:
+        """Write the entries that are in memory only, with one system call."""
+        written = (self._size or 0) // ENTRY_SIZE
+        added = [] if self._entries is None else self._entries[written:]
+        if added:
+            position = written * ENTRY_SIZE
+            data = b"".join(_ENTRY.pack(CURRENT_VERSION, *transaction) for transaction in added)
+            file = self._filesystem.open(self.path, create=True)
+            file.pwrite(data, position)
+            file.close()
+            self._size = position + len(data)
 
     def check_cached(self) -> None:
         """Raises NotCached when reading the index would wait for the disk."""

@@ -227,6 +227,27 @@ def test_an_abort_marker_writes_the_transaction_index() -> None:
     assert len(log.aborted_transactions(0, 6)) == 1
 
 
+def test_a_follower_writes_all_aborted_transactions_of_a_run_at_once() -> None:
+    filesystem = FaultyFileSystem(MemoryFileSystem())
+    leader, follower = a_log(), a_log(a_context(filesystem))
+    for producer_id in range(5, 9):
+        append(leader, a_batch(2, producer_id=producer_id, transactional=True))
+        append(leader, _marker(producer_id, commit=False), origin=AppendOrigin.COORDINATOR)
+    written: list[str] = []
+
+    def note(name: str, path: str) -> bool:
+        if name == "pwrite" and path.endswith(".txnindex"):
+            written.append(path)
+        return False
+
+    filesystem.fails_if = note
+    follow(follower, read_all(leader), 0)
+    assert len(written) == 1
+    follower.active_segment.release()
+    assert follower.aborted_transactions(0, 12) == leader.aborted_transactions(0, 12)
+    assert len(leader.aborted_transactions(0, 12)) == 4
+
+
 def test_a_marker_of_an_older_coordinator_is_refused() -> None:
     log = a_log()
     append(log, _marker(5, commit=True, coordinator_epoch=4), origin=AppendOrigin.COORDINATOR)
