@@ -148,12 +148,15 @@ def _on_discarded(log: "PartitionLog", discard: Discard, error: BaseException | 
         delete_later(log, [*names_of(discard.segments), *(name + DELETED_SUFFIX for name in discard.snapshots)])
         then(None)
         return
-    if not isinstance(error, OSError):
-        raise error
     if log.is_closed:
         then(LogClosed(log.topic_partition))
         return
-    failure = LogDirFailure(log.log_dir, str(error.filename or log.directory), error.strerror or str(error))
+    path, reason = log.directory, str(error)
+    if isinstance(error, OSError):
+        path, reason = str(error.filename or path), error.strerror or reason
+    else:  # some of the files may have their old names
+        logger.error("%s: the files of removed segments cannot be renamed", log.topic_partition, exc_info=error)
+    failure = LogDirFailure(log.log_dir, path, reason)
     log.context.on_failure(failure)
     then(failure)
 

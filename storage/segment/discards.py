@@ -37,18 +37,18 @@ class Discard:
         self._has_run = False
         self.segments = segments
         self.snapshots = snapshots
-        self.error: OSError | None = None
+        self.error: Exception | None = None
         for segment in segments:
             segment.use_filesystem(self._filesystem)
 
     def run(self) -> None:
-        """Does the work, or waits until another thread has done it; for any thread. Raises OSError."""
+        """Does the work, or waits until another thread has done it; for any thread. Raises its error, mostly OSError."""
         with self._lock:
             if not self._has_run:
                 self._has_run = True
                 try:
                     self._rename()
-                except OSError as error:
+                except Exception as error:
                     self.error = error
         if self.error is not None:
             raise self.error

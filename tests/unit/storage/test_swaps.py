@@ -192,6 +192,20 @@ def test_what_is_clean_is_written_down_only_when_the_files_are_in_place() -> Non
     assert not [name for name in world.names() if name.endswith((".cleaned", ".swap", ".deleted"))]
 
 
+def test_an_unexpected_error_fails_the_directory_and_ends_the_cleaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Swapping()
+
+    def rename(swap: Swap) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(Swap, "_rename", rename)
+    world.let_go()
+    assert world.manager.offline_log_dirs == ["/a"]
+    assert not world.manager.cleaner._tasks
+    with pytest.raises(ValueError, match="a bug"):
+        world.swap.run()
+
+
 def test_a_clean_stop_meanwhile_leaves_the_cleaned_segment() -> None:
     world = Swapping()
     bases = world.log.segments.bases
