@@ -294,10 +294,12 @@ class FileSender:
     def _on_converted(self, pulling: asyncio.Future[bytes]) -> None:
         self._pulling = None
         parts = self._parts
-        if self._closed or pulling.cancelled():
+        if pulling.cancelled():
+            return
+        error = pulling.exception()  # retrieved in any case, or asyncio logs it
+        if self._closed:
             return
         region = parts.popleft()
-        error = pulling.exception()
         if isinstance(error, OSError):
             logger.error("records for %s cannot be read: %s; closing the connection", self._connection.client.connection_id, error)
             self._connection.abort()

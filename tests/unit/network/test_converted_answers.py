@@ -26,6 +26,7 @@ class Work:
         self._work = work
         self._result: object = None
         self._error: BaseException | None = None
+        self.is_error_known = False
         self._callbacks: list[Callable[[object], None]] = []
 
     def add_done_callback(self, callback: Callable[[object], None]) -> None:
@@ -35,6 +36,7 @@ class Work:
         return False
 
     def exception(self) -> BaseException | None:
+        self.is_error_known = True
         return self._error
 
     def result(self) -> object:
@@ -130,6 +132,18 @@ def test_a_client_that_leaves_while_a_thread_converts_is_forgotten(tmp_path: Pat
     client.connection.connection_lost(None)
     world.finish_works()
     assert world.turns.works == []
+
+
+def test_a_disk_that_refuses_after_the_client_has_left_is_no_unseen_error(tmp_path: Path) -> None:
+    world = World(tmp_path / "log")
+    client = world.bench.connect()
+    client.send(framed(FETCH))
+    world.turns.run()
+    client.connection.connection_lost(None)
+    world.path.write_bytes(b"")
+    (work,) = world.turns.works
+    world.finish_works()
+    assert work.is_error_known
 
 
 def test_a_disk_that_refuses_closes_the_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
