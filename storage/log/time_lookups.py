@@ -5,6 +5,7 @@ to be read from the disk first. Unless a search may wait for that, it raises Col
 `FoundRecords` at a large batch, which a thread then searches.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from storage.log.batch_reader import file_of
@@ -20,13 +21,9 @@ if TYPE_CHECKING:
 def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int, may_wait: bool, found: FoundRecords | None) -> OffsetAndTimestamp | None:
     """See `PartitionLog.offset_for_timestamp`."""
     try:
-        unknown = 0
-        for segment in log.segments:
-            if not may_wait and segment is not log.active_segment and segment.size and not segment.knows_max_timestamp:
-                unknown += 1
-                _check_unknown(segment, unknown)
-            # The cleaner leaves empty segments, and batches without their newest record. Apache Kafka ends its search there.
-            if segment.size and segment.largest_timestamp >= timestamp_ms:
+        # The cleaner leaves empty segments, and batches without their newest record. Apache Kafka ends its search there.
+        for segment in _examined(log, (each for each in log.segments if each.size), may_wait):
+            if segment.largest_timestamp >= timestamp_ms:
                 if not may_wait and segment is not log.active_segment:
                     check_time_cached(segment)
                 file = file_of(log.active_segment, segment, may_wait)
@@ -41,13 +38,7 @@ def offset_for_timestamp(log: "PartitionLog", timestamp_ms: int, may_wait: bool,
 def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool, found: FoundRecords | None) -> OffsetAndTimestamp | None:
     """See `PartitionLog.offset_of_max_timestamp`."""
     try:
-        unknown = 0
-        for each in log.segments:
-            if not may_wait and each is not log.active_segment and not each.knows_max_timestamp:
-                unknown += 1
-                _check_unknown(each, unknown)
-                _ = each.max_timestamp
-        segment = max(log.segments, key=lambda each: each.max_timestamp.timestamp)
+        segment = max(_examined(log, log.segments, may_wait), key=lambda each: each.max_timestamp.timestamp)
         return _answer(segment.record_of_max_timestamp(file_of(log.active_segment, segment, may_wait), found))
     except LOOKUP_ERRORS as error:
         raise log.failed_lookup(error) from error
@@ -55,25 +46,29 @@ def offset_of_max_timestamp(log: "PartitionLog", may_wait: bool, found: FoundRec
 
 def begins_up_to(log: "PartitionLog", timestamp_ms: int, may_wait: bool) -> list[int]:
     """See `PartitionLog.begins_up_to`."""
-    begins = []
     try:
-        unknown = 0
-        for segment in log.segments:
-            if not may_wait and segment is not log.active_segment and not segment.knows_max_timestamp:
-                unknown += 1
-                _check_unknown(segment, unknown)
-            if segment.largest_timestamp <= timestamp_ms:
-                begins.append(max(segment.base_offset, log.log_start_offset))
+        return [
+            max(segment.base_offset, log.log_start_offset)
+            for segment in _examined(log, log.segments, may_wait)
+            if segment.largest_timestamp <= timestamp_ms
+        ]
     except LOOKUP_ERRORS as error:
         raise log.failed_lookup(error) from error
-    return begins
 
 
-def _check_unknown(segment: Segment, count: int) -> None:
-    """Raises NotCached if finding the segment's age would wait, or if `count` is too large, because each segment costs some 60 µs."""
-    if count > MAX_UNKNOWN:
-        raise NotCached(segment.filesystem, segment.path, 0, 1)
-    check_time_cached(segment)
+def _examined(log: "PartitionLog", segments: Iterable[Segment], may_wait: bool) -> Iterator[Segment]:
+    """The segments, of each of which the caller looks at the largest timestamp next.
+
+    Unless it `may_wait`, raises NotCached if finding that would wait, or if it was unknown of too many before: each costs some 60 µs.
+    """
+    unknown = 0
+    for segment in segments:
+        if not may_wait and segment is not log.active_segment and not segment.knows_max_timestamp:
+            unknown += 1
+            if unknown > MAX_UNKNOWN:
+                raise NotCached(segment.filesystem, segment.path, 0, 1)
+            check_time_cached(segment)
+        yield segment
 
 
 def _answer(found: RecordPosition | None) -> OffsetAndTimestamp | None:

@@ -12,6 +12,7 @@ from storage.disk.filesystem import RealFileSystem
 from storage.errors import CorruptRecord
 from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
+from storage.log.reads import MAX_UNKNOWN
 from storage.segment.cold_lookups import ColdRead
 from storage.segment.record_search import INLINE_BYTES, INLINE_RECORDS, FoundRecords
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, a_record
@@ -98,6 +99,36 @@ def test_the_segments_up_to_a_time_are_found_without_a_wait(is_reopened: bool) -
     assert begins == log.segments.bases[: len(begins)]
     assert 1 < len(begins) < len(log.segments)
     assert (rounds > 0) == is_reopened
+
+
+def a_log_with_empty_segments() -> PartitionLog:
+    """A reopened cold log of many segments, of which the cleaner has left every other one empty."""
+    filesystem = ColdFileSystem()
+    context = a_context(filesystem)
+    log = a_log(context, segment_bytes=100)
+    for at in range(3 * MAX_UNKNOWN):
+        append(log, a_batch(1, timestamps=[1000 + at * 10]))
+    log.update_high_watermark(log.log_end_offset)
+    for segment in list(log.segments)[:-1:2]:
+        segment.truncate_to(segment.base_offset, 0)
+        segment.become_inactive()
+    log.flush()
+    log.close()
+    log = a_log(context, segment_bytes=100)
+    assert sum(not segment.size for segment in log.segments) > MAX_UNKNOWN
+    filesystem.cached = {}
+    return log
+
+
+def test_empty_segments_are_passed_over_without_a_wait() -> None:
+    log, other = a_log_with_empty_segments(), a_log_with_empty_segments()
+    for timestamp in (0, 1100, 1300, 10_000):
+        found, _ = when_cached(partial(log.offset_for_timestamp, timestamp, False))
+        assert found == other.offset_for_timestamp(timestamp)
+    assert not any(segment.knows_max_timestamp for segment in log.segments if not segment.size)
+    assert when_cached(lambda: log.offset_of_max_timestamp(False))[0] == other.offset_of_max_timestamp()
+    log, other = a_log_with_empty_segments(), a_log_with_empty_segments()
+    assert when_cached(lambda: log.begins_up_to(1300, False))[0] == other.begins_up_to(1300)
 
 
 LARGE = {
