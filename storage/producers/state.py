@@ -135,7 +135,10 @@ class ProducerState:
         self._ongoing: dict[int, int] = {}
         """First offset -> producer id, in order of the offset."""
         self.unreplicated: dict[int, int] = {}
-        """First offset -> offset of the marker, for ended transactions whose marker is not yet below the high watermark."""
+        """First offset -> offset of the marker, for ended transactions whose marker is not yet below the high watermark.
+
+        In order of both. A transaction is left out if a later marker ends one that began before it: that one is the longer unstable.
+        """
         self.verifications: dict[int, VerificationStateEntry] = {}
         """Producer id -> the verification that its next transactional batch needs."""
 
@@ -278,7 +281,10 @@ class ProducerState:
     def complete(self, completed: CompletedTransaction) -> None:
         """End the transaction. It becomes stable when its marker is below the high watermark."""
         del self._ongoing[completed.first_offset]
-        self.unreplicated[completed.first_offset] = completed.last_offset
+        unreplicated = self.unreplicated
+        while unreplicated and next(reversed(unreplicated)) > completed.first_offset:
+            unreplicated.popitem()
+        unreplicated[completed.first_offset] = completed.last_offset
         self._find_first_unstable_offset()
 
     def on_high_watermark(self, high_watermark: int) -> None:
@@ -367,7 +373,7 @@ class ProducerState:
     def _find_first_unstable_offset(self) -> None:
         undecided = next(iter(self._ongoing), NONE)
         if self.unreplicated:
-            unreplicated = min(self.unreplicated)
+            unreplicated = next(iter(self.unreplicated))  # recovery has those of a whole segment
             self.first_unstable_offset = unreplicated if undecided < 0 else min(undecided, unreplicated)
         else:
             self.first_unstable_offset = undecided

@@ -1,5 +1,7 @@
 """The rules for idempotent and transactional producers."""
 
+from time import process_time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,6 +159,40 @@ def test_the_first_unstable_offset_waits_for_the_marker_and_for_its_replication(
     assert end_transaction(state, 15, producer_id=2, aborted=True) == 16
     state.on_high_watermark(16)
     assert state.first_unstable_offset == -1
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.one_of(st.tuples(st.sampled_from(["begin", "end"]), st.integers(1, 6)), st.tuples(st.just("replicate"), st.integers(0, 9))))
+)
+def test_the_first_unstable_offset_is_that_of_the_earliest_transaction_not_replicated_with_its_marker(steps: list[tuple[str, int]]) -> None:
+    state = a_state()
+    begun: dict[int, int] = {}
+    ended: list[tuple[int, int]] = []
+    high_watermark = 0
+    for offset, (step, number) in enumerate(steps):
+        if step == "begin" and number not in begun:
+            begun[number] = offset
+            produce(state, offset, 0, epoch=offset, producer_id=number, transactional=True)
+        elif step == "end" and number in begun:
+            ended.append((begun.pop(number), offset))
+            end_transaction(state, offset, epoch=offset, producer_id=number)
+        elif step == "replicate":
+            high_watermark = max(high_watermark, offset - number)
+            state.on_high_watermark(high_watermark)
+        unstable = [*begun.values(), *(first for first, marker in ended if marker >= high_watermark)]
+        assert state.first_unstable_offset == min(unstable, default=-1)
+        assert state.is_empty == (not state.producers)
+
+
+def test_a_transaction_costs_no_more_after_many_whose_markers_are_not_replicated() -> None:
+    # Recovery knows no high watermark. A segment may have millions of transactions.
+    state = a_state()
+    began = process_time()
+    for offset in range(0, 200_000, 2):
+        produce(state, offset, offset // 10, producer_id=PRODUCER + offset % 10, transactional=True)
+        end_transaction(state, offset + 1, producer_id=PRODUCER + offset % 10)
+    assert process_time() - began < 10, "it takes one second"
 
 
 def test_a_marker_without_data_changes_no_stable_offset() -> None:
