@@ -9,7 +9,7 @@ from storage.validation.batch cimport judge
 from storage.validation.rules cimport ValidationRules
 from storage.validation.run cimport BatchRun
 
-cdef int64_t CLIENT, CONTROL_MASK, CURRENT_MAGIC, LARGEST_OFFSET, MAX_RELATIVE_OFFSET, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
+cdef int64_t CLIENT, CONTROL_MASK, CURRENT_MAGIC, LARGEST_OFFSET, MARKER_WORK, MAX_RELATIVE_OFFSET, MESSAGE_WORK, MOST_WORK, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
 
 cdef class PartitionLog:
     cdef public Segment active_segment
@@ -30,7 +30,7 @@ cdef class PartitionLog:
     cdef Py_ssize_t _judge_messages(self, BatchRun run) except -1
     @cython.locals(state=ProducerState)
     cdef bint _is_duplicate(self, BatchRun run, int64_t first_offset, int64_t origin) except -1
-    @cython.locals(at=Py_ssize_t, last_offset=int64_t)
+    @cython.locals(at=Py_ssize_t, last_offset=int64_t, work=int64_t)
     cdef Py_ssize_t _judge_replicated(self, BatchRun run, int64_t leader_epoch) except -1
     @cython.locals(has_markers=bint)
     cdef void _write(self, BatchRun run, Segment segment, Py_ssize_t start, Py_ssize_t end, int64_t next_offset) except *

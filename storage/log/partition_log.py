@@ -55,7 +55,7 @@ from storage.segment.swaps import Swap
 from storage.segment.transaction_index import AbortedTransaction
 from storage.segment.truncated_segment import SegmentBeingTruncated
 from storage.validation.batch import judge
-from storage.validation.limits import LARGEST_OFFSET
+from storage.validation.limits import LARGEST_OFFSET, MARKER_WORK, MESSAGE_WORK, MOST_WORK
 from storage.validation.run import BatchRun
 
 log = logging.getLogger(__name__)
@@ -255,7 +255,8 @@ class PartitionLog:
 
         A producer or a coordinator appends one batch, which was read before. It is judged unless it was accepted before, and gets offset
         and leader epoch. With origin REPLICATION the batches are taken unchanged from the leader. An incomplete last batch is left out.
-        Batches of a later epoch than `leader_epoch` are left out, too, because the answer then came from a former leader.
+        Batches of a later epoch than `leader_epoch` are left out, too, because the answer then came from a former leader. So are the last
+        ones of very many (MOST_WORK).
 
         The run reports the offsets, the appended bytes (`size`), whether its batch is in the log already (`is_duplicate`), and whether it
         needs a worker; in both cases nothing is written. Messages for a log of an old format need a worker again if the log has grown
@@ -389,8 +390,10 @@ class PartitionLog:
         run.has_producers = False
         at = run.start
         last_offset = -1
+        work = 0
         try:
-            while run.read_next(at):
+            while work < MOST_WORK and run.read_next(at):
+                work += 1
                 if run.leader_epoch > leader_epoch:
                     self._warn_of_later_epoch(run, leader_epoch)
                     break
@@ -403,6 +406,7 @@ class PartitionLog:
                 if at == run.start:
                     run.first_offset = run.base_offset
                 if run.magic != CURRENT_MAGIC:
+                    work += MESSAGE_WORK
                     run.forgets_epochs = True
                     run.epochs = latest_epoch = None
                 elif run.leader_epoch != latest_epoch and run.leader_epoch >= 0:
@@ -411,12 +415,14 @@ class PartitionLog:
                 if run.producer_id >= 0:
                     run.has_producers = True
                     if run.attributes & CONTROL_MASK:
+                        work += MARKER_WORK
                         read_marker(run.frame, at, run.header())
                 if run.size > self.settings.segment_bytes:
                     raise RecordBatchTooLarge(self.topic_partition, run.size, self.settings.segment_bytes)
                 at += run.size
         except RecordFormatError as error:
             raise CorruptRecord(self.topic_partition, str(error)) from None
+        run.work = work
         log_end_offset = self.log_end_offset
         if at == run.start:
             run.first_offset, run.last_offset = log_end_offset, log_end_offset - 1

@@ -36,7 +36,8 @@ class BatchRun:
 
     `epochs` are the leader epochs that began in the run, with their first offsets. `forgets_epochs` tells that the run has messages, which
     know no epoch, so that the log must forget the earlier ones. `records_checked` is the number of examined records.
-    `is_message_set` tells that the run holds messages of format 0 or 1, which `complete_validation` converts.
+    `is_message_set` tells that the run holds messages of format 0 or 1, which `complete_validation` converts. `work` is the cost of a
+    follower's append, in batches.
     """
 
     __slots__ = (
@@ -77,6 +78,7 @@ class BatchRun:
         "size",
         "start",
         "takes_log_append_time",
+        "work",
     )
 
     def __init__(self, frame: memoryview) -> None:
@@ -85,6 +87,7 @@ class BatchRun:
             frame = memoryview(bytearray(frame))
         self.frame = frame
         self.data = frame
+        self.work = 0
         self.point_at(0, len(frame))
 
     def point_at(self, start: int, end: int) -> None:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from replication.ports.peer import PeerUnavailable
 from storage.disk.topic_partition import TopicPartition
+from tests.support.batches import with_bytes
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.followers import (
     BROKER_EPOCH,
@@ -25,6 +27,7 @@ from tests.support.followers import (
 )
 from tests.support.logs import read_all
 from tests.support.replicas import TOPIC
+from tests.support.transactions import a_marker_batch
 from tests.support.virtual_time import in_virtual_time
 
 T0 = TopicPartition(TOPIC, 0)
@@ -93,6 +96,27 @@ async def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch() -> None:
 
     assert read_all(follower.log()) == whole
     assert asked_at(peer.fetches[1]).fetch_offset == 3
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_very_many_small_batches_are_taken_in_parts() -> None:
+    markers = [with_bytes(a_marker_batch(5), 0, offset.to_bytes(8, "big")) for offset in range(1000)]
+    sent = b"".join(markers)
+
+    def rest(_: ApiKey, version: int, request: Any) -> FetchResponse:
+        at = asked_at(request).fetch_offset
+        return answer(data(found=b"".join(markers[at:]), high_watermark=1000))
+
+    peer = ScriptedPeer(answer(data(found=sent, high_watermark=1000)), rest)
+    follower = Follower(peer)
+    follower.follow()
+    await until(lambda: len(peer.asked) == 3)
+
+    assert 900 < asked_at(peer.fetches[1]).fetch_offset < 1000
+    assert asked_at(peer.fetches[2]).fetch_offset == 1000
+    assert read_all(follower.log()) == sent
+    assert follower.pool.fetchers[0, 0].bytes_in == len(sent)
     await follower.pool.close()
 
 

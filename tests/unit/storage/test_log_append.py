@@ -21,6 +21,7 @@ from storage.errors import (
 from storage.log.context import LogContext
 from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
+from storage.validation.limits import MOST_WORK
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 from tests.support.clocks import ManualClock
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
@@ -268,6 +269,17 @@ def test_a_follower_keeps_the_bytes_of_its_leader() -> None:
     assert read_all(follower) == data
     assert follower.log_end_offset == 12
     assert follower.leader_epochs.entries == leader.leader_epochs.entries == [(0, 0), (1, 4), (2, 8)]
+
+
+def test_a_follower_takes_very_many_small_batches_in_parts() -> None:
+    markers = [with_bytes(_marker(5, commit=True), 0, struct.pack(">q", offset)) for offset in range(1000)]
+    data = b"".join(markers)
+    log = a_log()
+    first = follow(log, data, 0)
+    assert first.work >= MOST_WORK
+    assert 900 < log.log_end_offset == first.last_offset + 1 < 1000
+    assert follow(log, data[first.size :], 0).last_offset == 999
+    assert read_all(log) == data
 
 
 def test_a_batch_that_is_cut_off_is_left_out() -> None:
