@@ -174,6 +174,15 @@ async def test_who_is_not_controller_any_more_tries_nothing() -> None:
     await end(cluster)
 
 
+async def check_takes_over(cluster: Cluster, heir: BrokerUnderTest) -> None:
+    """Broker 1, the heir, is controller soon, and leader; then the cluster ends."""
+    await asyncio.sleep(3)
+    await cluster.settle()
+    assert heir.controller.is_active
+    assert cluster.state().leader == 1
+    await end(cluster)
+
+
 @in_virtual_time
 async def test_a_controller_is_elected_once_the_store_takes_it() -> None:
     cluster = await a_cluster()
@@ -186,11 +195,7 @@ async def test_a_controller_is_elected_once_the_store_takes_it() -> None:
     assert len(store.times) == 5
     assert not heir.controller.is_active
     store.refuses = False
-    await asyncio.sleep(3)
-    await cluster.settle()
-    assert heir.controller.is_active
-    assert cluster.state().leader == 1
-    await end(cluster)
+    await check_takes_over(cluster, heir)
 
 
 @in_virtual_time
@@ -204,11 +209,7 @@ async def test_a_takeover_that_fails_is_repeated_after_a_pause() -> None:
     assert len(store.times) == 5
     assert "/controller" not in cluster.ensemble.dump(), "another broker may be elected meanwhile"
     store.refuses = False
-    await asyncio.sleep(3)
-    await cluster.settle()
-    assert heir.controller.is_active
-    assert cluster.state().leader == 1
-    await end(cluster)
+    await check_takes_over(cluster, heir)
 
 
 @in_virtual_time
@@ -233,8 +234,4 @@ async def test_a_controller_whose_disk_is_full_at_once_takes_over_later() -> Non
     assert is_full
     assert not heir.controller.is_active
     is_full, is_mended = False, True
-    await asyncio.sleep(3)
-    await cluster.settle()
-    assert heir.controller.is_active
-    assert cluster.state().leader == 1
-    await end(cluster)
+    await check_takes_over(cluster, heir)

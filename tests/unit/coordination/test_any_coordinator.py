@@ -135,12 +135,24 @@ async def counters(disks: Disks | None = None) -> AsyncIterator[tuple[GroupBench
             await made.elections.stop()
 
 
-def run(scenario: Callable[[GroupBench, Counters], Awaitable[None]]) -> None:
+def run(scenario: Callable[[GroupBench, Counters], Awaitable[None]], disks: Disks | None = None) -> None:
     async def main() -> None:
-        async with counters() as (bench, made):
+        async with counters(disks) as (bench, made):
             await scenario(bench, made)
 
     asyncio.run(main())
+
+
+def run_after_a_count(scenario: Callable[[GroupBench, Counters], Awaitable[None]]) -> None:
+    """Run the scenario after an earlier coordinator, in epoch 0, has counted `a` by one."""
+
+    async def count(bench: GroupBench, made: Counters) -> None:
+        await lead(bench)
+        made.count("a")
+
+    disks = Disks()
+    run(count, disks)
+    run(scenario, disks)
 
 
 async def lead(bench: GroupBench, **how: int | tuple[int, ...]) -> None:
@@ -239,24 +251,15 @@ def test_the_next_coordinator_has_the_states_and_a_newer_epoch() -> None:
 
 
 def test_a_partition_that_is_lost_while_it_loads_is_not_served() -> None:
-    disks = Disks()
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        await lead(bench, epoch=1)
+        await lead(bench, epoch=2, leader=1)
+        await lead(bench, epoch=3)
+        await bench.until(lambda: not made.owned.is_loading)
+        assert [counter.total for counter in made.owned] == [1]
+        assert len(made.owned.partitions) == 1
 
-    async def first() -> None:
-        async with counters(disks) as (bench, made):
-            await lead(bench)
-            made.count("a")
-
-    async def second() -> None:
-        async with counters(disks) as (bench, made):
-            await lead(bench, epoch=1)
-            await lead(bench, epoch=2, leader=1)
-            await lead(bench, epoch=3)
-            await bench.until(lambda: not made.owned.is_loading)
-            assert [counter.total for counter in made.owned] == [1]
-            assert len(made.owned.partitions) == 1
-
-    asyncio.run(first())
-    asyncio.run(second())
+    run_after_a_count(scenario)
 
 
 class Unreadable(CounterLoader):
@@ -275,56 +278,39 @@ def test_a_partition_that_cannot_be_read_is_not_served_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(elections, "RETRY_SECONDS", 0.001)
-    disks = Disks()
 
-    async def first() -> None:
-        async with counters(disks) as (bench, made):
-            await lead(bench)
-            made.count("a")
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        made.new_loader = lambda: Unreadable(OSError(5, "Input/output error"))
+        await lead(bench, epoch=1)
+        await bench.until(lambda: caplog.text.count("could not be loaded: [Errno 5] Input/output error") > 1)
+        assert made.count("a") == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        assert list(made.owned) == []
+        assert set(made.unloaded) == {"a"}
+        made.new_loader = CounterLoader
+        await bench.until(lambda: not made.owned.is_loading)
+        assert [counter.total for counter in made.owned] == [1]
 
-    async def second() -> None:
-        async with counters(disks) as (bench, made):
-            made.new_loader = lambda: Unreadable(OSError(5, "Input/output error"))
-            await lead(bench, epoch=1)
-            await bench.until(lambda: caplog.text.count("could not be loaded: [Errno 5] Input/output error") > 1)
-            assert made.count("a") == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-            assert list(made.owned) == []
-            assert set(made.unloaded) == {"a"}
-            made.new_loader = CounterLoader
-            await bench.until(lambda: not made.owned.is_loading)
-            assert [counter.total for counter in made.owned] == [1]
-
-    asyncio.run(first())
-    asyncio.run(second())
+    run_after_a_count(scenario)
 
 
 def test_a_partition_whose_loading_fails_is_not_served_by_this_leader(caplog: pytest.LogCaptureFixture) -> None:
-    disks = Disks()
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        made.new_loader = lambda: Unreadable(ValueError("unexpected"))
+        await lead(bench, epoch=1)
+        called: list[str] = []
+        made.owned.partitions[0].once_loaded(lambda: called.append("early"))
+        await bench.until(lambda: "could not be loaded" in caplog.text)
+        made.owned.partitions[0].once_loaded(lambda: called.append("late"))
+        assert made.count("a") == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+        assert (list(made.owned), made.unloaded, called) == ([], ["a"], [])
 
-    async def first() -> None:
-        async with counters(disks) as (bench, made):
-            await lead(bench)
-            made.count("a")
+        await lead(bench, epoch=2, leader=1)
+        made.new_loader = CounterLoader
+        await lead(bench, epoch=3)
+        await bench.until(lambda: not made.owned.is_loading)
+        assert [counter.total for counter in made.owned] == [1]
 
-    async def second() -> None:
-        async with counters(disks) as (bench, made):
-            made.new_loader = lambda: Unreadable(ValueError("unexpected"))
-            await lead(bench, epoch=1)
-            called: list[str] = []
-            made.owned.partitions[0].once_loaded(lambda: called.append("early"))
-            await bench.until(lambda: "could not be loaded" in caplog.text)
-            made.owned.partitions[0].once_loaded(lambda: called.append("late"))
-            assert made.count("a") == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-            assert (list(made.owned), made.unloaded, called) == ([], ["a"], [])
-
-            await lead(bench, epoch=2, leader=1)
-            made.new_loader = CounterLoader
-            await lead(bench, epoch=3)
-            await bench.until(lambda: not made.owned.is_loading)
-            assert [counter.total for counter in made.owned] == [1]
-
-    asyncio.run(first())
-    asyncio.run(second())
+    run_after_a_count(scenario)
 
 
 def test_a_coordinator_that_is_not_active_serves_nothing() -> None:

@@ -141,6 +141,22 @@ def sink_of(tmp_path: Path, **settings: str) -> LogSink:
     return sink
 
 
+def write_to_a_stuck_disk(sink: LogSink) -> threading.Event:
+    """Write a line, with which the disk stands still until the event is set."""
+    stuck, entered = threading.Event(), threading.Event()
+    write = sink._output.emit
+
+    def emit(record: logging.LogRecord) -> None:
+        entered.set()
+        assert stuck.wait(30)
+        write(record)
+
+    sink._output.emit = emit  # type: ignore[method-assign]  # a disk that stands still
+    log.info("first")
+    assert entered.wait(10)
+    return stuck
+
+
 def test_lines_are_written_by_a_thread_and_all_are_there_after_the_end(root: logging.Logger, tmp_path: Path) -> None:
     sink = sink_of(tmp_path)
     sink.identify(7, "abc")
@@ -154,17 +170,7 @@ def test_lines_are_written_by_a_thread_and_all_are_there_after_the_end(root: log
 
 def test_a_writer_that_stands_still_stops_no_caller_and_the_lost_lines_are_counted(root: logging.Logger, tmp_path: Path) -> None:
     sink = sink_of(tmp_path)
-    stuck, entered = threading.Event(), threading.Event()
-    write = sink._output.emit
-
-    def emit(record: logging.LogRecord) -> None:
-        entered.set()
-        assert stuck.wait(30)
-        write(record)
-
-    sink._output.emit = emit  # type: ignore[method-assign]  # a disk that stands still
-    log.info("first")
-    assert entered.wait(10)
+    stuck = write_to_a_stuck_disk(sink)
     for _ in range(MAX_LINES + 5):
         log.info("more")
     assert sink.dropped == dropped_lines() == 5
@@ -176,17 +182,7 @@ def test_a_writer_that_stands_still_stops_no_caller_and_the_lost_lines_are_count
 
 def test_the_end_waits_for_room_in_a_full_queue_and_loses_no_line(root: logging.Logger, tmp_path: Path) -> None:
     sink = sink_of(tmp_path)
-    stuck, entered = threading.Event(), threading.Event()
-    write = sink._output.emit
-
-    def emit(record: logging.LogRecord) -> None:
-        entered.set()
-        assert stuck.wait(30)
-        write(record)
-
-    sink._output.emit = emit  # type: ignore[method-assign]  # a slow disk
-    log.info("first")
-    assert entered.wait(10)
+    stuck = write_to_a_stuck_disk(sink)
     for _ in range(MAX_LINES):
         log.info("more")
     threading.Timer(0.1, stuck.set).start()
