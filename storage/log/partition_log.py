@@ -283,13 +283,13 @@ class PartitionLog:
                     self.assign_epoch(epoch, start_offset)
             while at < end:
                 if run.at != at:
-                    run.read(at)
+                    run.read_unit(at)
                 last_offset = run.base_offset + run.last_offset_delta
                 if segment.should_roll(run.size, last_offset, run.max_timestamp, now_ms):
                     if at > written:
                         self._write(run, segment, written, at, next_offset)
                         written = at
-                        run.read(at)
+                        run.read_unit(at)
                     # A compressed message knows its last offset only: the segment begins before all that it may hold.
                     segment = self.roll(run.base_offset if run.magic == CURRENT_MAGIC else last_offset - MAX_RELATIVE_OFFSET)
                     segment.begin_write()

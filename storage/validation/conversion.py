@@ -9,6 +9,8 @@ from collections.abc import Callable
 from time import perf_counter_ns
 
 from protocol.conversion.down_converter import DownConverter
+from protocol.conversion.limits import RECORDS_PER_SLICE
+from protocol.conversion.message_reader import MessageReader
 from protocol.conversion.message_sets import MessageSet, down_convert, up_convert
 from protocol.records.batch import (
     CODEC_MASK,
@@ -29,6 +31,7 @@ from protocol.records.errors import (
 )
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from storage.validation.conversion_cost import Conversion
+from storage.validation.limits import MESSAGES_BYTES
 from storage.validation.record_errors import NO_KEY, UnreadableRecords, WrongChecksum
 from storage.validation.rules import ValidationRules
 from storage.validation.run import BatchRun
@@ -91,6 +94,9 @@ def as_messages(run: BatchRun, rules: ValidationRules, base_offset: int, produce
         raise RecordTooLarge(rules.topic_partition, converter.largest, rules.max_message_bytes)
     done = BatchRun(memoryview(converter.room)[: converter.size])
     done.read(0)
+    if done.size < converter.size:
+        done.pieces = _pieces(done.frame, between)
+        done.read_unit(0)
     done.takes_log_append_time = run.takes_log_append_time
     done.accept(run.new_max_timestamp)
     done.first_offset = base_offset
@@ -100,6 +106,26 @@ def as_messages(run: BatchRun, rules: ValidationRules, base_offset: int, produce
         took_ns = perf_counter_ns() - began_ns + (run.conversion.nanoseconds if run.conversion else 0)
         done.conversion = Conversion(converter.count, took_ns, run.size + uncompressed_bytes)
     return done
+
+
+def _pieces(frame: memoryview, between: Callable[[], None]) -> dict[int, tuple[int, int, int, int]]:
+    """The messages in pieces (`BatchRun.pieces`): the event loop looks at each piece only, of which an index may get one entry."""
+    pieces: dict[int, tuple[int, int, int, int]] = {}
+    reader = MessageReader(frame, 0, len(frame))
+    start, first_offset, latest = 0, -1, NO_TIMESTAMP
+    number = 0
+    while reader.advance():
+        if reader.start == start:
+            first_offset, latest = reader.offset, NO_TIMESTAMP
+        reader.read_fields()
+        latest = max(latest, reader.timestamp)
+        if reader.end - start >= MESSAGES_BYTES or reader.end == len(frame):
+            pieces[start] = reader.end - start, first_offset, reader.offset, latest
+            start = reader.end
+        number += 1
+        if number % RECORDS_PER_SLICE == 0:
+            between()
+    return pieces
 
 
 def _check(messages: MessageSet, rules: ValidationRules, now_ms: int) -> None:

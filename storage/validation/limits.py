@@ -35,6 +35,8 @@ MARKER_WORK: Final = 16
 """Cost of the marker of a transaction, in such batches."""
 MESSAGE_WORK: Final = 5
 """Cost of a message of an old format, in such batches."""
+MESSAGES_BYTES: Final = 4096
+"""Messages that a leader appends like one batch, in bytes; the default distance of the entries of an index."""
 LARGEST_OFFSET: Final = 1 << 62
 """Largest base offset that is taken for undamaged. Its sum with a number of records fits into 64 bits."""
 

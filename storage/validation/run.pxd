@@ -15,10 +15,12 @@ cdef class BatchRun:
     cdef public bint is_accepted, needs_worker, needs_recompression, takes_log_append_time, forgets_epochs, is_duplicate, is_message_set, has_producers
     cdef public int64_t first_offset, last_offset, log_append_time_ms, log_start_offset
     cdef public list epochs
+    cdef public dict pieces
     cdef public object conversion, guard, marker
 
     cpdef void point_at(self, Py_ssize_t start, Py_ssize_t end) noexcept
     cpdef void read(self, Py_ssize_t at) except *
+    cpdef void read_unit(self, Py_ssize_t at) except *
     cpdef void take_messages(self, int64_t magic) except *
     cpdef bint read_next(self, Py_ssize_t at) except -1
     cdef void _read_message(self, Py_ssize_t at) except *

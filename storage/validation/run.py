@@ -37,7 +37,8 @@ class BatchRun:
     `epochs` are the leader epochs that began in the run, with their first offsets. `forgets_epochs` tells that the run has messages, which
     know no epoch, so that the log must forget the earlier ones. `records_checked` is the number of examined records.
     `is_message_set` tells that the run holds messages of format 0 or 1, which `complete_validation` converts. `work` is the cost of a
-    follower's append, in batches.
+    follower's append, in batches. `pieces` are neighbouring messages that a leader appends like one batch: position -> (bytes, first
+    offset, last offset, largest timestamp).
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class BatchRun:
         "needs_recompression",
         "needs_worker",
         "new_max_timestamp",
+        "pieces",
         "producer_epoch",
         "producer_id",
         "records_checked",
@@ -88,6 +90,7 @@ class BatchRun:
         self.frame = frame
         self.data = frame
         self.work = 0
+        self.pieces: dict[int, tuple[int, int, int, int]] | None = None
         self.point_at(0, len(frame))
 
     def point_at(self, start: int, end: int) -> None:
@@ -137,6 +140,15 @@ class BatchRun:
             self.count,
         ) = fields.read_batch_header(self.data, at)
         self.size = self.batch_length + LOG_OVERHEAD
+        self.at = at
+
+    def read_unit(self, at: int) -> None:
+        """Read the header of the batch at `at`, or turn to the piece there."""
+        if self.pieces is None:
+            self.read(at)
+            return
+        self.size, self.base_offset, last_offset, self.max_timestamp = self.pieces[at]
+        self.last_offset_delta = last_offset - self.base_offset
         self.at = at
 
     def take_messages(self, magic: int) -> None:

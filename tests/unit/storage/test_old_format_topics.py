@@ -117,6 +117,38 @@ def test_single_messages_are_limited_one_by_one() -> None:
         produce_messages(log, message(0, Old(0, -1, None, bytes(1000))))
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("config", [{}, {"segment.bytes": "30000"}, {"segment.index.bytes": "36"}], ids=["default", "small", "few entries"])
+def test_many_single_messages_are_found_and_indexed(magic: int, config: dict[str, str]) -> None:
+    log = an_old_log(magic, **config)
+    sent = [Old(offset, FIRST_TIMESTAMP + (offset * 7 % 300 if magic else -1), None, bytes(50)) for offset in range(300)]
+    for _ in range(2):
+        produce_messages(log, messages(magic, sent))
+    assert log.log_end_offset == 600
+    assert [old.offset for old in read(read_all(log))] == list(range(600))
+    log.active_segment.check_indexes()
+    for offset in range(0, 600, 23):
+        assert read(read_all(log, offset))[0].offset == offset
+    if magic:
+        for wanted in (0, 150, 298, 299):
+            found = log.offset_for_timestamp(FIRST_TIMESTAMP + wanted)
+            assert found is not None
+            assert found.offset == next(old.offset for old in sent if old.timestamp >= FIRST_TIMESTAMP + wanted)
+        latest = log.offset_of_max_timestamp()
+        assert latest is not None
+        assert (latest.offset, latest.timestamp) == (257, FIRST_TIMESTAMP + 299)
+    else:
+        assert log.active_segment.max_timestamp.timestamp == -1
+
+
+def test_a_leader_looks_at_many_single_messages_piece_by_piece() -> None:
+    log = an_old_log(1)
+    sent = [Old(offset, FIRST_TIMESTAMP, None, b"") for offset in range(1000)]
+    done = produce_messages(log, messages(1, sent))
+    assert done.pieces is not None
+    assert len(done.pieces) <= 1 + log.size_bytes // 4096
+
+
 def test_the_time_of_the_append_replaces_those_of_the_producer() -> None:
     log = an_old_log(1, message_timestamp_type="LogAppendTime")
     now_ms = log.context.clock.now_ms()
