@@ -260,6 +260,9 @@ class LogCleaner:
             self._on_failure(each.disk_failure(each.directory, error))
         except (RecordFormatError, StorageError) as error:  # damage in one log must not end the search in all
             self._give_up(each, str(error))
+        except Exception as error:  # a fault of this broker: no later round would begin
+            log.exception("%s: inspecting it for the cleaner failed", each.topic_partition)
+            self._give_up(each, repr(error))
         else:
             if found.is_checkpoint_wrong:
                 self.checkpoints.update(each, found.first_dirty_offset)

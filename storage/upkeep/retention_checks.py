@@ -75,6 +75,8 @@ class RetentionChecks:
                     self._on_failure(failure)
                 except (RecordFormatError, StorageError) as error:  # damage in one log must not end the checks of all
                     log.error("%s: its old segments cannot be deleted: %s", each.topic_partition, error)
+                except Exception:  # a fault of this broker: no later round would begin
+                    log.exception("%s: its old segments cannot be deleted", each.topic_partition)
                 if deletable <= 0:
                     break
             self._rounds = 0

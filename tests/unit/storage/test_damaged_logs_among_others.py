@@ -1,11 +1,16 @@
 """A log with damaged files among others: periodic work passes over it, and goes on with the others and in later rounds."""
 
+from typing import Any
+
 import pytest
 
+from storage.cleaner import compaction
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptRecord
 from storage.log.partition_log import PartitionLog
+from storage.log.retention import delete_old_segments
 from storage.manager.log_manager import LogManager
+from storage.upkeep import retention_checks
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.log_manager import Disks, topic
@@ -66,6 +71,29 @@ def test_the_cleaner_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     whole.update_high_watermark(7)
     disks.background.advance(60_000)
     assert whole.log_start_offset == 7
+
+
+@pytest.mark.parametrize("config", [{}, {"cleanup_policy": "compact,delete", "min_cleanable_dirty_ratio": 1}], ids=["retention", "cleaner"])
+def test_a_fault_of_the_broker_with_one_log_ends_no_work_for_the_others(
+    config: dict[str, str | int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def faulty(log: PartitionLog, now_ms: int, **how: Any) -> int:
+        if log.topic_partition == DAMAGED:
+            raise ValueError("a bug")
+        return delete_old_segments(log, now_ms, **how)
+
+    for module in (retention_checks, compaction):
+        monkeypatch.setattr(module, "delete_old_segments", faulty)
+    disks, manager = two_logs(**config)
+    whole = log_of(manager, WHOLE)
+    for end_offset in (6, 7):
+        manager.check_retention()
+        disks.background.advance(60_000)
+        assert whole.log_start_offset == end_offset
+        append(whole, a_batch(timestamps=[1000]))
+        whole.update_high_watermark(end_offset + 1)
+    assert "ValueError: a bug" in caplog.text
+    assert manager.offline_log_dirs == []
 
 
 def test_an_append_to_a_segment_whose_first_header_is_damaged_is_refused_as_damage() -> None:
