@@ -548,16 +548,17 @@ class PartitionLog:
         Raises LogDirFailure; ColdRead unless it `may_wait` for the disk.
         """
         found: list[AbortedTransaction] = []
-        segment = self.segments.floor(start)
         try:
-            while segment is not None:
+            for segment in self.segments.between(start, NEVER):
+                index = segment.transaction_index
+                if not index.exists():
+                    continue  # mostly, and there may be thousands of segments up to the end
                 if not may_wait and segment is not self.active_segment:
-                    segment.transaction_index.check_cached()
-                some, is_complete = segment.transaction_index.collect(start, end)
+                    index.check_cached()
+                some, is_complete = index.collect(start, end)
                 found += some
                 if is_complete:
                     break
-                segment = self.segments.higher(segment.base_offset)
         except LOOKUP_ERRORS as error:
             raise self.failed_lookup(error) from error
         return found

@@ -21,6 +21,7 @@ from storage.errors import (
 from storage.log.context import LogContext
 from storage.log.origins import AppendOrigin
 from storage.log.partition_log import PartitionLog
+from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from storage.validation.limits import MOST_WORK
 from tests.support.batches import FIRST_TIMESTAMP, a_batch, with_bytes
 from tests.support.clocks import ManualClock
@@ -247,6 +248,28 @@ def test_a_follower_writes_all_aborted_transactions_of_a_run_at_once() -> None:
     follower.active_segment.release()
     assert follower.aborted_transactions(0, 12) == leader.aborted_transactions(0, 12)
     assert len(leader.aborted_transactions(0, 12)) == 4
+
+
+def test_segments_without_aborted_transactions_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = a_log(segment_bytes=len(a_batch(2)))
+    append(log, a_batch(1, producer_id=5, transactional=True))
+    for _ in range(10):
+        append(log, a_batch(2))
+    append(log, _marker(5, commit=False), origin=AppendOrigin.COORDINATOR)
+    for _ in range(10):
+        append(log, a_batch(2))
+    asked: list[int] = []
+    collect = TransactionIndex.collect
+
+    def count(index: TransactionIndex, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+        asked.append(index.start_offset)
+        return collect(index, start, end)
+
+    monkeypatch.setattr(TransactionIndex, "collect", count)
+    assert log.aborted_transactions(0, 1) == [(5, 0, 21, 22)]
+    assert asked == [21]
+    assert log.aborted_transactions(22, log.log_end_offset) == []
+    assert asked == [21]
 
 
 def test_a_marker_of_an_older_coordinator_is_refused() -> None:
