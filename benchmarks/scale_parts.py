@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from time import thread_time
+from typing import TypeVar
 
 from controller.errors import SessionExpired, StoreError
 from controller.store.memory_store import MemoryEnsemble, MemoryStore
@@ -21,7 +22,10 @@ from protocol.messages.leader_and_isr import (
 from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from protocol.schema.message import Message
+from protocol.schema.wire import ANY_ELEMENTS
 from replication.ports.cluster import MetadataCache
+
+_M = TypeVar("_M", bound=Message)
 
 _RESPONSE_HEAD = bytes(5)
 """Correlation id and the empty section of tagged fields."""
@@ -131,11 +135,15 @@ class FarBroker:
     def _answer(self, api_key: int, version: int, body: Sequence[bytes | memoryview]) -> Message:
         if api_key == ApiKey.UPDATE_METADATA:
             if self._applies_metadata:
-                self.cluster.update(UpdateMetadataRequest.decode(b"".join(body), version)[0])
+                self.cluster.update(_decoded(UpdateMetadataRequest, body, version))
             return UpdateMetadataResponse()
         if api_key == ApiKey.LEADER_AND_ISR:
-            return answer_to_leader_and_isr(LeaderAndIsrRequest.decode(b"".join(body), version)[0])
-        return answer_to_stop_replica(StopReplicaRequest.decode(b"".join(body), version)[0])
+            return answer_to_leader_and_isr(_decoded(LeaderAndIsrRequest, body, version))
+        return answer_to_stop_replica(_decoded(StopReplicaRequest, body, version))
+
+
+def _decoded(cls: type[_M], body: Sequence[bytes | memoryview], version: int) -> _M:
+    return cls.decode(b"".join(body), version, 0, ANY_ELEMENTS)[0]
 
 
 def answer_to_leader_and_isr(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:

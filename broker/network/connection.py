@@ -168,7 +168,7 @@ class Connection:
                 return end
             if after > end or (state and not self._may_follow_appends(view, begin, after)):
                 break
-            if not (channel.inline or admitted or self.handler.is_urgent(view, begin, after)):
+            if not (channel.inline or admitted or self.handler.is_urgent(view, begin, after, self)):
                 self._state = state | QUEUED
                 break
             admitted = False
@@ -213,7 +213,7 @@ class Connection:
 
     def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
         """See `RequestHandler`."""
-        return self.handler.is_urgent(view, begin, end)
+        return self.handler.is_urgent(view, begin, end, self)
 
     def on_kept(self) -> None:
         """See `RequestHandler`."""

@@ -21,7 +21,7 @@ class RequestHandler:
         """Answer one request. `frame` is valid only until the return."""
         raise NotImplementedError
 
-    def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
+    def is_urgent(self, view: memoryview, begin: int, end: int, connection: Connection) -> bool:
         """Whether the request from `begin` to `end` must not wait for those of clients, because requests in the slots may wait for it."""
         return False
 

@@ -10,10 +10,11 @@ cdef class Access:
     cdef bint _logs_allowed
 
     cpdef bint may(self, int64_t operation, int64_t resource_type, str name=*, bint log_if_denied=*) except -1
+    cpdef bint acts_for_cluster(self) except -1
     cpdef void forget(self) except *
     @cython.locals(decisions=dict)
     cdef bint _decision(self, int64_t operation, int64_t resource_type, str name) except -1
     cdef bint _decide(self, int64_t operation, int64_t resource_type, str name) except -1
     cdef bint _ask(self, int64_t operation, int64_t resource_type, str name) except -1
 
-cdef int64_t LAST_REMEMBERED
+cdef int64_t CLUSTER, CLUSTER_ACTION, LAST_REMEMBERED

@@ -3,7 +3,7 @@
 Every connection owns an `Access`; handlers ask it about each resource that a request names. A cached decision costs one look-up. It holds
 until the authorizer's generation changes, or until `forget` is called because the client has another principal. Decisions about other
 operations are not cached: a client that lists all topics of a large cluster asks about each topic only once. The audit log gets every
-decision, cached or not.
+decision of a handler, cached or not.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ MAX_DECISIONS: Final = 1024
 """Decisions that one connection caches; when there are more, all are dropped. The names in them come from clients, so a bound is needed."""
 LAST_REMEMBERED: Final = int(Operation.WRITE)
 """The last operation whose decisions are cached: READ and WRITE, which Produce, Fetch and OffsetCommit ask in every request."""
+CLUSTER_ACTION: Final = int(Operation.CLUSTER_ACTION)
+CLUSTER: Final = int(ResourceType.CLUSTER)
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of the type CLUSTER."""
 
@@ -51,6 +53,10 @@ class Access:
         if self._audit is not None and (self._logs_allowed or not allowed):
             self._audit.log(self._client, operation, resource_type, name, allowed, True, log_if_denied)
         return allowed
+
+    def acts_for_cluster(self) -> bool:
+        """Whether the client may act as a broker. This decides how its request is read, before it is handled: the audit log has no line."""
+        return self._decision(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
 
     def may_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the client may do `operation` on at least one resource of that type."""

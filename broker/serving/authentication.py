@@ -165,9 +165,9 @@ class AuthenticationHandler(RequestHandler):
             return CLOSE
         return self._dispatcher.handle(frame, connection)
 
-    def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
+    def is_urgent(self, view: memoryview, begin: int, end: int, connection: Connection) -> bool:
         """Authentication never waits for the requests of clients; later requests are judged by the dispatcher."""
-        return not self._session.is_authenticated or self._dispatcher.is_urgent(view, begin, end)
+        return not self._session.is_authenticated or self._dispatcher.is_urgent(view, begin, end, connection)
 
     def on_kept(self, connection: Connection) -> None:
         """See `RequestHandler`."""

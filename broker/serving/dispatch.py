@@ -86,9 +86,9 @@ class Dispatcher(RequestHandler):
             # The handler may have done part of its work already.
             return self.messages.on_unexpected(route, correlation_id, connection, error)
 
-    def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
-        """Whether the frame is a request between brokers or from the controller."""
-        return end - begin >= 2 and fields.int16(view, begin) in BETWEEN_BROKERS
+    def is_urgent(self, view: memoryview, begin: int, end: int, connection: Connection) -> bool:
+        """Whether the frame is a request between brokers or from the controller, and its sender may act as one of them."""
+        return end - begin >= 2 and fields.int16(view, begin) in BETWEEN_BROKERS and connection.access.acts_for_cluster()
 
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
         """Whether the frame is another Produce."""

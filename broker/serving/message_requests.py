@@ -2,8 +2,9 @@
 
 The dispatcher hands over the requests of every API that has no handler of frames. A request of LARGE_BYTES is read, handled and answered in
 steps (`broker.request.turns`); it is handled in steps if its handler is a generator. A generator that is not done in its first slice also
-continues in steps. A request between brokers never waits for others. An unexpected error becomes UNKNOWN_SERVER_ERROR in the answer, if the
-answer has a field for it, and a stack trace in the log.
+continues in steps. A request of a broker never waits for others, and may have any number of elements; whether its sender may act as a
+broker is asked before it is read. An unexpected error becomes UNKNOWN_SERVER_ERROR in the answer, if the answer has a field for it, and a
+stack trace in the log.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from broker.request.turns import LARGE_BYTES, Steps, Unfinished, let_go
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.message import Message
+from protocol.schema.wire import ANY_ELEMENTS, MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
@@ -78,12 +80,14 @@ class MessageRequests:
         """Lets a large request wait for its turn."""
         # Copies, since later requests overwrite the receive buffer and the client's id.
         copy, client_id = bytes(frame), connection.client.client_id
-        if route.is_between_brokers:
-            pending = Pending(in_turns=True)
-            self.turns.go_on(self._read(copy, offset, client_id, correlation_id, route, connection, pending), pending)
-            return pending
-        pending = Pending(in_turns=True, waiting_bytes=len(frame))
-        self.turns.wait(self._read(copy, offset, client_id, correlation_id, route, connection, pending), pending)
+        is_of_broker = route.is_between_brokers and connection.access.acts_for_cluster()
+        pending = Pending(in_turns=True, waiting_bytes=0 if is_of_broker else len(frame))
+        most = ANY_ELEMENTS if is_of_broker else MAX_ELEMENTS
+        work = self._read(copy, offset, client_id, correlation_id, route, connection, pending, most)
+        if is_of_broker:
+            self.turns.go_on(work, pending)
+        else:
+            self.turns.wait(work, pending)
         return pending
 
     def _read(
@@ -95,10 +99,11 @@ class MessageRequests:
         route: Route,
         connection: Connection,
         pending: Pending,
+        most_elements: int,
     ) -> Steps[asyncio.Task[None] | None]:
         """Decodes, handles and answers a large request in steps."""
         try:
-            request, _ = yield from route.request_class.decode_steps(frame, route.version, offset)
+            request, _ = yield from route.request_class.decode_steps(frame, route.version, offset, most_elements)
         except MALFORMED as malformed:
             pending.complete(refuse(name_of(memoryview(frame)), connection, malformed))
             return None

@@ -36,7 +36,10 @@ BETWEEN_BROKERS: Final = frozenset(
         ApiKey.WRITE_TXN_MARKERS,
     }
 )
-"""Requests between brokers and from the controller. They must not wait behind clients' requests, some of which wait for their effect."""
+"""Requests between brokers and from the controller. They must not wait behind clients' requests, some of which wait for their effect.
+
+This holds for senders that may act as brokers (`Access.acts_for_cluster`); to others these are requests like all others, and are refused.
+"""
 
 
 EXEMPT: Final = frozenset(
@@ -95,7 +98,7 @@ class Route:
         self.encode = encoder(version, header_is_flexible=header_is_flexible)
         self.encode_steps = step_encoder(version, header_is_flexible=header_is_flexible)
         self.is_between_brokers = types.key in BETWEEN_BROKERS
-        """Whether the request never waits behind others; a large one takes turns with others all the same."""
+        """Whether the request of a broker never waits behind others; a large one takes turns with others all the same."""
         self.is_exempt = types.key in EXEMPT
         """Whether the request does not count towards a client's request quota."""
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in types.response.SCHEMA.fields)

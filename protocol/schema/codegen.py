@@ -24,17 +24,18 @@ from protocol.schema.wire import Buffer, UnsupportedVersion
 if TYPE_CHECKING:
     from protocol.schema.message import Message, Struct
 
-Decoder = Callable[[Buffer, int], "tuple[Message, int]"]
+Decoder = Callable[..., "tuple[Message, int]"]
+"""Called with buffer, offset, and optionally the most elements that a request may have."""
 Encoder = Callable[["Message"], bytes]
 PartEncoder = Callable[["Message"], "list[bytes | memoryview]"]
-StepDecoder = Callable[[Buffer, int], "Generator[None, None, tuple[Message, int]]"]
+StepDecoder = Callable[[Buffer, int, int], "Generator[None, None, tuple[Message, int]]"]
 StepEncoder = Callable[["Message"], "Generator[None, None, list[bytes | memoryview]]"]
 
 _UNSET = object()
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
-    """A function (buffer, offset) -> (message, offset after the message)."""
+    """A function (buffer, offset, most elements) -> (message, offset after the message)."""
     _check_version(cls, version)
     source, namespace = decoder_source(cls, version, in_steps=False)
     return compiled(f"{cls.__name__} v{version} decode", "decode", source, namespace)  # type: ignore[no-any-return]  # made by exec

@@ -2,8 +2,8 @@
 
 A decoder advances its position `p` without checks. A slice past the end is short, and every later read of even one byte fails. So one
 comparison of `p` with the end, at the very end, finds every overrun. Only arrays allocate memory by a number that was read. Their count is
-first compared with the remaining bytes, and in requests of clients with the rest of `MAX_ELEMENTS` (`allowed`). So is the count of tagged
-fields, in all requests.
+first compared with the remaining bytes, and in requests with the rest of the `allowed` number of elements. So is the count of tagged
+fields.
 
 A decoder in steps is the same code as a generator: it yields after every element of an array and every tagged field, and returns the same
 result.
@@ -14,7 +14,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from protocol.api_keys import ApiKey
 from protocol.schema import wire
 from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
 from protocol.schema.source import Source, min_size, present_fields, struct_name, tagged_fields_of
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def decoder_source(cls: type[Message], version: int, *, in_steps: bool) -> tuple[str, dict[str, Any]]:
-    """The source of `decode(buf, p)`, and the namespace in which it runs."""
+    """The source of `decode(buf, p, allowed)`, and the namespace in which it runs."""
     return _DecoderSource(version, cls.SCHEMA.flexible.cover(version), in_steps).generate(cls)
 
 
@@ -39,10 +38,6 @@ def _type_has_records(wire_type: WireType) -> bool:
     if isinstance(wire_type, StructOf):
         return has_records(wire_type.cls)
     return wire_type.name == "records"
-
-
-BETWEEN_BROKERS = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
-"""Requests with all partitions of a cluster and all their replicas; their number of elements is not limited."""
 
 
 class _Unpackers(dict[int, Any]):
@@ -71,7 +66,6 @@ class _DecoderSource:
         self._run: list[tuple[str, int, str]] = []  # struct code, size, target of fields not yet read
         self._view = False
         self._is_request = False
-        self._bounded = False
 
     def generate(self, cls: type[Message]) -> tuple[str, dict[str, Any]]:
         source = self._source
@@ -80,7 +74,6 @@ class _DecoderSource:
         self._view = has_records(cls) or cls.SCHEMA.kind == "header"
         source.constant("new", object.__new__)
         self._is_request = cls.SCHEMA.kind == "request"
-        self._bounded = self._is_request and cls.SCHEMA.api_key not in BETWEEN_BROKERS
         for error in (struct.error, wire.Truncated, wire.InvalidTaggedField):
             source.constant("StructError" if error is struct.error else error.__name__, error)
         for function in (
@@ -94,7 +87,7 @@ class _DecoderSource:
             source.constant(function.__name__, function)
         for reserved in ("buf", "p", "q", "end", "n", "m", "tag", "size", "new", "present", "unknown", "struct_error", "allowed"):
             source.name(reserved)
-        with source.block("def decode(buf, p):"):
+        with source.block(f"def decode(buf, p, allowed={wire.MAX_ELEMENTS}):"):
             if self._view:
                 with source.block("if type(buf) is not memoryview:"):
                     source.line("buf = memoryview(buf)")
@@ -102,8 +95,6 @@ class _DecoderSource:
                 with source.block("if type(buf) is not bytes:"):
                     source.line("buf = bytes(buf)")
             source.line("end = len(buf)")
-            if self._is_request:
-                source.line(f"allowed = {wire.MAX_ELEMENTS}")
             with source.block("try:"):
                 self._struct(cls, "m")
             with source.block("except (StructError, IndexError):"):
@@ -239,7 +230,7 @@ class _DecoderSource:
         left = "end - p" if size == 1 else f"(end - p) // {size}"
         with source.block(f"if {also_bad}n > {left}:"):
             source.line(f"raise bad_length({name!r}, n, end - p)")
-        if self._bounded:
+        if self._is_request:
             source.line("allowed -= n")
             with source.block("if allowed < 0:"):
                 source.line(f"raise too_many({name!r})")

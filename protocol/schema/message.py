@@ -29,6 +29,7 @@ from protocol.schema import codegen
 from protocol.schema.api_versions import versions_of
 from protocol.schema.fields import LAST_VERSION, NO_VERSIONS, ArrayOf, Field, Fixed, Schema, StructOf, Variable, Versions, WireType
 from protocol.schema.shared import SharedEncoding
+from protocol.schema.wire import MAX_ELEMENTS
 from protocol.uuid import ZERO_UUID
 
 _T = TypeVar("_T")
@@ -150,15 +151,18 @@ class Message(Struct):
     _step_encoders: ClassVar[dict[int, codegen.StepEncoder]]
 
     @classmethod
-    def decode(cls, buf: bytes | bytearray | memoryview, version: int, offset: int = 0) -> tuple[Self, int]:
+    def decode(
+        cls, buf: bytes | bytearray | memoryview, version: int, offset: int = 0, most_elements: int = MAX_ELEMENTS
+    ) -> tuple[Self, int]:
         """The message that starts at `offset`, and the offset after it. Bytes behind that offset are not looked at.
 
-        Raises UnsupportedVersion when there is no such version, and ProtocolError, and nothing else, on bytes that are not such a message.
+        A request has at most `most_elements` in all its arrays. Raises UnsupportedVersion when there is no such version, and ProtocolError,
+        and nothing else, on bytes that are not such a message.
         """
         decoder = cls._decoders.get(version)
         if decoder is None:
             decoder = cls.decoder(version)
-        return decoder(buf, offset)  # type: ignore[return-value]  # the table holds this class's decoders
+        return decoder(buf, offset, most_elements)  # type: ignore[return-value]  # the table holds this class's decoders
 
     def encode(self, version: int) -> bytes:
         """The bytes of this message. Raises UnsupportedVersion, UnsupportedField, or InvalidValue when a value does not fit its type."""
@@ -175,12 +179,14 @@ class Message(Struct):
         return encoder(self)
 
     @classmethod
-    def decode_steps(cls, buf: bytes | bytearray | memoryview, version: int, offset: int = 0) -> Generator[None, None, tuple[Self, int]]:
+    def decode_steps(
+        cls, buf: bytes | bytearray | memoryview, version: int, offset: int = 0, most_elements: int = MAX_ELEMENTS
+    ) -> Generator[None, None, tuple[Self, int]]:
         """`decode` as a generator that yields after every element of an array, for messages that take too long to decode at once."""
         decoder = cls._step_decoders.get(version)
         if decoder is None:
             decoder = cls._step_decoders[version] = codegen.compile_step_decoder(cls, version)
-        return decoder(buf, offset)  # type: ignore[return-value]  # the table holds this class's decoders
+        return decoder(buf, offset, most_elements)  # type: ignore[return-value]  # the table holds this class's decoders
 
     def encode_steps(self, version: int) -> Generator[None, None, list[bytes | memoryview]]:
         """`encode` as a generator that yields after every element of an array, and returns the bytes in parts.

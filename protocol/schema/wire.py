@@ -15,6 +15,8 @@ MAX_ELEMENTS: Final = 500_000
 
 An element of one byte on the wire may cost a hundred bytes and some microseconds here, so 100 MiB of them would exhaust the memory.
 """
+ANY_ELEMENTS: Final = 0x7FFFFFFF
+"""As many elements as a request of brokers may have: they tell each other of all partitions of a cluster and all their replicas."""
 
 MAX_HEADER_TAGS: Final = 1_000
 """Most tagged fields of a header, half a millisecond; none is defined so far, and a header is not read in steps."""
@@ -35,7 +37,7 @@ class InvalidLength(ProtocolError):
 
 
 class TooManyElements(ProtocolError):
-    """The arrays and tagged fields of a request are more than MAX_ELEMENTS together, or those of a header more than MAX_HEADER_TAGS."""
+    """A request has more elements and tagged fields than MAX_ELEMENTS, or than its reader allows, or a header more than MAX_HEADER_TAGS."""
 
 
 class InvalidVarint(ProtocolError):
@@ -148,7 +150,7 @@ def tagged_fields(known: list[tuple[int, bytes]], unknown: dict[int, bytes] | No
 
 
 def too_many(what: str) -> ProtocolError:
-    """The error for the array, or the tagged fields, that exceed MAX_ELEMENTS."""
+    """The error for the array, or the tagged fields, with which a client's request exceeds MAX_ELEMENTS."""
     return TooManyElements(f"with {what} the request has more than {MAX_ELEMENTS} elements")
 
 

@@ -14,6 +14,7 @@ from broker.network.processor import Processor
 from broker.network.request_channel import Answer, RequestChannel
 from broker.quotas.throttle import Quotas
 from broker.security import client as security
+from broker.security.authorizer import Authorizer
 
 _SIZE = Struct(">i")
 
@@ -62,7 +63,7 @@ class FunctionHandler(RequestHandler):
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         return self.function(frame, connection)
 
-    def is_urgent(self, view: memoryview, begin: int, end: int) -> bool:
+    def is_urgent(self, view: memoryview, begin: int, end: int, connection: Connection) -> bool:
         return end - begin >= 2 and int.from_bytes(view[begin : begin + 2], "big") == BETWEEN_BROKERS
 
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
@@ -206,6 +207,7 @@ class Bench:
         limits: NetworkLimits | None = None,
         turns: Turns | None = None,
         quotas: Quotas | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.turns = turns or Turns()
         self.now_ns = 0
@@ -224,6 +226,7 @@ class Bench:
             Offenders(self.lines.append),
             self.lost.append,
             quotas=quotas,
+            authorizer=authorizer,
         )
 
     def _handle(self, frame: memoryview, connection: Connection) -> Answer:

@@ -166,7 +166,7 @@ def test_unknown_names_are_no_fields() -> None:
 
 def test_the_generated_source_can_be_read_and_stepped_through() -> None:
     decoder = HeartbeatRequest.decoder(4)
-    assert source_of(decoder).startswith("def decode(buf, p):")
+    assert source_of(decoder).startswith("def decode(buf, p, allowed=")
     assert decoder is HeartbeatRequest.decoder(4)
     linecache.checkcache()
     assert source_of(HeartbeatRequest.encoder(4)).startswith("def encode(m):")

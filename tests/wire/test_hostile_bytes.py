@@ -18,6 +18,7 @@ from protocol.schema.api_versions import DECLARED_APIS
 from protocol.schema.message import Message
 from protocol.schema.registry import api
 from protocol.schema.wire import (
+    ANY_ELEMENTS,
     MAX_ELEMENTS,
     MAX_HEADER_TAGS,
     InvalidLength,
@@ -151,11 +152,14 @@ def test_elements_of_all_arrays_together_are_too_many() -> None:
     assert peak < 100_000
 
 
-def test_what_a_controller_says_of_a_large_cluster_is_read() -> None:
+def test_what_a_controller_says_of_a_large_cluster_is_read_if_the_sender_may_say_it() -> None:
     partition = LeaderAndIsrPartitionState(replicas=(1,) * MAX_ELEMENTS, isr=(1,) * MAX_ELEMENTS)
     data = LeaderAndIsrRequest(topic_states=[LeaderAndIsrTopicState(partition_states=[partition])]).encode(5)
-    request, _ = LeaderAndIsrRequest.decode(data, 5)
+    request, _ = LeaderAndIsrRequest.decode(data, 5, 0, ANY_ELEMENTS)
     assert len(request.topic_states[0].partition_states[0].isr) == MAX_ELEMENTS
+    for decode in (LeaderAndIsrRequest.decode, lambda *where: list(LeaderAndIsrRequest.decode_steps(*where))):
+        with pytest.raises(TooManyElements):
+            decode(data, 5, 0)
 
 
 def tagged_fields_of_no_size(count: int) -> bytes:

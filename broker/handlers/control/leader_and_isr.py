@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.handlers.control.control_epochs import is_broker_epoch_stale
 from broker.request.context import RequestContext
+from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (
@@ -22,19 +23,19 @@ FIRST_VERSION_BY_TOPIC = 5
 
 def handle_leader_and_isr(
     request: LeaderAndIsrRequest, context: RequestContext
-) -> LeaderAndIsrResponse | Coroutine[Any, Any, LeaderAndIsrResponse]:
+) -> Steps[LeaderAndIsrResponse] | Coroutine[Any, Any, LeaderAndIsrResponse]:
     """Pass the request to the replica manager."""
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        return _worded(_refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), context)
+        return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, context)
     if is_broker_epoch_stale(request.broker_epoch, context):
-        return _worded(_refused(request, ErrorCode.STALE_BROKER_EPOCH), context)
+        return _refused(request, ErrorCode.STALE_BROKER_EPOCH, context)
     return _carry_out(request, context)
 
 
 async def _carry_out(request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
     response = await context.broker.cluster.control_requests.on_leader_and_isr(request)
     if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
-        response = _refused(request, ErrorCode.STALE_CONTROLLER_EPOCH)
+        return await context.broker.turns.spread(_refused(request, ErrorCode.STALE_CONTROLLER_EPOCH, context))
     return _worded(response, context)
 
 
@@ -47,18 +48,19 @@ def _worded(response: LeaderAndIsrResponse, context: RequestContext) -> LeaderAn
     return response
 
 
-def _refused(request: LeaderAndIsrRequest, code: ErrorCode) -> LeaderAndIsrResponse:
-    """A response with the same error for the request and each partition, in the forms of all versions."""
+def _refused(request: LeaderAndIsrRequest, code: ErrorCode, context: RequestContext) -> Steps[LeaderAndIsrResponse]:
+    """A response with the same error for the request and each partition."""
     response = LeaderAndIsrResponse(error_code=code)
     for topic in request.topic_states:
-        errors = [
-            LeaderAndIsrPartitionError(topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code)
-            for state in topic.partition_states
-        ]
+        errors = []
+        for state in topic.partition_states:
+            errors.append(LeaderAndIsrPartitionError(topic_name=topic.topic_name, partition_index=state.partition_index, error_code=code))
+            yield
         response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
         response.partition_errors.extend(errors)
-    response.partition_errors.extend(
-        LeaderAndIsrPartitionError(topic_name=state.topic_name, partition_index=state.partition_index, error_code=code)
-        for state in request.ungrouped_partition_states
-    )
-    return response
+    for state in request.ungrouped_partition_states:
+        response.partition_errors.append(
+            LeaderAndIsrPartitionError(topic_name=state.topic_name, partition_index=state.partition_index, error_code=code)
+        )
+        yield
+    return _worded(response, context)

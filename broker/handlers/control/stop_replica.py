@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.handlers.control.control_epochs import is_broker_epoch_stale
 from broker.request.context import RequestContext
+from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
@@ -16,7 +17,7 @@ from replication.control.controller_requests import stopped_partitions
 
 def handle_stop_replica(
     request: StopReplicaRequest, context: RequestContext
-) -> StopReplicaResponse | Coroutine[Any, Any, StopReplicaResponse]:
+) -> StopReplicaResponse | Steps[StopReplicaResponse] | Coroutine[Any, Any, StopReplicaResponse]:
     """Pass the request to the replica manager."""
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return _refused(request)
@@ -25,10 +26,10 @@ def handle_stop_replica(
     return context.broker.cluster.control_requests.on_stop_replica(request)
 
 
-def _refused(request: StopReplicaRequest) -> StopReplicaResponse:
+def _refused(request: StopReplicaRequest) -> Steps[StopReplicaResponse]:
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    errors = [
-        StopReplicaPartitionError(topic_name=topic, partition_index=index, error_code=code)
-        for (topic, index), _, _ in stopped_partitions(request)
-    ]
-    return StopReplicaResponse(error_code=code, partition_errors=errors)
+    response = StopReplicaResponse(error_code=code)
+    for (topic, index), _, _ in stopped_partitions(request):
+        response.partition_errors.append(StopReplicaPartitionError(topic_name=topic, partition_index=index, error_code=code))
+        yield
+    return response

@@ -12,6 +12,8 @@ from broker.network.connection import Connection
 from broker.network.request_channel import CLOSE, Answer
 from broker.quotas.quota_type import QuotaType
 from broker.request.malformed import name_of
+from broker.security.authorizer import Operation, ResourceType
+from broker.serving.route import BETWEEN_BROKERS
 from controller.errors import SessionExpired
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -22,8 +24,10 @@ from protocol.messages.header import RequestHeader
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.schema.registry import api
 from protocol.schema.wire import ProtocolError, skip_tagged_fields
+from tests.support.connections import ClientConnection
 from tests.support.golden_frames import all_golden_frames
 from tests.support.golden_replay import decode, request_frame
+from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.network import Bench, FunctionHandler, framed
 from tests.support.replicas import TOPIC, state
@@ -114,6 +118,23 @@ async def test_bytes_behind_the_body_are_ignored_and_so_are_tags_and_a_missing_c
     assert bench.raw(tagged) == bench.raw(plain)
     anonymous = header(ApiKey.API_VERSIONS, 0, client_id=None)
     assert isinstance(bench.raw(anonymous), bytes)
+
+
+@on_a_loop
+async def test_a_request_between_brokers_is_urgent_if_its_sender_may_act_as_a_broker() -> None:
+    dispatcher = leading().dispatcher
+
+    def is_urgent(frame: bytes, connection: ClientConnection) -> bool:
+        return dispatcher.is_urgent(memoryview(frame), 0, len(frame), connection)  # type: ignore[arg-type]  # all it needs of one
+
+    broker = ClientConnection(Grants((Operation.CLUSTER_ACTION, ResourceType.CLUSTER)))
+    client = ClientConnection(Grants((Operation.ALTER, ResourceType.CLUSTER)))
+    for key in BETWEEN_BROKERS:
+        assert is_urgent(header(key, 0), broker)
+        assert is_urgent(header(key, 0), ClientConnection())
+        assert not is_urgent(header(key, 0), client)
+    assert not is_urgent(header(ApiKey.METADATA, 0), broker)
+    assert not is_urgent(b"\x00", broker)
 
 
 @on_a_loop

@@ -7,17 +7,25 @@ import struct
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from broker.cluster.control_requests import ControlRequests
 from broker.handlers.data.produce_codes import AT_ONCE
 from broker.network.request_channel import Pending
 from broker.request.turns import Turns
+from broker.security.authorizer import Authorizer, Operation, ResourceType
+from broker.serving import message_requests
 from controller.admin.metadata_waits import MetadataWaits
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.update_metadata import UpdateMetadataRequest
+from protocol.schema.wire import MAX_ELEMENTS
 from tests.support.golden_replay import request_frame
+from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.network import Bench, Client
 from tests.support.replicas import TOPIC_ID, brokers, metadata
@@ -41,9 +49,9 @@ SMALL = request_frame(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0)
 class World:
     """Connections without sockets before real handlers, on a loop that is turned by hand; a turn is worth one step."""
 
-    def __init__(self, slice_ns: int = 0) -> None:
+    def __init__(self, slice_ns: int = 0, authorizer: Authorizer | None = None) -> None:
         handlers = HandlerBench()
-        self.network = Bench(handlers.dispatcher.handle)
+        self.network = Bench(handlers.dispatcher.handle, authorizer=authorizer)
         self.services: Any = handlers.services
         handlers.dispatcher.messages.turns = handlers.services.turns = Turns(self.network.turns.call_soon, slice_ns=slice_ns)
 
@@ -191,3 +199,45 @@ async def test_what_the_controller_says_waits_for_no_client_and_lets_others_be_a
     assert turns > ELEMENTS
     assert not hostile.transport.sent, "it has more elements, and both take turns"
     assert len(services.metadata.topics["many"].partitions) == ELEMENTS
+
+
+@on_a_loop
+async def test_who_may_not_act_as_a_broker_waits_like_every_client_and_is_refused() -> None:
+    world = World(authorizer=Grants())
+    hostile, liar = world.connect(), world.connect()
+    hostile.send(large())
+    world.network.turns.turn()
+    liar.send(request_frame(leaders(ELEMENTS), ApiKey.LEADER_AND_ISR, 5))
+    assert world.network.channel.queue_size == 1
+    while not hostile.transport.sent:
+        assert world.network.turns.turn()
+    assert not liar.transport.sent
+    world.answered(liar, 1)
+    response = LeaderAndIsrResponse.decode(liar.answers[0], 5, 5)[0]
+    assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    codes = [each.error_code for topic in response.topics for each in topic.partition_errors]
+    assert codes == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * ELEMENTS
+
+
+def test_only_who_may_act_as_a_broker_may_send_any_number_of_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_requests, "MAX_ELEMENTS", ELEMENTS)
+
+    @on_a_loop
+    async def scenario() -> None:
+        for authorizer, is_closed in ((Grants(), True), (Grants((Operation.CLUSTER_ACTION, ResourceType.CLUSTER)), False)):
+            world = World(slice_ns=10**6, authorizer=authorizer)
+            world.services.cluster.controller = SimpleNamespace(broker_epoch=2)
+            client = world.connect()
+            client.send(request_frame(leaders(ELEMENTS), ApiKey.LEADER_AND_ISR, 5))
+            world.network.turns.run()
+            assert client.transport.closing == is_closed
+            assert [f"more than {MAX_ELEMENTS} elements" in line for line in world.network.lines] == [True] * is_closed
+            assert len(client.answers) == (not is_closed)
+
+    scenario()
+
+
+def leaders(count: int) -> LeaderAndIsrRequest:
+    """For an earlier incarnation of the broker."""
+    states = [LeaderAndIsrPartitionState(partition_index=index) for index in range(count)]
+    return LeaderAndIsrRequest(broker_epoch=1, topic_states=[LeaderAndIsrTopicState(topic_name="t", partition_states=states)])

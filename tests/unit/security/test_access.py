@@ -42,6 +42,14 @@ def test_the_authorizer_learns_who_asks_from_where_and_for_what() -> None:
     ]
 
 
+def test_whether_a_client_may_act_as_a_broker_is_asked_each_time() -> None:
+    authorizer = Asked()
+    access_ = ClientConnection(authorizer).access
+    assert not access_.acts_for_cluster()
+    authorizer.allowed = {(CLUSTER_ACTION, CLUSTER, "kafka-cluster")}
+    assert access_.acts_for_cluster()
+
+
 def test_what_may_be_read_or_written_is_asked_for_once() -> None:
     authorizer = Asked()
     authorizer.allowed = {(READ, TOPIC, "t")}
