@@ -9,7 +9,7 @@ import protocol.messages
 from broker.handlers.table import IMPLEMENTED, UNLISTED, module_of
 from broker.handlers.unread_fields import UNREAD_FIELDS
 from protocol.api_keys import ApiKey
-from protocol.schema.registry import INTER_BROKER_APIS, ZOOKEEPER_MODE_APIS, api
+from protocol.schema.registry import INTER_BROKER_APIS, api
 
 PAGE = Path("docs/protocol-support.md")
 
@@ -47,18 +47,11 @@ _UNREAD = """\
 Handlers read all other fields of requests; a test checks this.
 """
 
-_MISSING = """\
-## Not implemented
-
-APIs that Apache Kafka 3.9 in ZooKeeper mode lists, and this server does not.
-"""
-
 
 def page() -> str:
     """The whole page."""
     clients = sorted(IMPLEMENTED - INTER_BROKER_APIS)
     brokers = sorted(IMPLEMENTED & INTER_BROKER_APIS)
-    missing = sorted(ZOOKEEPER_MODE_APIS - IMPLEMENTED)
     return "\n".join(
         [
             _HEAD,
@@ -74,11 +67,6 @@ def page() -> str:
             "| API | Fields | Why |",
             "|---|---|---|",
             *(f"| {_name(key)} | {_fields(each.names)} | {each.why} |" for key in sorted(UNREAD_FIELDS) for each in UNREAD_FIELDS[key]),
-            "",
-            _MISSING,
-            "| API | Key | Versions in Apache Kafka |",
-            "|---|---|---|",
-            *(f"| {_name(key)} | {int(key)} | {_versions(key)} |" for key in missing),
             "",
         ]
     )

@@ -49,6 +49,7 @@ ROOMS: dict[str, frozenset[ApiKey]] = {
             ApiKey.CONTROLLED_SHUTDOWN,
             ApiKey.ALTER_PARTITION,
             ApiKey.UPDATE_FEATURES,
+            ApiKey.ENVELOPE,
             ApiKey.DESCRIBE_CLUSTER,
             ApiKey.ALLOCATE_PRODUCER_IDS,
         }

@@ -106,8 +106,8 @@ def test_a_client_that_may_do_nothing_is_refused(broker: InProcessBroker, row: R
     assert authorizer.asked == row.asked
 
 
-def test_there_is_a_row_for_every_api() -> None:
-    assert {row.key for row in ROWS} == SERVED
+def test_there_is_a_row_for_every_api_that_is_answered() -> None:
+    assert {row.key for row in ROWS} | {ApiKey.ENVELOPE} == SERVED
 
 
 ROW_BY_NAME = {row.name: row for row in ROWS}

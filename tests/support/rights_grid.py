@@ -193,8 +193,8 @@ TOKENS = frozenset(
     {ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN}
 )
 """APIs whose rights depend on the owner of a token. `refusals` has a client without tokens."""
-WITHOUT_RIGHTS = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""APIs that need no right."""
+WITHOUT_RIGHTS = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.ENVELOPE})
+"""APIs for which no right is asked; Envelope closes every connection."""
 OWNER = "carol"
 """The owner of a token that the client has nothing to do with."""
 OF_BOB = {"owner_principal_type": "User", "owner_principal_name": "bob"}

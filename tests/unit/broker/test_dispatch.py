@@ -72,6 +72,7 @@ def fail(bench: HandlerBench, key: ApiKey, version: int, error: Exception | None
         (header(9999, 0), "api 9999 v0 is not supported"),
         (header(ApiKey.VOTE, 0), "VOTE v0 is not supported"),
         (header(ApiKey.METADATA, 99), "METADATA v99 is not supported"),
+        (header(ApiKey.ENVELOPE, 0) + b"\x00\x01\x00\x05host\x00", "ENVELOPE v0 is not supported"),
         (header(ApiKey.METADATA, -1), "METADATA v-1 is not supported"),
         (header(ApiKey.METADATA, 1)[:8] + b"\x7f\xff", "client id"),
         (header(ApiKey.METADATA, 12, header_version=2)[:-1], "cannot be read"),
