@@ -390,11 +390,19 @@ class Produce:
 
     async def _work(self, pending: Pending) -> None:
         """Validate and recompress in worker threads, append on the loop, answer."""
-        for left in self._in_work or ():
-            await self._complete(left)
-        answer = self._answer_or_wait(pending)
-        if not isinstance(answer, Pending):
-            pending.complete(answer)
+        try:
+            for left in self._in_work or ():
+                await self._complete(left)
+            answer = self._answer_or_wait(pending)
+            if not isinstance(answer, Pending):
+                pending.complete(answer)
+        except Exception:
+            self._give_up(pending)
+
+    def _give_up(self, pending: Pending) -> None:
+        """Close the connection after a bug of the broker, in a callback or task that no code awaits. Called in an except block."""
+        logger.exception("a Produce of %s failed; closing its connection", self._connection.client.connection_id)
+        pending.complete(CLOSE)
 
     async def _complete(self, left: LeftBatch) -> None:
         """Process one batch in a worker, then append or refuse it."""
@@ -407,14 +415,16 @@ class Produce:
         except (StorageError, ReplicationError) as error:
             refusal = self._refusal(left.topic, left.index, partition, error, left.run.size)
         except Exception:
-            # A bug of the broker, in a task that no code awaits. The client must be answered all the same.
-            connection_id = self._connection.client.connection_id
-            logger.exception("a batch for %s from %s failed in a worker", partition.topic_partition, connection_id)
-            refusal = Refusal(UNKNOWN_SERVER_ERROR)
+            refusal = self._unexpected(partition)
         else:
             self._fill(left, run)
             return
         self._fill_refusal(left, refusal)
+
+    def _unexpected(self, partition: Partition) -> Refusal:
+        """The result after a bug of the broker: the client must be answered all the same. Called in an except block."""
+        logger.exception("a batch for %s from %s failed", partition.topic_partition, self._connection.client.connection_id)
+        return Refusal(UNKNOWN_SERVER_ERROR)
 
     def _fill(self, left: LeftBatch, run: BatchRun) -> None:
         """Fill in the result of a batch that was left and is appended now."""
@@ -511,8 +521,11 @@ class Produce:
         def on_verified(errors: dict[TopicPartition, ErrorCode]) -> None:
             steps = self._append_verified(errors, pending)
             turns = self._services.turns
-            if isinstance(turns.first_slice(steps), Unfinished):
-                turns.go_on(steps, pending)
+            try:
+                if isinstance(turns.first_slice(steps), Unfinished):
+                    turns.go_on(steps, pending)
+            except Exception:
+                self._give_up(pending)
 
         self._services.data.transaction_verifier.verify(
             self.reader.transactional_id.decode(),
@@ -536,6 +549,8 @@ class Produce:
                 partition.append(run, self._acks, now_ms, CLIENT)
             except (StorageError, ReplicationError) as error:
                 self._fill_refusal(left, self._refusal(left.topic, left.index, partition, error, run.size))
+            except Exception:
+                self._fill_refusal(left, self._unexpected(partition))
             else:
                 if not run.needs_worker:
                     self._fill(left, run)

@@ -332,6 +332,20 @@ def test_a_fault_in_a_worker_is_answered_all_the_same(monkeypatch: pytest.Monkey
     assert record.exc_info is not None
 
 
+def test_a_fault_behind_a_worker_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = alone(compression_type="gzip")
+        asked = bench.produce(a_batch(400, value_bytes=200))
+        bench.services.error_counts = None  # type: ignore[assignment]  # a fault
+        await until(lambda: not asked.waits)
+        assert asked.control is CLOSE
+
+    scenario()
+    (record,) = caplog.records
+    assert record.exc_info is not None
+
+
 # -- disks ---------------------------------------------------------------------------------------------------------------
 
 

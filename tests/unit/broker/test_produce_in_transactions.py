@@ -213,6 +213,22 @@ async def test_a_leader_that_is_deposed_meanwhile_says_so() -> None:
     assert len(bench.verifier.asked) == 1
 
 
+def test_a_fault_behind_the_verification_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        for at_once in (True, False):
+            bench = Bench()
+            bench.verifier.at_once = at_once
+            bench.services.error_counts = None  # type: ignore[assignment]  # a fault
+            asked = bench.write(a_transactional_batch())
+            if not at_once:
+                bench.verifier.answer()
+            assert asked.control is CLOSE
+
+    scenario()
+    assert [record.exc_info is not None for record in caplog.records] == [True, True]
+
+
 @on_a_loop
 async def test_a_verified_batch_that_a_worker_must_look_at_is_appended_afterwards() -> None:
     bench = Bench(compression_type="gzip")
