@@ -34,6 +34,13 @@ logger = logging.getLogger(__name__)
 
 LEAST_WAIT_MS = 1_000
 """Shortest wait for static members that did not join, ms; a rebalance timeout of 0 would make the timer fire every millisecond."""
+MAX_REASON = 255
+"""The part of a member's reason that is logged, characters; Java clients send no more (KIP-800)."""
+
+
+def reason_of(given: str | None) -> str:
+    """Why a member joins or leaves, in its own words, for the log."""
+    return given[:MAX_REASON] if given else "not provided"
 
 
 def maybe_prepare_rebalance(group: ClassicGroup, reason: str, now_ms: int, out: list[Effect]) -> None:

@@ -14,6 +14,7 @@ from struct import Struct
 from broker.groups.classic_group import MemberMetadata, Protocols
 from broker.groups.effects import JoinResult
 from broker.groups.joining import Join
+from broker.groups.rebalance import reason_of
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.network.request_channel import Answer
 from broker.request.context import RequestContext
@@ -59,7 +60,7 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Ste
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=protocols,
-        reason=request.reason or "not provided",
+        reason=reason_of(request.reason),
         requires_known_member_id=version >= FIRST_VERSION_WITH_REQUIRED_MEMBER_ID and request.group_instance_id is None,
         supports_skipping_assignment=version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT,
     )

@@ -1,6 +1,7 @@
 """Serves LeaveGroup (api 13), versions 0-5: many members at once, and static ones, from 3 (KIP-345), the reason from 5 (KIP-800)."""
 
 from broker.groups.membership import Leaving
+from broker.groups.rebalance import reason_of
 from broker.request.context import RequestContext
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
@@ -20,7 +21,7 @@ def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> S
         return LeaveGroupResponse(error_code=error or errors[0])
     leaving = []
     for each in request.members:
-        leaving.append(Leaving(each.member_id, each.group_instance_id, each.reason or "not provided"))
+        leaving.append(Leaving(each.member_id, each.group_instance_id, reason_of(each.reason)))
         yield
     error, errors = groups.leave(request.group_id, leaving)
     if error:

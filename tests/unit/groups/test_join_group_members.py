@@ -1,4 +1,4 @@
-"""JoinGroup: what the coordinator is told of a client; and the answer to a leader, packed by hand as the declared message says."""
+"""JoinGroup: what the coordinator is told of a client, also by LeaveGroup; the answer to a leader, packed as the declared message says."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,11 +6,15 @@ from hypothesis import strategies as st
 
 from broker.groups.classic_group import MemberMetadata
 from broker.groups.joining import Join
+from broker.groups.membership import Leaving
 from broker.handlers.groups.join_group import handle_join_group, with_members
+from broker.handlers.groups.leave_group import handle_leave_group
 from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.schema.registry import api
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with
@@ -37,22 +41,41 @@ def test_members_are_written_as_the_message_says(version: int, members: list[Mem
     assert with_members(bare, members, version) == b"head" + response.encode(version)
 
 
-class Joined:
+class Told:
     """A coordinator that keeps what it is told."""
 
     def __init__(self) -> None:
         self.joins: list[Join] = []
+        self.leaving: list[Leaving] = []
 
     def join(self, group_id: str, join: Join) -> None:
         self.joins.append(join)
 
+    def leave(self, group_id: str, leaving: list[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
+        self.leaving += leaving
+        return ErrorCode.NONE, [ErrorCode.NONE] * len(leaving)
+
+
+def a_context(key: ApiKey, version: int, groups: Told, host: str = "127.0.0.1") -> RequestContext:
+    return RequestContext(key, version, 0, "c", ClientConnection(client_host=host), services_with(groups=groups), lambda _, __: CLOSE)
+
 
 @pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "/127.0.0.1"), ("::1", "/0:0:0:0:0:0:0:1")])
 def test_the_host_of_a_member_is_shown_as_java_shows_it(host: str, shown: str) -> None:
-    groups = Joined()
-    context = RequestContext(
-        ApiKey.JOIN_GROUP, 9, 0, "c", ClientConnection(client_host=host), services_with(groups=groups), lambda _, __: CLOSE
-    )
+    groups = Told()
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
-    list(handle_join_group(JoinGroupRequest(group_id="g", protocol_type="consumer", protocols=protocols), context))
+    request = JoinGroupRequest(group_id="g", protocol_type="consumer", protocols=protocols)
+    list(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups, host)))
     assert [join.client_host for join in groups.joins] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("given_", "told"),
+    [("a restart", "a restart"), ("ä" * 256, "ä" * 255), ("x" * 32_000, "x" * 255), ("", "not provided"), (None, "not provided")],
+)
+def test_a_reason_is_as_long_as_those_of_java_clients_at_most(given_: str | None, told: str) -> None:
+    groups = Told()
+    list(handle_join_group(JoinGroupRequest(group_id="g", reason=given_), a_context(ApiKey.JOIN_GROUP, 9, groups)))
+    leaving = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m", reason=given_)])
+    list(handle_leave_group(leaving, a_context(ApiKey.LEAVE_GROUP, 5, groups)))
+    assert [each.reason for each in (*groups.joins, *groups.leaving)] == [told, told]
