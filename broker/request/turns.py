@@ -5,10 +5,11 @@ shared state may change, so a generator keeps its own copies of anything it reli
 of its request or response: once the request is answered, `let_go` empties the arrays of both. All work in steps runs here, one slice of
 SLICE_NS in each turn of the loop.
 
-A large request (LARGE_BYTES) waits before it is even decoded, and only one large request is in work at a time; the smallest goes first.
-This bounds the memory of decoded requests, where an element of one byte may take a hundred. A large request that merely waits for an event
-lets the next one begin. Small requests begin at once, and continue here if their first slice was not enough; they take turns with each
-other and with the large request. The event loop owns this state; nothing here is thread safe.
+A large request (LARGE_BYTES) waits before it is even decoded, and only one large request is in work here at a time; the smallest goes
+first. This bounds the memory of decoded requests, where an element of one byte may take a hundred. A large request that a task continues,
+which waits for the metadata store or a thread, lets the next one begin: of those there may be one of any size, or HANDED_ON_BYTES together.
+So does one that merely waits for an event. Small requests begin at once, and continue here if their first slice was not enough; they take
+turns with each other and with the large request. The event loop owns this state; nothing here is thread safe.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ Steps: TypeAlias = Generator[None, None, _T]
 
 LARGE_BYTES: Final = 16 * 1024
 """Smallest request that is read and answered in steps, bytes; the elements of smaller ones can be read within some milliseconds."""
+HANDED_ON_BYTES: Final = 1024 * 1024
+"""Most bytes of the large requests together that tasks continue, unless there is only one: some 500,000 elements."""
 SLICE_NS: Final = 2_000_000
 """Length of a slice, ns; a turn of the loop costs 1 % of it."""
 
@@ -77,6 +80,20 @@ def let_go(message: Struct) -> Steps[None]:
                 yield
 
 
+class _Large:
+    """A large request in work."""
+
+    __slots__ = ("is_handed_on", "pending", "rest", "size")
+
+    def __init__(self, pending: Pending, size: int, rest: AbstractContextManager[None]) -> None:
+        """`rest` is the context that is entered while it is in work."""
+        self.pending = pending
+        self.size = size
+        self.rest = rest
+        self.is_handed_on = False
+        """Whether a task continues it."""
+
+
 class Turns:
     """See the module. `work` completes its `pending` itself. If `work` returns a task, it is in work until the task ends."""
 
@@ -86,7 +103,7 @@ class Turns:
         "_call_soon",
         "_clock_ns",
         "_count",
-        "_held",
+        "_handed_on",
         "_pause_ns",
         "_place",
         "_slice_ns",
@@ -108,9 +125,10 @@ class Turns:
         self._begun: deque[tuple[Steps[asyncio.Task[None] | None], Pending]] = deque()
         self._waiting: list[tuple[int, int, Steps[asyncio.Task[None] | None], Pending]] = []
         """A heap of large requests: size, number, work, and answer. The work of a client that left is closed, and ends when it begins."""
-        self._place: Pending | None = None
+        self._place: _Large | None = None
+        self._handed_on: dict[Pending, _Large] = {}
+        """The large requests that tasks continue, without the one that still has the place."""
         self._while_large = while_large
-        self._held: AbstractContextManager[None] = nullcontext()
         self._count = 0
         self._pause_ns = 0
         self._armed = False
@@ -145,10 +163,27 @@ class Turns:
 
     def leave(self, pending: Pending) -> None:
         """A request is done, or merely waits for an event from now on: another large one may begin."""
-        if self._place is pending:
+        place = self._place
+        if place is not None and place.pending is pending:
             self._place = None
-            self._held.__exit__(None, None, None)
-            self._arm()
+            large: _Large | None = place
+        else:
+            large = self._handed_on.pop(pending, None)
+        if large is None:
+            return
+        large.rest.__exit__(None, None, None)
+        self._give_place_up()
+        self._arm()
+
+    def _give_place_up(self) -> None:
+        """Let another large request begin if a task continues this one, and those of other tasks leave room in memory."""
+        place = self._place
+        if place is None or not place.is_handed_on:
+            return
+        others = sum(each.size for each in self._handed_on.values())
+        if not others or others + place.size <= HANDED_ON_BYTES:
+            self._handed_on[place.pending] = place
+            self._place = None
 
     async def spread(self, steps: Steps[_T]) -> _T:
         """The result of `steps`, for a coroutine; other work runs between the slices."""
@@ -172,12 +207,11 @@ class Turns:
     def _turn(self) -> None:
         self._armed = False
         if self._place is None and self._waiting:
-            *_, work, pending = heappop(self._waiting)
+            size, _, work, pending = heappop(self._waiting)
             pending.end_waiting()
             pending.on_closed = None
-            self._place = pending
-            self._held = self._while_large()
-            self._held.__enter__()
+            self._place = _Large(pending, size, self._while_large())
+            self._place.rest.__enter__()
             self._begun.append((work, pending))
         if self._begun:
             work, pending = self._begun.popleft()
@@ -198,6 +232,9 @@ class Turns:
                 self.leave(pending)
             else:
                 result.add_done_callback(lambda _: self.leave(pending))
+                if self._place is not None and self._place.pending is pending:
+                    self._place.is_handed_on = True
+                    self._give_place_up()
         self._arm()
 
     def close(self) -> None:
@@ -208,5 +245,5 @@ class Turns:
             work.close()
         self._waiting.clear()
         self._begun.clear()
-        if self._place is not None:
-            self.leave(self._place)
+        for pending in [*self._handed_on] + ([] if self._place is None else [self._place.pending]):
+            self.leave(pending)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from broker.network.request_channel import CLOSE, Pending
-from broker.request.turns import Steps, Turns, Unfinished, each, how_often, let_go
+from broker.request.turns import HANDED_ON_BYTES, Steps, Turns, Unfinished, each, how_often, let_go
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.handler_bench import on_a_loop
 from tests.support.network import Turns as Loop
@@ -103,27 +103,69 @@ def test_one_that_has_begun_is_done_even_if_its_client_leaves() -> None:
     bench = Bench()
     bench.large_request("begun", 100, steps=30)
     bench.loop.turn()
-    pending = bench.turns._place
-    assert pending is not None
-    assert pending.on_closed is None
+    place = bench.turns._place
+    assert place is not None
+    assert place.pending.on_closed is None
     bench.loop.run()
     assert bench.log == ["begun begins", "begun ends"]
 
 
 @on_a_loop
-async def test_a_task_keeps_the_place_until_it_is_done_or_waits() -> None:
+async def test_who_is_left_to_a_task_lets_the_next_begin() -> None:
     bench = Bench()
-    done = asyncio.Event()
-    task = asyncio.get_running_loop().create_task(_until(done))
-    bench.large_request("task", 100, task=task)
+    task = asyncio.get_running_loop().create_task(_until(asyncio.Event()))
+    bench.large_request("task", HANDED_ON_BYTES + 1, task=task)
+    bench.loop.run()
     bench.large_request("next", 200)
     bench.loop.run()
-    assert bench.log == ["task begins", "task ends"]
-    done.set()
-    await task
+    assert bench.log == ["task begins", "task ends", "next begins", "next ends"]
+    assert bench.large == 1
+    task.cancel()
+
+
+@on_a_loop
+async def test_a_task_keeps_the_place_while_those_of_others_are_too_large() -> None:
+    bench = Bench()
+    done = asyncio.Event(), asyncio.Event()
+    tasks = [asyncio.get_running_loop().create_task(_until(event)) for event in done]
+    bench.large_request("first", HANDED_ON_BYTES // 2 + 1, task=tasks[0])
+    bench.loop.run()
+    bench.large_request("second", HANDED_ON_BYTES // 2, task=tasks[1])
+    bench.large_request("next", HANDED_ON_BYTES)
+    bench.loop.run()
+    assert bench.log == ["first begins", "first ends", "second begins", "second ends"]
+    assert bench.large == 2
+    done[0].set()
+    await tasks[0]
     await asyncio.sleep(0)
     bench.loop.run()
-    assert bench.log[2:] == ["next begins", "next ends"]
+    assert bench.log[4:] == ["next begins", "next ends"]
+    assert bench.large == 1
+    done[1].set()
+    await tasks[1]
+    await asyncio.sleep(0)
+    assert bench.large == 0
+
+
+@on_a_loop
+async def test_a_task_that_keeps_the_place_gives_it_up_when_it_is_done() -> None:
+    bench = Bench()
+    done = asyncio.Event()
+    tasks = [asyncio.get_running_loop().create_task(_until(event)) for event in (asyncio.Event(), done)]
+    bench.large_request("first", HANDED_ON_BYTES, task=tasks[0])
+    bench.loop.run()
+    bench.large_request("second", 1, task=tasks[1])
+    bench.large_request("next", 2)
+    bench.loop.run()
+    assert bench.log[4:] == []
+    done.set()
+    await tasks[1]
+    await asyncio.sleep(0)
+    bench.loop.run()
+    assert bench.log[4:] == ["next begins", "next ends"]
+    bench.turns.close()
+    assert bench.large == 0
+    tasks[0].cancel()
 
 
 async def _until(event: asyncio.Event) -> None:
