@@ -55,6 +55,10 @@ class StoreUnavailable(StoreError):
         self.args = (f"{path}: {reason}",)
 
 
+class RequestTooLong(StoreUnavailable):
+    """A request has more bytes than ZooKeeper accepts."""
+
+
 class NoAuth(StoreUnavailable):
     """ZooKeeper does not let this client do it: the node belongs to another identity."""
 

@@ -43,6 +43,7 @@ ERROR_CODES: dict[type[Exception], ErrorCode] = {
     replication_errors.ReplicaStorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,
     # controller
     controller_errors.StoreError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    controller_errors.RequestTooLong: ErrorCode.INVALID_REQUEST,
     controller_errors.ControllerError: ErrorCode.UNKNOWN_SERVER_ERROR,
     controller_errors.ControllerMoved: ErrorCode.STALE_CONTROLLER_EPOCH,
     controller_errors.NotController: ErrorCode.NOT_CONTROLLER,

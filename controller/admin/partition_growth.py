@@ -11,10 +11,12 @@ from controller.errors import (
     AdminTimeout,
     BadVersion,
     ControllerError,
+    InvalidAdminRequest,
     InvalidPartitions,
     InvalidReplicaAssignment,
     NoNode,
     ReassignmentInProgress,
+    RequestTooLong,
     UnknownTopicOrPartition,
 )
 from controller.store.metadata_store import Get, MetadataStore, Stat, data_and_stat
@@ -111,6 +113,8 @@ class PartitionGrowth:
                 except NoNode:
                     raise _unknown(topic) from None
                 continue
+            except RequestTooLong as error:
+                raise InvalidAdminRequest(str(error)) from None
             logger.info("topic %s gets %d new partitions", topic, len(added))
             return
 

@@ -28,6 +28,7 @@ from controller.errors import (
     InvalidTopicName,
     NodeExists,
     NotController,
+    RequestTooLong,
     StoreError,
     ThrottlingQuotaExceeded,
     TopicDeletionDisabled,
@@ -236,6 +237,8 @@ class TopicAdmin:
             await self._pause()
             if isinstance(outcome, NodeExists):
                 results.append(TopicExists(f"Topic '{plan.topic.name}' already exists."))
+            elif isinstance(outcome, RequestTooLong):
+                results.append(InvalidAdminRequest(str(outcome)))
             elif isinstance(outcome, StoreError):
                 raise outcome
             else:

@@ -8,8 +8,9 @@ whose reply was lost may be carried out twice, and its second attempt then repor
 Callers for which that matters check which client wrote, as `registration`, the election and `partition_states` do. A
 repeated read may see changes that were made after it was first sent.
 
-A request that is longer than ZooKeeper accepts by default is not sent again, but fails: a server that refuses it closes
-every connection on which it comes, so that no later request would be answered.
+A request that is longer than ZooKeeper accepts by default is not sent again after it broke a connection, but fails: a
+server that refuses it closes every connection on which it comes, so that no later request would be answered. Nor are
+others of that length sent for some minutes. Before, they are: a ZooKeeper may have a larger jute.maxbuffer.
 
 Watches are set again on every new connection. Those that missed a change fire then, before any other request is sent.
 
@@ -26,7 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from config.zookeeper_connect import parse_zookeeper_connect
-from controller.errors import NoAuth, SessionExpired, StoreError, StoreUnavailable
+from controller.errors import NoAuth, RequestTooLong, SessionExpired, StoreError, StoreUnavailable
 from controller.store.metadata_store import (
     Children,
     EventType,
@@ -45,6 +46,9 @@ from controller.store.zookeeper_client import EXPIRED, ZooKeeperClient, is_cut, 
 from controller.store.zookeeper_wire import ZooKeeperWire, create_chroot, set_watches, too_long
 
 logger = logging.getLogger(__name__)
+
+LONG_REQUEST_PAUSE_S = 600.0
+"""Seconds for which no long request is sent after one broke the connection. It may have broken for another reason."""
 
 _VERSION_OF_NO_NODE = 2**31 - 1
 """The largest version of a node; none is written so often."""
@@ -194,6 +198,8 @@ class _Session:
         self._waiting: deque[_Operation] = deque()
         self._under_way: deque[_Operation] = deque()
         self._cut: list[_Operation] = []
+        self._no_long_requests_until: float | None = None
+        """By the loop's clock; None while none has broken a connection."""
         self._watches = Watches()
         self._watched_while_missing: set[str] = set()
 
@@ -256,12 +262,27 @@ class _Session:
         waiting = self._waiting
         while self.is_connected and waiting and len(self._under_way) < self._settings.max_in_flight_requests:
             operation = waiting[0]
+            if self._no_long_requests_until is not None and (refusal := self._refusal(operation)) is not None:
+                waiting.popleft()
+                self._refuse(operation, refusal)
+                continue
             stopwatch = self._events.stopwatch
             if stopwatch is not None:
                 operation.sent_at = stopwatch()
             if not self._client.submit(operation.sent, operation):
                 return  # the connection just broke: `on_connected` continues
             self._under_way.append(waiting.popleft())
+
+    def _refusal(self, operation: _Operation) -> RequestTooLong | None:
+        """The outcome of a request that is too long to be sent at present."""
+        if self._no_long_requests_until is not None and asyncio.get_running_loop().time() < self._no_long_requests_until:
+            return too_long(operation.request, operation.sent)
+        self._no_long_requests_until = None
+        return None
+
+    def _refuse(self, operation: _Operation, refusal: RequestTooLong) -> None:
+        logger.error("refused a request: %s", refusal)
+        self._finish(operation, refusal)
 
     def _end(self) -> None:
         """End the session: all requests that wait or are in flight raise SessionExpired."""
@@ -352,7 +373,8 @@ class _Session:
             self._events.disconnects += self.is_connected
             self.is_connected = False
             if (refusal := too_long(tag.request, tag.sent)) is not None:
-                self._finish(tag, refusal)
+                self._no_long_requests_until = asyncio.get_running_loop().time() + LONG_REQUEST_PAUSE_S
+                self._refuse(tag, refusal)
             elif not tag.batch.done.cancelled():
                 self._cut.append(tag)
             return

@@ -32,6 +32,7 @@ from controller.errors import (
     NodeExists,
     NoNode,
     NotEmpty,
+    RequestTooLong,
     StoreError,
     StoreUnavailable,
 )
@@ -107,16 +108,15 @@ def set_watches(last_zxid: int, data: Sequence[str], missing: Sequence[str], chi
     return requests
 
 
-def too_long(request: Request, sent: Any) -> StoreUnavailable | None:
-    """The outcome of a request, in kazoo's form `sent`, that broke a connection because it is too long; None for others."""
+def too_long(request: Request, sent: Any) -> RequestTooLong | None:
+    """The outcome of a request, in kazoo's form `sent`, that is longer than ZooKeeper accepts by default; None for others."""
     size = _HEAD_BYTES + len(sent.serialize())
     if size <= MAX_REQUEST_BYTES:
         return None
-    path = _path_of(request)
-    return StoreUnavailable(
-        path,
-        f"the connection to ZooKeeper broke at a request of {size} bytes; by default ZooKeeper refuses more than {MAX_REQUEST_BYTES} "
-        "(its system property jute.maxbuffer)",
+    return RequestTooLong(
+        _path_of(request),
+        f"the connection to ZooKeeper broke at a request as long as this of {size} bytes; by default ZooKeeper refuses more than "
+        f"{MAX_REQUEST_BYTES} (its system property jute.maxbuffer)",
     )
 
 

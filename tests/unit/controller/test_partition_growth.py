@@ -10,10 +10,12 @@ from controller.admin.partition_growth import NewPartitions
 from controller.admin.topic_admin import NewTopic
 from controller.errors import (
     ControllerError,
+    InvalidAdminRequest,
     InvalidPartitions,
     InvalidReplicaAssignment,
     NoNode,
     ReassignmentInProgress,
+    RequestTooLong,
     StoreError,
     UnknownTopicOrPartition,
 )
@@ -162,5 +164,18 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_there() -> None:
         with patch.object(broker.store, "set", refused), patch.object(broker.store, "get", gone):
             result = await broker.growth.create_partitions([NewPartitions("cfg", 3)])
         assert str(result["cfg"]) == "The topic 'cfg' does not exist."
+
+    run(scenario)
+
+
+def test_partitions_that_are_too_many_for_zookeeper_are_refused() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        async def refused(path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+            raise RequestTooLong(path, "is too long")
+
+        with patch.object(broker.store, "set", refused):
+            result = (await broker.growth.create_partitions([NewPartitions("cfg", 3)]))["cfg"]
+        assert type(result) is InvalidAdminRequest
+        assert str(result) == "/brokers/topics/cfg: is too long"
 
     run(scenario)

@@ -1,7 +1,8 @@
 """CreateTopics and DeleteTopics: what is refused, in Apache Kafka's own sentences, and what comes of what is not."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from unittest.mock import patch
 
 import pytest
 
@@ -16,13 +17,16 @@ from controller.errors import (
     InvalidTopicConfig,
     InvalidTopicName,
     NotController,
+    RequestTooLong,
+    StoreError,
     TopicDeletionDisabled,
     TopicExists,
     TopicMarkedForDeletion,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from controller.znodes.layout import decode_topic
+from controller.store.metadata_store import Create, Request, Result
+from controller.znodes.layout import decode_topic, topic_path
 from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble
 
@@ -112,6 +116,24 @@ def test_one_bad_topic_does_not_stop_the_others() -> None:
         }
 
     run(scenario, num_partitions="4")
+
+
+def test_a_topic_that_is_too_long_for_zookeeper_does_not_stop_the_others() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        pipeline = broker.store.pipeline
+
+        async def refusing(requests: Sequence[Request]) -> list[Result | StoreError]:
+            are_long = [isinstance(each, Create) and each.path == topic_path("long") for each in requests]
+            outcomes = iter(await pipeline([each for each, is_long in zip(requests, are_long, strict=True) if not is_long]))
+            return [RequestTooLong("/it", "is too long") if is_long else next(outcomes) for is_long in are_long]
+
+        with patch.object(broker.store, "pipeline", refusing):
+            results = await broker.topics.create_topics([NewTopic("long", assignments={0: [0]}), NewTopic("good", 1, 1)])
+        assert isinstance(results["good"], CreatedTopic)
+        assert type(results["long"]) is InvalidAdminRequest
+        assert str(results["long"]) == "/it: is too long"
+
+    run(scenario)
 
 
 def test_validation_alone_changes_nothing() -> None:

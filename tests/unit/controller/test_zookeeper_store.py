@@ -79,8 +79,51 @@ def test_a_request_that_is_too_long_for_zookeeper_is_not_sent_again(monkeypatch:
         before, refused, after = await asked
         assert (before, after) == ("/before", "/after")
         assert isinstance(refused, StoreUnavailable)
-        assert str(refused).startswith("/long: the connection to ZooKeeper broke at a request of ")
+        assert str(refused).startswith("/long: the connection to ZooKeeper broke at a request as long as this of ")
         assert "jute.maxbuffer" in str(refused)
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("pause_s", [600.0, 0.0])
+def test_others_as_long_are_refused_for_a_while_before_they_break_the_next_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, pause_s: float
+) -> None:
+    clients: list[BreakingClient] = []
+
+    def a_client(*arguments: Any) -> BreakingClient:
+        clients.append(BreakingClient(*arguments))
+        return clients[-1]
+
+    monkeypatch.setattr(zookeeper_store, "ZooKeeperClient", a_client)
+    monkeypatch.setattr(zookeeper_store, "LONG_REQUEST_PAUSE_S", pause_s)
+
+    async def scenario() -> None:
+        store = ZooKeeperStore(ZooKeeperSettings("127.0.0.1:1", max_in_flight_requests=1))
+        await store.open_session()
+        (client,) = clients
+
+        async def answered(asked: asyncio.Future[Any]) -> list[str]:
+            await asyncio.sleep(0)
+            while client.sent:
+                ((request, tag),) = client.sent
+                client.sent = []
+                client.listener.on_reply(tag, request.path, None)
+            return [type(each).__name__ if isinstance(each, StoreUnavailable) else each for each in await asked]
+
+        def pipeline(*requests: Request) -> asyncio.Future[Any]:
+            return asyncio.ensure_future(store.pipeline(requests))
+
+        assert await answered(pipeline(Create("/first", LONG))) == ["/first"]
+        breaking = pipeline(Create("/breaks", LONG), Create("/waits", LONG))
+        await asyncio.sleep(0)
+        client.break_connection()
+        is_refused = pause_s > 0
+        assert await answered(breaking) == ["RequestTooLong", "RequestTooLong" if is_refused else "/waits"]
+        others = pipeline(Create("/before"), Create("/long", LONG), Create("/after"))
+        assert await answered(others) == ["/before", "RequestTooLong" if is_refused else "/long", "/after"]
+        assert caplog.text.count("refused a request: /") == (3 if is_refused else 1)
         await store.close()
 
     asyncio.run(scenario())
