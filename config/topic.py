@@ -146,6 +146,11 @@ class TopicConfig:
         """The effective value."""
         return cast(T, self._values[key])
 
+    @property
+    def allows_zstd(self) -> bool:
+        """Whether every broker of the cluster can read zstd, as inter.broker.protocol.version says (KIP-110)."""
+        return is_at_least(self._broker[broker_replication.INTER_BROKER_PROTOCOL_VERSION], _FIRST_WITH_ZSTD)
+
     def describe(self, names: Iterable[str] | None = None) -> list[ConfigEntry]:
         """The entries of the TOPIC resource; all of them, or those of `names` that exist."""
         wanted = None if names is None else set(names)
@@ -266,3 +271,4 @@ def _in_force(given: Mapping[Key[Any], Any], broker: BrokerConfig) -> dict[Key[A
 
 _TIMESTAMP_BOUNDS = (MESSAGE_TIMESTAMP_BEFORE_MAX_MS, MESSAGE_TIMESTAMP_AFTER_MAX_MS)
 _FIRST_WITHOUT_FORMATS = "3.0-IV1"
+_FIRST_WITH_ZSTD = "2.1-IV0"

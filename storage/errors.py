@@ -146,7 +146,7 @@ class UnsupportedForMessageFormat(StorageError):
 
 
 class UnsupportedCompressionType(StorageError):
-    """The codec is not allowed (zstd below Produce 7) or unknown."""
+    """The codec is not allowed: zstd below Produce 7, or while brokers before 2.1 may be in the cluster."""
 
     def __init__(self, topic_partition: TopicPartition | None, codec: str) -> None:
         super().__init__(f"compression {codec} is not supported for {topic_partition}")

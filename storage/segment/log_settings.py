@@ -98,4 +98,5 @@ def rules_for(topic_partition: TopicPartition, config: TopicConfig) -> Validatio
         compression_level=None if level is None else config[level],
         compact="compact" in config[CLEANUP_POLICY],
         magic=record_magic(config[MESSAGE_FORMAT_VERSION]),
+        refuses_zstd=not config.allows_zstd,
     )

@@ -45,6 +45,7 @@ from storage.validation.limits import (
     NO_MAGIC,
     PREMATURE_END,
     SMALLEST_TIMESTAMP,
+    UNCOMPRESSED,
     WALK_MAX_RECORDS,
     ZSTD,
 )
@@ -53,6 +54,7 @@ from storage.validation.record_errors import (
     InvalidProduceRecords,
     LegacyRecords,
     MalformedRecords,
+    TooOldForZstd,
     UnreadableRecords,
     WrongChecksum,
 )
@@ -64,7 +66,7 @@ from storage.validation.run import BatchRun
 def read_only_batch(run: BatchRun, api_version: int) -> None:
     """Read the header of the one batch that a Produce request has for a partition. An old request may have a message set.
 
-    Raises MalformedRecords, InvalidProduceRecords, and UnsupportedCompressionType for zstd below version 7.
+    Raises MalformedRecords, InvalidProduceRecords, and TooOldForZstd below version 7.
     """
     start = run.start
     size = run.end - start
@@ -75,7 +77,7 @@ def read_only_batch(run: BatchRun, api_version: int) -> None:
     else:
         read_other_records(run, api_version)
     if api_version < FIRST_VERSION_WITH_ZSTD and run.attributes & CODEC_MASK == ZSTD:
-        raise UnsupportedCompressionType(None, CompressionCodec.ZSTD.label)
+        raise TooOldForZstd
 
 
 def read_other_records(run: BatchRun, api_version: int) -> None:
@@ -124,12 +126,15 @@ def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool)
     Afterwards the run is accepted or needs a worker. A coordinator's own batch (`from_client` False) may hold control records, and its
     records are not examined. The producer state checks sequence and epoch, and the log checks the offset.
 
-    Raises CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, UnreadableRecords, UnsupportedForMessageFormat.
+    Raises CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, UnreadableRecords, UnsupportedCompressionType,
+    UnsupportedForMessageFormat.
     """
     if run.is_message_set:
         # Apache Kafka accepts an old request without a complete message, and appends nothing.
         run.needs_worker = run.magic != NO_MAGIC
         run.last_offset = run.first_offset - 1
+        if rules.refuses_zstd and run.needs_worker:
+            check_zstd(UNCOMPRESSED, rules)
         return
     size = run.size
     if run.base_offset and from_client:
@@ -146,6 +151,8 @@ def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool)
     if codec > LAST_CODEC:
         raise UnreadableRecords(rules.topic_partition, f"unknown compression codec {codec}")
     count = run.count
+    if rules.refuses_zstd and from_client:
+        check_zstd(codec, rules)
     if from_client:
         check_client_header(run, rules)
     if rules.magic != CURRENT_MAGIC:
@@ -177,6 +184,13 @@ def judge(run: BatchRun, rules: ValidationRules, now_ms: int, from_client: bool)
         look_at_records(run, rules, now_ms, max_timestamp)
     else:
         run.accept(max_timestamp)
+
+
+def check_zstd(codec: int, rules: ValidationRules) -> None:
+    """Check that a batch of this codec is not stored in zstd, in a log that refuses that. Raises UnsupportedCompressionType."""
+    target = rules.compression_codec
+    if (codec if target is None else target) == ZSTD:
+        raise UnsupportedCompressionType(rules.topic_partition, CompressionCodec.ZSTD.label)
 
 
 def check_client_header(run: BatchRun, rules: ValidationRules) -> None:

@@ -40,6 +40,7 @@ MESSAGES_BYTES: Final = 4096
 LARGEST_OFFSET: Final = 1 << 62
 """Largest base offset that is taken for undamaged. Its sum with a number of records fits into 64 bits."""
 
+UNCOMPRESSED: Final = int(CompressionCodec.NONE)
 GZIP: Final = int(CompressionCodec.GZIP)
 SNAPPY: Final = int(CompressionCodec.SNAPPY)
 LZ4: Final = int(CompressionCodec.LZ4)

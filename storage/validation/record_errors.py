@@ -6,6 +6,7 @@ errors have no topic partition, and their response has no log start offset.
 
 from typing import Final
 
+from protocol.records.compression import CompressionCodec
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptRecord, InvalidRecord, RecordBatchTooLarge, RecordTooLarge, StorageError, UnsupportedCompressionType
 
@@ -26,6 +27,13 @@ class InvalidProduceRecords(InvalidRecord):
 
 class LegacyRecords(InvalidProduceRecords):
     """The records have magic 0 or 1."""
+
+
+class TooOldForZstd(UnsupportedCompressionType):
+    """A Produce below version 7 has zstd (KIP-110)."""
+
+    def __init__(self) -> None:
+        super().__init__(None, CompressionCodec.ZSTD.label)
 
 
 class WrongChecksum(CorruptRecord):
@@ -58,7 +66,7 @@ class UnreadableRecords(StorageError):
 
 
 # With these errors a Produce response has log_start_offset -1, with other refusals of records the log's own.
-WITHOUT_LOG_START_OFFSET: Final = (CorruptRecord, InvalidProduceRecords, RecordTooLarge, RecordBatchTooLarge, UnsupportedCompressionType)
+WITHOUT_LOG_START_OFFSET: Final = (CorruptRecord, InvalidProduceRecords, RecordTooLarge, RecordBatchTooLarge, TooOldForZstd)
 
 
 def error_message(error: StorageError) -> str | None:

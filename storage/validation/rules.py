@@ -21,6 +21,7 @@ class ValidationRules:
         "limits_timestamps",
         "magic",
         "max_message_bytes",
+        "refuses_zstd",
         "takes_log_append_time",
         "timestamp_after_max_ms",
         "timestamp_before_max_ms",
@@ -40,10 +41,11 @@ class ValidationRules:
         compression_level: int | None = None,
         compact: bool = False,
         magic: int = CURRENT_MAGIC,
+        refuses_zstd: bool = False,
     ) -> None:
         """`compression_codec` None stands for compression.type=producer: batches stay as they are. Level None is the codec's default.
 
-        `magic` is the message format in which records are stored.
+        `magic` is the message format in which records are stored. `refuses_zstd`: whether clients may not have zstd stored.
         """
         self.topic_partition = topic_partition
         self.max_message_bytes = max_message_bytes
@@ -54,6 +56,7 @@ class ValidationRules:
         self.compression_level = compression_level
         self.compact = compact
         self.magic = magic
+        self.refuses_zstd = refuses_zstd
         self.limits_timestamps = timestamp_type is TimestampType.CREATE_TIME and (
             timestamp_before_max_ms < NO_TIMESTAMP_LIMIT or timestamp_after_max_ms < NO_TIMESTAMP_LIMIT
         )

@@ -121,3 +121,20 @@ async def test_lost_leadership_ends_the_turns_of_the_batches_that_wait() -> None
     await answered(*asked)
     assert {each.produced[0].error_code for each in asked} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
     assert bench.replicas.partition.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(("release", "code"), [("2.0", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), ("2.1", 0)])
+def test_zstd_needs_brokers_that_know_it(release: str, code: int) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = HandlerBench()
+        bench.replicas.disks.broker = BrokerConfig({"log.index.size.max.bytes": "1024", "inter.broker.protocol.version": release})
+        bench.replicas.say(state(isr=[0], replicas=[0]))
+        bench.know(p0=0)
+        asked = bench.produce(a_batch(2, "zstd"))
+        await answered(asked)
+        (partition,) = asked.produced
+        assert (partition.error_code, partition.log_start_offset) == (code, 0)
+        assert bench.produce(a_batch(2, "lz4")).produced[0].error_code == 0
+
+    scenario()

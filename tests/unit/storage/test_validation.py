@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.records.batch import HEADER_SIZE, BatchHeader, TimestampType, crc_is_valid, parse_header
+from protocol.records.compression import CompressionCodec
 from protocol.records.reader import iter_records
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptRecord, InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError, UnsupportedCompressionType
@@ -96,6 +97,25 @@ def test_zstd_needs_produce_version_7() -> None:
         read(a_batch(1, "zstd"), 6)
     assert read(a_batch(1, "zstd"), 7).compression_codec == 4
     assert read(a_batch(1, "lz4"), 3).compression_codec == 3
+
+
+def test_zstd_is_not_stored_while_older_brokers_could_not_read_it() -> None:
+    for target, codec, is_refused in (
+        (None, "zstd", True),
+        (None, "lz4", False),
+        (None, "none", False),
+        (CompressionCodec.ZSTD, "lz4", True),
+        (CompressionCodec.ZSTD, "none", True),
+        (CompressionCodec.GZIP, "zstd", False),
+    ):
+        rules = ValidationRules(ORDERS, compression_codec=target, refuses_zstd=True)
+        batch = a_batch(2, codec)
+        if is_refused:
+            with pytest.raises(UnsupportedCompressionType):
+                judged(batch, rules, NOW)
+        else:
+            judged(batch, rules, NOW)
+    judged(a_batch(2, "zstd"), ValidationRules(ORDERS), NOW)
 
 
 # --- the header
