@@ -20,7 +20,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from protocol.schema.wire import MAX_ELEMENTS
@@ -51,6 +51,7 @@ class World:
 
     def __init__(self, slice_ns: int = 0, authorizer: Authorizer | None = None) -> None:
         handlers = HandlerBench()
+        self.dispatcher = handlers.dispatcher
         self.network = Bench(handlers.dispatcher.handle, authorizer=authorizer)
         self.services: Any = handlers.services
         handlers.dispatcher.messages.turns = handlers.services.turns = Turns(self.network.turns.call_soon, slice_ns=slice_ns)
@@ -199,6 +200,30 @@ async def test_what_the_controller_says_waits_for_no_client_and_lets_others_be_a
     assert turns > ELEMENTS
     assert not hostile.transport.sent, "it has more elements, and both take turns"
     assert len(services.metadata.topics["many"].partitions) == ELEMENTS
+
+
+@on_a_loop
+async def test_a_large_request_whose_handler_waits_lets_the_next_one_be_served() -> None:
+    world = World(slice_ns=10**6)
+    route = world.dispatcher._route(ApiKey.LIST_OFFSETS, 7)
+    assert route is not None
+    serve, go = route.handler, asyncio.Event()
+
+    async def later() -> ListOffsetsResponse:
+        await go.wait()
+        return ListOffsetsResponse()
+
+    route.handler = lambda request, context: later()
+    first, second = world.connect(), world.connect()
+    first.send(large())
+    world.network.turns.run()
+    route.handler = serve
+    second.send(large())
+    world.answered(second, 1)
+    assert not first.transport.sent
+    go.set()
+    await world.dispatcher.drain()
+    world.answered(first, 1)
 
 
 @on_a_loop
