@@ -20,22 +20,22 @@ PREFERRED, UNCLEAN = 0, 1
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Elect leaders, and report the result of each partition."""
     cluster = context.broker.metadata
-    if request.topic_partitions is None:
-        partitions = [TopicPartition(image.name, index) for image in cluster.topics.values() for index in image.partitions]
-    else:
-        partitions = []
-        for topic in request.topic_partitions:
-            for index in topic.partitions:
-                await context.broker.turns.pause()
-                partitions.append(TopicPartition(topic.topic, index))
+    partitions = []
+    for topic in request.topic_partitions or ():
+        for index in topic.partitions:
+            await context.broker.turns.pause()
+            partitions.append(TopicPartition(topic.topic, index))
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        denied = [] if request.topic_partitions is None else partitions
         return ElectLeadersResponse(
-            error_code=code, replica_election_results=await context.broker.turns.spread(_grouped(dict.fromkeys(denied, (code, None))))
+            error_code=code, replica_election_results=await context.broker.turns.spread(_grouped(dict.fromkeys(partitions, (code, None))))
         )
     if request.election_type not in (PREFERRED, UNCLEAN):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if request.topic_partitions is None:
+        for image in list(cluster.topics.values()):
+            await context.broker.turns.pause()
+            partitions += [TopicPartition(image.name, index) for index in image.partitions]
     results: dict[TopicPartition, ElectionResult]
     try:
         results = await context.broker.cluster.controller.elect_leaders(partitions, unclean=request.election_type == UNCLEAN)
