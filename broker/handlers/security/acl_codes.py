@@ -5,7 +5,9 @@ from typing import Protocol
 
 from broker.network.request_channel import CLOSE, Completion
 from broker.request.context import RequestContext
+from broker.request.error_map import api_error
 from broker.security.acls import AclFilter
+from controller.errors import RequestTooLong
 from protocol.errors import ErrorCode
 
 UNKNOWN = 0
@@ -46,4 +48,6 @@ def filter_of(fields: FilterFields) -> AclFilter:
 
 def failure_code(failure: Exception | None) -> tuple[ErrorCode, str | None]:
     """Code and message of an ACL that was not changed, or NONE. Apache Kafka gives no details of such a failure."""
+    if isinstance(failure, RequestTooLong):
+        return api_error(failure)
     return ErrorCode.NONE if failure is None else ErrorCode.UNKNOWN_SERVER_ERROR, None

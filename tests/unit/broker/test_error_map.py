@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 import storage.disk.start_errors
+from broker.handlers.security.acl_codes import failure_code
 from broker.request.error_map import ERROR_CODES, FLOORS, api_error, error_code
 from config.errors import ConfigConflictError, ConfigError, ConfigValueError
-from controller.errors import AdminTimeout, ControllerError, NoNode, StoreError, TopicExists
+from controller.errors import AdminTimeout, ControllerError, NoNode, RequestTooLong, StoreError, TopicExists
 from protocol.errors import ErrorCode
 from replication.errors import ReplicationError
 from storage.errors import LogDirFailure, StorageError
@@ -115,3 +116,10 @@ def test_configuration_errors_carry_the_text_for_clients() -> None:
 
 def test_a_failed_directory_is_a_storage_error() -> None:
     assert error_code(LogDirFailure("/d", "/d/t-0", "gone")) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_acls_that_are_too_many_for_zookeeper_are_refused_with_the_reason() -> None:
+    assert failure_code(None) == (ErrorCode.NONE, None)
+    assert failure_code(NoNode("/kafka-acl/Topic/t")) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    too_long = RequestTooLong("/kafka-acl/Topic/t", "is too long")
+    assert failure_code(too_long) == (ErrorCode.INVALID_REQUEST, "/kafka-acl/Topic/t: is too long")
