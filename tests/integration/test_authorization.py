@@ -13,6 +13,7 @@ from broker.security.authorizer import Operation, ResourceType
 from broker.security.principals import Principal
 from controller.admin.topic_admin import NewTopic
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.schema.registry import api
 from protocol.uuid import ZERO_UUID
 from storage.segment.file_region import FileRegion
@@ -125,6 +126,12 @@ def test_a_topic_that_may_be_described_and_not_created_is_refused_where_it_would
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [("topic", 0), ("missing", TOPIC_REFUSED)]
     assert authorizer.asked == [*of_topics("DESCRIBE"), *of_cluster("CREATE"), "CREATE TOPIC missing"]
     assert "missing" not in broker.run(lambda: set(broker.services.metadata.topics))
+
+
+def test_version_0_of_elections_has_the_refusal_at_the_partitions_alone(broker: InProcessBroker) -> None:
+    row = Row(ApiKey.ELECT_LEADERS, 0, {"topic_partitions": [{"topic": "topic", "partitions": [0]}], "timeout_ms": 1000}, [], {})
+    (result,) = ask(broker, row, Grants()).replica_election_results
+    assert [(each.partition_id, each.error_code) for each in result.partition_result] == [(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
 
 
 def test_authorized_operations_are_what_may_be_done(broker: InProcessBroker) -> None:

@@ -11,9 +11,11 @@ from types import FrameType
 
 import pytest
 
-from broker.handlers.table import SERVED
+from broker.handlers.table import SERVED, handlers_of
+from broker.security.authorizer import AllowAll, Authorizer
 from protocol.api_keys import ApiKey
 from protocol.schema.registry import INTER_BROKER_APIS
+from tests.support.grants import Grants
 from tests.support.huge_requests import huge_requests
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 
@@ -23,6 +25,8 @@ MOST_CALLS = 1500
 SECONDS = 60.0
 
 APIS = sorted(SERVED - INTER_BROKER_APIS)
+OF_MESSAGES = [key for key in APIS if handlers_of(key)[1] is None]
+"""Those whose handlers get a message; the others read the frame part by part, whatever is in it."""
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +82,9 @@ class Turns:
             self._in_turn[name] = self._in_turn.get(name, 0) + 1
 
 
-@pytest.mark.parametrize("key", APIS, ids=lambda key: key.name)
-def test_no_turn_of_the_loop_works_on_all_elements_of_a_request(broker: InProcessBroker, key: ApiKey) -> None:
+def assert_no_turn_has_all_elements(broker: InProcessBroker, key: ApiKey, *, in_first_version: bool = False) -> None:
     turns = broker.services.turns
-    for name, request in huge_requests(ELEMENTS, frozenset({key.name})):
+    for name, request in huge_requests(ELEMENTS, frozenset({key.name}), in_first_version=in_first_version):
         if len(request) < 16 * 1024:
             continue
         answer_to(broker, request)  # compiles and imports what it needs
@@ -92,3 +95,24 @@ def test_no_turn_of_the_loop_works_on_all_elements_of_a_request(broker: InProces
         broker.run(counted.end)
         worst = sorted(((count, where) for where, count in counted.worst.items()), reverse=True)[:5]
         assert counted.most < MOST_CALLS, (name, counted.most, worst)
+
+
+@pytest.mark.parametrize("key", APIS, ids=lambda key: key.name)
+def test_no_turn_of_the_loop_works_on_all_elements_of_a_request(broker: InProcessBroker, key: ApiKey) -> None:
+    assert_no_turn_has_all_elements(broker, key)
+
+
+@pytest.mark.parametrize("in_first_version", [False, True], ids=["last version", "first version"])
+@pytest.mark.parametrize("key", OF_MESSAGES, ids=lambda key: key.name)
+def test_no_turn_of_the_loop_refuses_all_elements_of_a_request(broker: InProcessBroker, key: ApiKey, in_first_version: bool) -> None:
+    server = broker.broker.socket_server
+
+    def authorize(authorizer: Authorizer) -> None:
+        for processor in server.processors:
+            processor.authorizer = authorizer
+
+    broker.run(authorize, Grants())
+    try:
+        assert_no_turn_has_all_elements(broker, key, in_first_version=in_first_version)
+    finally:
+        broker.run(authorize, AllowAll())

@@ -48,18 +48,18 @@ def _element(wire_type: WireType, version: int, number: int, within: int) -> Any
     raise TypeError(wire_type)
 
 
-def huge_requests(elements: int, only: frozenset[str] = frozenset()) -> Iterator[tuple[str, bytes]]:
-    """(what it is, its frame) of every API that a client may ask."""
+def huge_requests(elements: int, only: frozenset[str] = frozenset(), *, in_first_version: bool = False) -> Iterator[tuple[str, bytes]]:
+    """(what it is, its frame) of every API that a client may ask, in the last version, or in the first."""
     for key in sorted(SERVED - INTER_BROKER_APIS):
         types = api(key)
-        version = types.versions.last
+        version = types.versions.first if in_first_version else types.versions.last
         if only and key.name not in only:
             continue
         if not any(isinstance(field.type, ArrayOf) and field.versions.cover(version) for field in types.request.SCHEMA.fields):
             continue
         for shape in _SHAPES:
             request = huge(types.request, version, *((elements, 1) if shape == "wide" else (1, elements)))
-            if isinstance(request, MetadataRequest):
+            if isinstance(request, MetadataRequest) and not in_first_version:
                 request.allow_auto_topic_creation = False
                 for topic in request.topics or ():
                     topic.topic_id = bytes(16)
@@ -68,7 +68,7 @@ def huge_requests(elements: int, only: frozenset[str] = frozenset()) -> Iterator
             if hasattr(request, "timeout_ms"):
                 request.timeout_ms = 1000
             yield f"{key.name} {shape}", _framed(key, version, request)
-        if key == ApiKey.METADATA:
+        if key == ApiKey.METADATA and not in_first_version:
             creating = MetadataRequest(topics=[MetadataRequestTopic(name=f"made-{number}") for number in range(elements // 100)])
             yield f"{key.name} creating {elements // 100}", _framed(key, version, creating)
 

@@ -4,7 +4,7 @@ Only the active controller's broker does so; any other broker answers NOT_CONTRO
 """
 
 from broker.request.context import RequestContext
-from broker.request.turns import each
+from broker.request.turns import Steps, each
 from broker.security.authorizer import Operation, ResourceType
 from controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
 from protocol.errors import ErrorCode
@@ -19,11 +19,11 @@ async def handle_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     """Make all changes of a user, or none."""
-    if not context.broker.cluster.controller.is_active:
-        return _refused(request, ErrorCode.NOT_CONTROLLER)
-    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
-        return _refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     spread = context.broker.turns.spread
+    if not context.broker.cluster.controller.is_active:
+        return await spread(_refused(request, ErrorCode.NOT_CONTROLLER))
+    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
+        return await spread(_refused(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     deletions = await spread(each(request.deletions, lambda it: Deletion(it.name, it.mechanism)))
     upsertions = await spread(
         each(request.upsertions, lambda it: Upsertion(it.name, it.mechanism, it.iterations, bytes(it.salt), bytes(it.salted_password)))
@@ -36,8 +36,7 @@ async def handle_alter_user_scram_credentials(
     )
 
 
-def _refused(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> AlterUserScramCredentialsResponse:
-    users = sorted({each.name for each in request.deletions} | {each.name for each in request.upsertions})
-    return AlterUserScramCredentialsResponse(
-        results=[AlterUserScramCredentialsResult(user=user, error_code=code, error_message=None) for user in users]
-    )
+def _refused(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> Steps[AlterUserScramCredentialsResponse]:
+    users = sorted({it.name for it in request.deletions} | {it.name for it in request.upsertions})
+    results = yield from each(users, lambda user: AlterUserScramCredentialsResult(user=user, error_code=code, error_message=None))
+    return AlterUserScramCredentialsResponse(results=results)

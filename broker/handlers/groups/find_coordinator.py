@@ -65,9 +65,12 @@ def handle_find_coordinator(
 
 async def _create_topic(key_type: int, topic: str, keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
     """Create the internal topic for its first key. The topic may have leaders by then, or the client asks again."""
-    if any(context.is_authorized(Operation.DESCRIBE, RESOURCES[key_type], key, log_if_denied=False) for key in keys):
-        quota = context.connection.mutation_quota(is_strict=False)
-        await context.broker.administration.auto_topics.create([topic], quota.take)
+    for key in keys:
+        await context.broker.turns.pause()
+        if context.is_authorized(Operation.DESCRIBE, RESOURCES[key_type], key, log_if_denied=False):
+            quota = context.connection.mutation_quota(is_strict=False)
+            await context.broker.administration.auto_topics.create([topic], quota.take)
+            break
     return _find_all(key_type, keys, context)
 
 

@@ -49,19 +49,18 @@ def handle_offset_fetch(
         for asked in request.groups:
             if repeats.are_too_many(asked.group_id):
                 response.groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=ErrorCode.INVALID_REQUEST))
-                yield
             else:
                 response.groups.append((yield from _fetch(asked.group_id, asked.topics, request, context)))
+            yield
         return response
     if version == 0:
         return _fetch_from_store(request, context)
     group = yield from _fetch(request.group_id, request.topics, request, context)
     if group.error_code and version < FIRST_VERSION_WITH_ERROR_OF_ALL:
-        group.topics = _refused(request.topics or [], ErrorCode.of(group.error_code))
+        group.topics = yield from _refused(request.topics or [], ErrorCode.of(group.error_code))
     response = OffsetFetchResponse()
     for topic in group.topics:
-        response.topics.append(_old_topic(topic))
-        yield
+        response.topics.append((yield from _old_topic(topic)))
     if version >= FIRST_VERSION_WITH_ERROR_OF_ALL:
         response.error_code = group.error_code
     return response
@@ -88,7 +87,7 @@ def _fetch(
             if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
                 partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))  # each once
             else:
-                refused += _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                refused += yield from _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             yield
     answers: dict[str, OffsetFetchResponseTopics] = {}
     for some in _portions(partitions):
@@ -122,24 +121,25 @@ def _portions(partitions: Mapping[str, Iterable[int]]) -> Iterator[dict[str, lis
 def _refused(
     topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | list[OffsetFetchRequestTopic | OffsetFetchRequestTopics],
     error: ErrorCode,
-) -> list[OffsetFetchResponseTopics]:
-    return [
-        OffsetFetchResponseTopics(
-            name=topic.name,
-            partitions=[
+) -> Steps[list[OffsetFetchResponseTopics]]:
+    refused = []
+    for topic in topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            partitions.append(
                 OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error)
-                for index in topic.partition_indexes
-            ],
-        )
-        for topic in topics
-    ]
+            )
+            yield
+        refused.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
+        yield
+    return refused
 
 
-def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+def _old_topic(topic: OffsetFetchResponseTopics) -> Steps[OffsetFetchResponseTopic]:
     """The same as versions of one group have it."""
-    return OffsetFetchResponseTopic(
-        name=topic.name,
-        partitions=[
+    old = OffsetFetchResponseTopic(name=topic.name)
+    for each in topic.partitions:
+        old.partitions.append(
             OffsetFetchResponsePartition(
                 partition_index=each.partition_index,
                 committed_offset=each.committed_offset,
@@ -147,25 +147,32 @@ def _old_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
                 metadata=each.metadata,
                 error_code=each.error_code,
             )
-            for each in topic.partitions
-        ],
-    )
+        )
+        yield
+    return old
 
 
 async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     asked = request.topics or []
+    turns = context.broker.turns
+
+    async def refused(topics: list[OffsetFetchRequestTopic], error: ErrorCode) -> list[OffsetFetchResponseTopic]:
+        return [await turns.spread(_old_topic(each)) for each in await turns.spread(_refused(topics, error))]
+
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
-        return OffsetFetchResponse(topics=[_old_topic(topic) for topic in _refused(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED)])
+        return OffsetFetchResponse(topics=await refused(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     topics: list[OffsetFetchResponseTopic] = []
     partitions: dict[str, dict[int, None]] = {}  # each once
     for topic in asked:
+        await turns.pause()
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-            topics += [_old_topic(each) for each in _refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+            topics += await refused([topic], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         elif topic.partition_indexes:
             partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     for name, indexes in partitions.items():
         answer = OffsetFetchResponseTopic(name=name)
         for index in indexes:
+            await turns.pause()
             code, offset = await fetch_from_store(request.group_id, TopicPartition(name, index), context)
             answer.partitions.append(
                 OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, metadata="", error_code=code)

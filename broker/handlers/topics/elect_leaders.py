@@ -15,6 +15,7 @@ from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersRes
 from storage.disk.topic_partition import TopicPartition
 
 PREFERRED, UNCLEAN = 0, 1
+FIRST_VERSION_WITH_ERROR_OF_ALL = 1
 
 
 async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
@@ -27,11 +28,14 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
             partitions.append(TopicPartition(topic.topic, index))
     if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return ElectLeadersResponse(
-            error_code=code, replica_election_results=await context.broker.turns.spread(_grouped(dict.fromkeys(partitions, (code, None))))
+        response = ElectLeadersResponse(
+            replica_election_results=await context.broker.turns.spread(_grouped(dict.fromkeys(partitions, (code, None))))
         )
+        if context.api_version >= FIRST_VERSION_WITH_ERROR_OF_ALL:
+            response.error_code = code
+        return response
     if request.election_type not in (PREFERRED, UNCLEAN):
-        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return await context.broker.turns.spread(_refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
     if request.topic_partitions is None:
         for image in list(cluster.topics.values()):
             await context.broker.turns.pause()
@@ -60,15 +64,14 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
     return ElectLeadersResponse(replica_election_results=await context.broker.turns.spread(_grouped(errors)))
 
 
-def _refused(request: ElectLeadersRequest, code: ErrorCode) -> ElectLeadersResponse:
+def _refused(request: ElectLeadersRequest, code: ErrorCode) -> Steps[ElectLeadersResponse]:
     """The error for each partition of the request, in the order of the request."""
-    results = [
-        ReplicaElectionResult(
-            topic=topic.topic,
-            partition_result=[PartitionResult(partition_id=index, error_code=code, error_message=None) for index in topic.partitions],
+    results = []
+    for topic in request.topic_partitions or []:
+        partitions = yield from each(
+            topic.partitions, lambda index: PartitionResult(partition_id=index, error_code=code, error_message=None)
         )
-        for topic in request.topic_partitions or []
-    ]
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=partitions))
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from broker.request.context import RequestContext
-from broker.request.turns import Steps
+from broker.request.turns import Steps, each
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.list_partition_reassignments import (
@@ -20,7 +20,7 @@ def handle_list_partition_reassignments(
 ) -> Steps[ListPartitionReassignmentsResponse]:
     """List the partitions that are being moved, of the requested ones or of all."""
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER):
-        return _denied(request)
+        return (yield from _denied(request))
     controller = context.broker.cluster.controller
     if not controller.is_active:
         return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=ErrorCode.NOT_CONTROLLER.message)
@@ -46,18 +46,19 @@ def handle_list_partition_reassignments(
 def _named(topics: Iterable[ListPartitionReassignmentsTopics]) -> Steps[set[tuple[str, int]]]:
     partitions: set[tuple[str, int]] = set()
     for topic in topics:
-        partitions.update((topic.name, index) for index in topic.partition_indexes)
+        for index in topic.partition_indexes:
+            partitions.add((topic.name, index))
+            yield
         yield
     return partitions
 
 
-def _denied(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+def _denied(request: ListPartitionReassignmentsRequest) -> Steps[ListPartitionReassignmentsResponse]:
     """The requested partitions with empty lists, as from Apache Kafka."""
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    topics = [
-        OngoingTopicReassignment(
-            name=topic.name, partitions=[OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes]
-        )
-        for topic in request.topics or ()
-    ]
+    topics = []
+    for topic in request.topics or ():
+        partitions = yield from each(topic.partition_indexes, lambda index: OngoingPartitionReassignment(partition_index=index))
+        topics.append(OngoingTopicReassignment(name=topic.name, partitions=partitions))
+        yield
     return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message, topics=topics)

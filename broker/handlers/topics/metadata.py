@@ -20,7 +20,7 @@ from typing import Any
 from broker.request.context import RequestContext
 from broker.request.first_metadata import after_first_metadata
 from broker.request.internal_topics import INTERNAL_TOPICS
-from broker.request.turns import Steps
+from broker.request.turns import Steps, each
 from broker.security.authorizer import Operation, ResourceType
 from controller.znodes.topic_names import is_valid_topic_name
 from protocol.errors import ErrorCode
@@ -57,7 +57,7 @@ def handle_metadata(request: MetadataRequest, context: RequestContext) -> Steps[
         if topic.topic_id != ZERO_UUID:
             topic_ids.add(topic.topic_id)
         if context.api_version < FIRST_VERSION_BY_TOPIC_ID and (topic_ids or topic.name is None):
-            return _refused(topics)
+            return (yield from _refused(topics))
         names[topic.name or ""] = None
         yield
     if topic_ids:
@@ -120,14 +120,14 @@ def _denied(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
     )
 
 
-def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
+def _refused(topics: list[MetadataRequestTopic]) -> Steps[MetadataResponse]:
     """Versions 10 and 11 have a field for the topic id, but may not use it."""
-    refused = [
-        MetadataResponseTopic(
+    refused = yield from each(
+        topics,
+        lambda topic: MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, topic_authorized_operations=NOT_ASKED
-        )
-        for topic in topics
-    ]
+        ),
+    )
     return MetadataResponse(topics=refused, controller_id=-1, cluster_authorized_operations=NOT_ASKED)
 
 
