@@ -127,7 +127,7 @@ class PartitionGrowth:
             raise InvalidPartitions(f"Topic currently has {old_count} partitions, which is higher than the requested {wanted.total}.")
         if increment == 0:
             raise InvalidPartitions(f"Topic already has {old_count} partitions.")
-        if increment > MAX_NEW_PARTITIONS and wanted.assignments is None:
+        if increment > MAX_NEW_PARTITIONS and (wanted.assignments is None or len(wanted.assignments) > MAX_NEW_PARTITIONS):
             raise InvalidPartitions(
                 f"Excessively large number of partitions per request: {increment}, at most {MAX_NEW_PARTITIONS} can be created at once."
             )

@@ -5,7 +5,7 @@ Kafka's ConfigAdminManager.preprocess. The two handlers use it, and DescribeConf
 
 from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from broker.request.context import RequestContext
 from broker.request.error_map import api_error
@@ -48,6 +48,9 @@ R = TypeVar("R", bound=Resource)
 R_contra = TypeVar("R_contra", bound=Resource, contravariant=True)
 T = TypeVar("T")
 Outcome = tuple[ErrorCode, str | None]
+
+MAX_ENTRIES: Final = 2000
+"""Most changes of one resource in a request. There are some hundred keys; all changes of a resource are checked in one turn of the loop."""
 
 ONCE = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
@@ -110,7 +113,9 @@ def _denial(resource: Resource, context: RequestContext) -> Outcome | None:
 
 
 def check_entries(resource: Resource, *, may_be_null: Callable[[Any], bool] = lambda _: False) -> None:
-    """Raises InvalidAdminRequest when a key is named twice or has no value."""
+    """Raises InvalidAdminRequest when a key is named twice or has no value, or when there are too many."""
+    if len(resource.configs) > MAX_ENTRIES:
+        raise InvalidAdminRequest(f"{len(resource.configs)} configurations of one resource; at most {MAX_ENTRIES} can be changed at once.")
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
         raise InvalidAdminRequest("Error due to duplicate config keys")

@@ -56,6 +56,11 @@ REFUSED: list[tuple[NewPartitions, type[ControllerError], str]] = [
         "Duplicate brokers not allowed in replica assignment: 0, 0 for partition id 3.",
     ),
     (
+        NewPartitions("cfg", 10_003, [[0]] * 10_001),
+        InvalidPartitions,
+        "Excessively large number of partitions per request: 10001, at most 10000 can be created at once.",
+    ),
+    (
         NewPartitions("cfg", 2**31 - 1),
         InvalidPartitions,
         "Excessively large number of partitions per request: 2147483645, at most 10000 can be created at once.",
