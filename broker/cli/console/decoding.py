@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import codecs
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 from broker.cli.console.avro import NotAvro
 from broker.cli.console.message_pack import NotMessagePack, decode_message_pack
 from broker.cli.console.protobuf import NotProtobuf
 from broker.cli.console.schema_registry import NoSchema, SchemaRegistry
-from protocol.records.reader import Record
+from protocol.records.reader import Header, Record
 
 FORMS: Final = ("auto", "text", "json", "hex", "msgpack", "avro", "protobuf")
 SHOWN_BYTES: Final = 16 * 1024
-"""Bytes of a key, a value or a header that are shown."""
+"""Bytes of a key or a value that are shown, and of the names and values of all headers together."""
+SHOWN_HEADERS: Final = 100
+"""Headers of a record that are shown; a record of the default size may have 300,000."""
 MAX_DECODED_BYTES: Final = 1024 * 1024
 """Bytes of a key or a value that are decoded as JSON, MessagePack or Avro; larger ones are shown as text or digits."""
 _MAGIC: Final = 0
@@ -36,13 +39,12 @@ class Decoder:
 
     def record(self, record: Record, key_form: str = "auto", value_form: str = "auto") -> Shown:
         """A record for the page."""
-        headers = [{"name": name.decode("utf-8", "replace")[:SHOWN_BYTES], **shown_bytes(value)} for name, value in record.headers]
         return {
             "offset": record.offset,
             "timestamp": record.timestamp,
             "key": self.show(record.key, key_form),
             "value": self.show(record.value, value_form),
-            "headers": headers,
+            "headers": _shown_headers(record.headers[:SHOWN_HEADERS]),
         }
 
     def show(self, data: bytes | memoryview | None, form: str) -> Shown:
@@ -79,11 +81,25 @@ class Decoder:
         return schema.form, schema.text(data[_HEADER_BYTES:])
 
 
-def shown_bytes(data: bytes | memoryview | None) -> Shown:
+def _shown_headers(headers: Iterable[Header]) -> list[Shown]:
+    """Headers for the page, until their bytes are as many as those of a value."""
+    found = []
+    left = SHOWN_BYTES
+    for name, value in headers:
+        if left <= 0:
+            break
+        text = _Utf8("replace").decode(name[:left], final=len(name) <= left)
+        left -= len(name)
+        found.append({"name": text, **shown_bytes(value, max(left, 0))})
+        left -= len(value or b"")
+    return found
+
+
+def shown_bytes(data: bytes | memoryview | None, most: int = SHOWN_BYTES) -> Shown:
     """Text if the bytes are UTF-8, hexadecimal digits otherwise; the size tells whether all of them are shown."""
     if data is None:
         return {"form": "null", "text": None, "bytes": 0}
-    shown = bytes(data[:SHOWN_BYTES])
+    shown = bytes(data[:most])
     try:
         # The decoder leaves out the beginning of a character that was cut.
         return {"form": "text", "text": _Utf8().decode(shown, final=len(shown) == len(data)), "bytes": len(data)}

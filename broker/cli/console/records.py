@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple
 
-from broker.cli.console.decoding import Decoder
+from broker.cli.console.decoding import SHOWN_HEADERS, Decoder
 from broker.cli.console.record_filter import RecordFilter
 from broker.cli.console.views import View
 from broker.client.cluster import Cluster, TopicPartition
@@ -25,7 +25,7 @@ MAX_RECORDS: Final = 500
 MAX_SCANNED_RECORDS: Final = 500_000
 """Records that one search reads."""
 MAX_SCANNED_BYTES: Final = 256 * 1024 * 1024
-"""Bytes of keys and values that one search reads."""
+"""Bytes of keys, values and headers that one search reads."""
 MAX_SEARCH_SECONDS: Final = 20.0
 """Time of one search, seconds."""
 FILTERED_OFFSETS: Final = 10_000
@@ -69,6 +69,8 @@ class Found(NamedTuple):
     where: TopicPartition
     record: Record
     timestamp_type: TimestampType
+    header_count: int = 0
+    """Number of its headers, also of those that are no longer there."""
 
 
 class Scan:
@@ -137,8 +139,10 @@ class Scan:
                 return
             self.records += 1
             self.bytes += len(record.key or b"") + len(record.value or b"")
+            if record.headers:
+                self.bytes += sum(len(name) + len(value or b"") for name, value in record.headers)
             if self._query.selected.takes(record):
-                yield Found(where, record, timestamp_type)
+                yield Found(where, record, timestamp_type, len(record.headers))
 
 
 class Search:
@@ -157,7 +161,8 @@ class Search:
 
     def steps(self) -> Generator[None, None, None]:
         """Read until the search is complete, or a limit is reached; then decode the records of the answer. Raises ClientError."""
-        for found in self._scan.to_the_end():
+        for step in self._scan.to_the_end():
+            found = [_shown(each) for each in step]
             if self._query.has_beginning:
                 self._found.extend(found)
             else:
@@ -212,9 +217,17 @@ class Search:
         }
 
 
+def _shown(found: Found) -> Found:
+    """The record with the headers that can be shown: a search keeps many records, and small headers are large objects."""
+    if found.header_count <= SHOWN_HEADERS:
+        return found
+    return found._replace(record=found.record._replace(headers=found.record.headers[:SHOWN_HEADERS]))
+
+
 def record_view(found: Found, query: Query, decoder: Decoder) -> View:
     """A record for the page."""
-    return {"partition": found.where.partition, **decoder.record(found.record, query.key_form, query.value_form)}
+    decoded = decoder.record(found.record, query.key_form, query.value_form)
+    return {"partition": found.where.partition, **decoded, "header_count": found.header_count}
 
 
 def live(

@@ -3,7 +3,7 @@
 import json
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -12,14 +12,14 @@ import pytest
 
 from broker.cli.console import records
 from broker.cli.console.avro import MAX_VALUES, AvroSchema, NotAvro, decode_avro
-from broker.cli.console.decoding import MAX_DECODED_BYTES, SHOWN_BYTES, Decoder, shown_bytes
+from broker.cli.console.decoding import MAX_DECODED_BYTES, SHOWN_BYTES, SHOWN_HEADERS, Decoder, shown_bytes
 from broker.cli.console.message_pack import NotMessagePack, decode_message_pack
 from broker.cli.console.parameters import BadParameter
 from broker.cli.console.record_filter import record_filter
 from broker.cli.console.records import Found, Query
 from broker.client.cluster import Cluster, TopicPartition
 from protocol.records.batch import TimestampType
-from protocol.records.reader import Record
+from protocol.records.reader import Header, Record
 
 USER = {
     "type": "record", "name": "User", "namespace": "a.b",
@@ -203,22 +203,52 @@ def test_conditions_that_are_none_are_refused(conditions: dict[str, Any]) -> Non
         record_filter(**conditions)
 
 
-def test_a_search_can_be_cancelled_while_its_records_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("headers", "names", "sizes"),
+    [
+        ((), [], []),
+        (((b"", None),) * 300_000, [""] * SHOWN_HEADERS, [0] * SHOWN_HEADERS),
+        (((b"a", b"x" * SHOWN_BYTES), (b"b", b"y")), ["a"], [SHOWN_BYTES]),
+        (((b"n" * 1_000_000, b"y"), (b"b", b"y")), ["n" * SHOWN_BYTES], [1]),
+        (((b"\xff<b>", b"y"), (b"b", None)), ["\ufffd<b>", "b"], [1, 0]),
+    ],
+    ids=["none", "many", "a large value", "a large name", "hostile"],
+)
+def test_headers_are_shown_up_to_a_number_and_a_size(headers: tuple[Header, ...], names: list[str], sizes: list[int]) -> None:
+    shown = Decoder().record(RECORD._replace(headers=headers))["headers"]
+    assert ([each["name"] for each in shown], [each["bytes"] for each in shown]) == (names, sizes)
+    assert sum(len(each["name"]) + len(each["text"] or "") for each in shown) <= SHOWN_BYTES
+
+
+def a_search_of(scanned: Iterable[Record], monkeypatch: pytest.MonkeyPatch) -> records.Search:
+    """A search whose only step finds these records. Each look at its clock is a second later."""
     where = TopicPartition("t", 0)
+    found = [Found(where, each, TimestampType.CREATE_TIME, len(each.headers)) for each in scanned]
 
     class Scanned:
-        starts, ends, positions = {where: 0}, {where: 3}, {where: 3}
-        records, bytes = 3, 6
+        starts, ends, positions = {where: 0}, {where: len(found)}, {where: len(found)}
+        records, bytes = len(found), 2 * len(found)
 
         def __init__(self, *_: object) -> None:
             """See Scan."""
 
         def to_the_end(self) -> Iterator[list[Found]]:
-            yield [Found(where, Record(offset, 0, None, b"{}", ()), TimestampType.CREATE_TIME) for offset in range(3)]
+            yield found
 
     monkeypatch.setattr(records, "Scan", Scanned)
     seconds = count()
     with Cluster("127.0.0.1:1") as cluster:
-        search = records.Search(cluster, Query("t"), Decoder(), lambda: float(next(seconds)))
+        return records.Search(cluster, Query("t"), Decoder(), lambda: float(next(seconds)))
+
+
+def test_a_search_can_be_cancelled_while_its_records_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = a_search_of([Record(offset, 0, None, b"{}", ()) for offset in range(3)], monkeypatch)
     assert len(list(search.steps())) == 1 + 3
     assert [each["offset"] for each in search.answer()["records"]] == [0, 1, 2]
+
+
+def test_a_search_keeps_no_more_headers_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = a_search_of([Record(0, 0, None, b"", ((b"h", b""),) * 300_000)], monkeypatch)
+    assert len(list(search.steps())) == 1 + 1
+    assert [len(each.record.headers) for each in search._found] == [SHOWN_HEADERS]
+    assert [(len(each["headers"]), each["header_count"]) for each in search.answer()["records"]] == [(SHOWN_HEADERS, 300_000)]

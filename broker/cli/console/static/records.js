@@ -1,7 +1,7 @@
 // Draws the page of records: searches with filters, a live view, exports.
 
 import { addressOf, ask, path, query } from "./api.js";
-import { action, actions, element, failed, heading, link, time } from "./dom.js";
+import { action, actions, element, failed, heading, link, note, time } from "./dom.js";
 import { produce } from "./topics.js";
 
 const FORMS = ["auto", "text", "json", "hex", "msgpack", "avro", "protobuf"];
@@ -101,10 +101,12 @@ function milliseconds(typed) {
 }
 
 function drawn(record) {
+  const omitted = record.header_count - record.headers.length;
   return element("article", null,
     element("div", { class: "note" }, `partition ${record.partition}   offset ${record.offset}   ${time(record.timestamp)}`),
     element("div", null, "key ", bytes(record.key)), element("div", null, "value ", bytes(record.value)),
-    ...record.headers.map((header) => element("div", { class: "note" }, `${header.name} `, bytes(header))));
+    ...record.headers.map((header) => element("div", { class: "note" }, `${header.name} `, bytes(header))),
+    omitted > 0 ? note(`${omitted} more headers are in the export.`) : null);
 }
 
 function bytes(data) {
