@@ -100,13 +100,20 @@ def use_dialog(page: Page, button: str, fields: Mapping[str, str], send: str) ->
 
 def test_a_topic_is_created_filled_read_and_deleted(console: Console, page: Page, broker: JudgedBroker) -> None:
     page.open(f"{console.address}#/topics")
-    use_dialog(page, "Create a topic", {"Name": "made", "Partitions": "2", "Configuration": "retention.ms=1000000"}, "Create")
+    use_dialog(page, "Create a topic", {"Name": "made", "Partitions": "2", "Configuration": "retention.ms=1\nretention.ms=2"}, "Create")
+    page.wait_for_text("retention.ms is given twice")
+    page.fill("Configuration", "retention.ms=1000000")
+    page.click("dialog button", "Create")
     page.wait_for_text("Topic made")
-    use_dialog(page, "Produce a record", {"Partition": "1", "Key": "k", "Value": HOSTILE}, "Produce")
+    headers = [["h", "2"], ["2", "h"], ["h", "1"], ["__proto__", "x"], ["1", ""]]
+    lines = "\n".join("=".join(header) for header in headers)
+    use_dialog(page, "Produce a record", {"Partition": "1", "Key": "k", "Value": HOSTILE, "Headers": lines}, "Produce")
     page.wait_for_text("Written to partition 1 at offset 0.")
     page.open(f"{console.address}#/topics/made/records/1")
     page.wait_for_text("1 of 1 records read are shown")
     assert SHOWN in page.text()
+    (record,) = console.get("topics/made/records")["records"]
+    assert [[each["name"], each["text"]] for each in record["headers"]] == headers
     page.click("button", "Live")
     page.wait_for_text("Waiting for new records")
     for number in range(3):

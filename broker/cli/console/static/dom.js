@@ -188,13 +188,22 @@ function valueOf(field, input) {
   return found;
 }
 
-// `a=b` lines as an object.
+// `a=b` lines as pairs of a name and a value, in their order; a name may be repeated.
 export function pairs(lines) {
-  const found = {};
-  for (const line of lines.split("\n").filter((each) => each.trim() !== "")) {
+  return lines.split("\n").filter((each) => each.trim() !== "").map((line) => {
     const at = line.indexOf("=");
     if (at < 1) throw new Error(`${line} is not name=value`);
-    found[line.slice(0, at).trim()] = line.slice(at + 1);
+    return [line.slice(0, at).trim(), line.slice(at + 1)];
+  });
+}
+
+// The same as an object, which has each name once.
+export function byName(lines) {
+  const found = pairs(lines);
+  const names = new Set();
+  for (const [name] of found) {
+    if (names.has(name)) throw new Error(`${name} is given twice`);
+    names.add(name);
   }
-  return found;
+  return Object.fromEntries(found);
 }

@@ -1,7 +1,7 @@
 // Draws the pages of ACLs, users and quotas.
 
 import { ask, change, path, query } from "./api.js";
-import { action, actions, dialog, filtered, heading, note, number, pairs, text, wide } from "./dom.js";
+import { action, actions, byName, dialog, filtered, heading, note, number, text, wide } from "./dom.js";
 
 const RESOURCES = ["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"];
 const OPERATIONS = [
@@ -72,7 +72,7 @@ export async function quotas(page) {
     { name: "key", label: "Quota", kind: "select", options: QUOTAS },
     { name: "value", label: "Value", kind: "amount" },
   ], async ({ entity, key, value }) => {
-    const names = Object.fromEntries(Object.entries(pairs(entity)).map(([kind, name]) => [kind, name === "" ? null : name]));
+    const names = Object.fromEntries(Object.entries(byName(entity)).map(([kind, name]) => [kind, name === "" ? null : name]));
     await change("PATCH", "quotas", { entity: names, set: { [key]: value } });
     page.reload();
   }, { button: "Set" });

@@ -2,7 +2,7 @@
 
 import { ask, change, path, query } from "./api.js";
 import { configTable } from "./cluster.js";
-import { action, actions, dialog, element, failed, fault, filtered, heading, link, note, number, pairs, size, table, text, time, wide } from "./dom.js";
+import { action, actions, byName, dialog, element, failed, fault, filtered, heading, link, note, number, pairs, size, table, text, time, wide } from "./dom.js";
 import { records } from "./records.js";
 
 export async function topics(page, name, section, partition) {
@@ -24,7 +24,7 @@ function create(page) {
     { name: "replication_factor", label: "Replicas (default of the brokers)", kind: "number", optional: true },
     { name: "configs", label: "Configuration, key=value lines", kind: "lines" },
   ], async (fields) => {
-    await change("POST", "topics", { ...fields, configs: pairs(fields.configs) });
+    await change("POST", "topics", { ...fields, configs: byName(fields.configs) });
     page.go("topics", fields.name);
   }, { button: "Create" });
 }
@@ -85,10 +85,10 @@ export function produce(page, name) {
     { name: "isKeyNull", label: "The key is null", kind: "checkbox", value: true },
     { name: "value", label: "Value", kind: "lines" },
     { name: "isValueNull", label: "The value is null (a tombstone)", kind: "checkbox" },
-    { name: "headers", label: "Headers, name=value lines", kind: "lines" },
+    { name: "headers", label: "Headers, name=value lines; a name may be repeated", kind: "lines" },
   ], async (fields) => {
     const key = fields.isKeyNull && fields.key === "" ? null : fields.key;
-    const sent = { key, value: fields.isValueNull ? null : fields.value, headers: Object.entries(pairs(fields.headers)) };
+    const sent = { key, value: fields.isValueNull ? null : fields.value, headers: pairs(fields.headers) };
     if (fields.partition !== null) sent.partition = fields.partition;
     const done = await change("POST", `topics/${path(name)}/records`, sent);
     page.reload(`Written to partition ${done.partition} at offset ${done.offset}.`);
