@@ -202,6 +202,17 @@ class Cluster:
         """Send one request to a broker by its id. Raises ConnectionLost."""
         return self.ask(lambda: self.broker(broker_id), request, response)
 
+    def ask_briefly(self, broker_id: int, request: Message, response: type[AnyResponse], seconds: float) -> AnyResponse:
+        """Send one request to a broker by its id; connecting and waiting take so long at most. Raises ConnectionLost."""
+
+        def find() -> Connection:
+            with self.until(time.monotonic() + seconds, once=True):
+                connection = self.broker(broker_id)
+            connection.timeout_seconds = self.timeout_seconds  # of the requests that follow
+            return connection
+
+        return self.ask(find, request, response, timeout_seconds=seconds)
+
     def ask_controller(self, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None) -> AnyResponse:
         """Send one request to the controller."""
         return self.until_done(lambda: self.ask(self.controller, request, response, timeout_seconds=timeout_seconds))
@@ -296,6 +307,26 @@ class Cluster:
         for partition in partitions:
             found.setdefault(self.leader(partition), []).append(partition)
         return found
+
+    def led(self, partitions: Iterable[TopicPartition]) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
+        """The partitions by the id of their leader, and those that have none now. Raises ClientError for one that does not exist.
+
+        Unlike `by_leader` it uses the metadata that is known; `forget` has it asked for again.
+        """
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for partition in partitions:
+            by_topic.setdefault(partition.topic, []).append(partition)
+        found: dict[int, list[TopicPartition]] = {}
+        without: list[TopicPartition] = []
+        for topic, wanted in by_topic.items():
+            leaders = {each.partition_index: each.leader_id for each in self.topic(topic).partitions}
+            for partition in wanted:
+                leader = leaders[partition.partition] if partition.partition in leaders else self.leader(partition)
+                if leader in self._brokers:
+                    found.setdefault(leader, []).append(partition)
+                else:
+                    without.append(partition)
+        return found, without
 
 
 class UnknownTopic(Refused):

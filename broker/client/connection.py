@@ -56,7 +56,8 @@ class Connection:
     def __init__(self, address: Address, client_id: str, timeout_seconds: float, security: ClientSecurity = PLAINTEXT) -> None:
         self.address = address
         self._client_id = client_id
-        self._timeout = timeout_seconds
+        self.timeout_seconds = timeout_seconds
+        """Time for a request, and for its answer unless the caller says another."""
         self._correlation_id = 0
         self._expected: deque[_Expected] = deque()
         self._frames = FrameReader(MAX_FRAME_BYTES)
@@ -101,7 +102,7 @@ class Connection:
             asked = advance(steps, None)
             while isinstance(asked, LoginRequest):
                 self._send(asked.message, api(asked.api_key), asked.version)
-                answer = self._receive(self._timeout)
+                answer = self._receive(self.timeout_seconds)
                 if answer is None:
                     raise ConnectionLost(f"the broker at {self.address} did not answer the login in time")
                 asked = advance(steps, answer)
@@ -112,7 +113,7 @@ class Connection:
     def _renew(self) -> None:
         """Log in again, after the answers to the requests in flight."""
         while self._expected:
-            answer = self._receive(self._timeout)
+            answer = self._receive(self.timeout_seconds)
             if answer is None:
                 raise ConnectionLost(f"the broker at {self.address} did not answer in time")
             self._answers.append(answer)
@@ -151,7 +152,7 @@ class Connection:
         UnsupportedByBroker."""
         assert not self.in_flight, "answers come in order"
         self.send(request)
-        answer = self.receive(self._timeout if timeout_seconds is None else timeout_seconds)
+        answer = self.receive(self.timeout_seconds if timeout_seconds is None else timeout_seconds)
         if answer is None:
             raise ConnectionLost(f"the broker at {self.address} did not answer in time")
         assert isinstance(answer, response)
@@ -177,7 +178,7 @@ class Connection:
         except InvalidValue as error:
             raise DoesNotFit(f"a given value does not fit into the request: {error}") from None
         try:
-            self._socket.settimeout(self._timeout)
+            self._socket.settimeout(self.timeout_seconds)
             self._socket.sendall(data)
         except OSError as error:
             raise ConnectionLost(f"the connection to {self.address} broke: {error.strerror or error}") from None
@@ -232,7 +233,7 @@ class Connection:
         while True:
             self._send(request if version >= 3 else ApiVersionsRequest(), spoken, version)
             try:
-                data = self._receive_frame(self._timeout)
+                data = self._receive_frame(self.timeout_seconds)
             except ConnectionLost as error:
                 raise Unreachable(f"{error} before it sent its API versions; does it require TLS or SASL (--command-config)?") from None
             if data is None:

@@ -1,5 +1,7 @@
 """Reads records from partitions: one Fetch per leader in flight, positions advance, moved leaders are looked up again.
 
+A partition without a leader, or with one that cannot be reached, keeps no other waiting.
+
 With read_committed, records of aborted transactions are skipped by the lists in the answers; markers are never
 returned.
 """
@@ -7,7 +9,7 @@ returned.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from broker.client.cluster import Cluster, TopicPartition
@@ -62,7 +64,9 @@ class Fetcher:
         self._settings = settings
         self._in_flight: dict[Connection, dict[TopicPartition, int]] = {}
         self._connections: dict[int, Connection] = {}
-        self._failing_since: dict[int, float] = {}
+        self._failing: dict[TopicPartition, tuple[float, ClientError]] = {}
+        """Since when partitions cannot be read, and the last reason."""
+        self._next_look = 0.0
 
     def close(self) -> None:
         """Close the connections."""
@@ -71,10 +75,16 @@ class Fetcher:
         self._connections.clear()
         self._in_flight.clear()
 
+    def failing(self, seconds: float) -> dict[TopicPartition, ClientError]:
+        """The partitions that could not be read for so long, with the reason."""
+        now = time.monotonic()
+        return {each: error for each, (since, error) in self._failing.items() if each in self.positions and now - since >= seconds}
+
     def poll(self, timeout_seconds: float) -> Iterator[FetchedBatch]:
         """Wait for answers, and yield their batches; nothing when no leader answers in time.
 
-        The position of a partition advances with each batch. Raises OffsetGone, Refused.
+        The position of a partition advances with each batch. Raises OffsetGone, Refused; ConnectionLost or Refused, too, for a
+        partition that could not be read for as long as the timeout.
         """
         self._send()
         if not self._in_flight:
@@ -84,8 +94,15 @@ class Fetcher:
             yield from self._take(connection)
 
     def _send(self) -> None:
+        self._failing = {each: failure for each, failure in self._failing.items() if each in self.positions}
         asked = {partition for partitions in self._in_flight.values() for partition in partitions}
-        for leader, partitions in self._cluster.until_done(lambda: self._cluster.by_leader(self.positions)).items():
+        by_leader, without = self._cluster.led(self.positions)
+        self._fail({each: Refused(str(each), ErrorCode.LEADER_NOT_AVAILABLE) for each in without})
+        if without and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _BACKOFF_SECONDS
+            for each in without:
+                self._cluster.forget(each.topic)
+        for leader, partitions in by_leader.items():
             wanted = [partition for partition in partitions if partition not in asked]
             connection = self._connections.get(leader)
             if not wanted or (connection is not None and connection in self._in_flight):
@@ -96,7 +113,7 @@ class Fetcher:
                     connection = self._connections[leader] = self._cluster.new_connection(self._cluster.broker_address(leader))
                 connection.send(self._request(positions))
             except ConnectionLost as error:
-                self._lose(leader, error)
+                self._lose(leader, positions, error)
                 continue
             self._in_flight[connection] = positions
 
@@ -128,11 +145,10 @@ class Fetcher:
         try:
             answer = connection.receive(0)
         except ConnectionLost as error:
-            self._lose(leader, error)
+            self._lose(leader, self._in_flight[connection], error)
             return
         if answer is None:
             return
-        self._failing_since.pop(leader, None)
         assert isinstance(answer, FetchResponse)
         asked = self._in_flight.pop(connection)
         if answer.error_code:
@@ -141,21 +157,30 @@ class Fetcher:
         for topic in answer.responses:
             for data in topic.partitions:
                 partition = TopicPartition(topic.topic, data.partition_index)
+                if not data.error_code:
+                    self._failing.pop(partition, None)
                 # The partition was reassigned, or its position changed, while the request was in flight: its data is
                 # ignored.
                 if partition in asked and self.positions.get(partition) == asked[partition]:
                     yield from self._records_of(partition, data)
 
-    def _lose(self, leader: int, error: ConnectionLost) -> None:
-        """Retry with new metadata. Raises ConnectionLost when the leader could not be reached for as long as the
-        timeout."""
+    def _lose(self, leader: int, asked: Mapping[TopicPartition, int], error: ConnectionLost) -> None:
+        """Retry with new metadata. Raises ConnectionLost when a partition could not be read for as long as the timeout."""
         connection = self._connections.pop(leader, None)
         if connection is not None:
             connection.close()
             self._in_flight.pop(connection, None)
-        if time.monotonic() - self._failing_since.setdefault(leader, time.monotonic()) > self._cluster.timeout_seconds:
-            raise error
+        self._fail(dict.fromkeys(asked, error))
         self._look_again()
+
+    def _fail(self, errors: Mapping[TopicPartition, ClientError]) -> None:
+        """Note that partitions cannot be read now. Raises the error of one that could not be for as long as the timeout."""
+        now = time.monotonic()
+        for partition, error in errors.items():
+            since, _ = self._failing.get(partition, (now, error))
+            self._failing[partition] = since, error
+            if now - since > self._cluster.timeout_seconds:
+                raise error
 
     def _wait_or_raise(self, error: Refused) -> None:
         if not error.code.retriable:
@@ -173,7 +198,9 @@ class Fetcher:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetGone(partition, self.positions[partition])
         if data.error_code:
-            self._wait_or_raise(Refused(str(partition), data.error_code))
+            refused = Refused(str(partition), data.error_code)
+            self._failing.setdefault(partition, (time.monotonic(), refused))
+            self._wait_or_raise(refused)
             return
         if not data.records:
             return

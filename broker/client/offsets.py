@@ -1,10 +1,12 @@
 """Looks up the start and end offsets of partitions, and offsets for timestamps, by ListOffsets to the leaders."""
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import check
+from broker.client.errors import ClientError, ConnectionLost, Refused, check
+from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -18,6 +20,10 @@ MAX_TIMESTAMP: Final = -3
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
+
+LEADER_SECONDS: Final = 3.0
+"""Time for the leader of a partition that can be left out, seconds; an election takes less."""
+_BACKOFF_SECONDS: Final = 0.1
 
 
 class FoundOffset(NamedTuple):
@@ -36,21 +42,7 @@ def list_offsets(
     def attempt() -> None:
         missing = [partition for partition in wanted if partition not in found]
         for leader, partitions in cluster.by_leader(missing).items():
-            request = ListOffsetsRequest(
-                replica_id=-1,
-                isolation_level=isolation,
-                topics=[
-                    ListOffsetsTopic(
-                        name=topic,
-                        partitions=[
-                            ListOffsetsPartition(partition_index=number, timestamp=wanted[TopicPartition(topic, number)])
-                            for number in numbers
-                        ],
-                    )
-                    for topic, numbers in by_topic(partitions).items()
-                ],
-            )
-            answer = cluster.ask_broker(leader, request, ListOffsetsResponse)
+            answer = cluster.ask_broker(leader, _request(partitions, wanted, isolation), ListOffsetsResponse)
             for topic in answer.topics:
                 for partition in topic.partitions:
                     name = TopicPartition(topic.name, partition.partition_index)
@@ -59,6 +51,56 @@ def list_offsets(
 
     cluster.until_done(attempt)
     return {partition: found[partition] for partition in wanted}
+
+
+def reachable_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ClientError]]:
+    """The offsets of those partitions whose leaders answer within LEADER_SECONDS, and the error of each other one.
+
+    Raises ClientError for what waiting does not change.
+    """
+    found: dict[TopicPartition, int] = {}
+    seconds = min(LEADER_SECONDS, cluster.timeout_seconds)
+    until = time.monotonic() + seconds
+    while True:
+        by_leader, without = cluster.led([partition for partition in wanted if partition not in found])
+        errors: dict[TopicPartition, ClientError] = {each: Refused(str(each), ErrorCode.LEADER_NOT_AVAILABLE) for each in without}
+        for leader, partitions in by_leader.items():
+            try:
+                answer = cluster.ask_briefly(leader, _request(partitions, wanted, isolation), ListOffsetsResponse, seconds)
+            except ConnectionLost as error:
+                errors |= dict.fromkeys(partitions, error)
+                continue
+            for topic in answer.topics:
+                for partition in topic.partitions:
+                    name, code = TopicPartition(topic.name, partition.partition_index), ErrorCode.of(partition.error_code)
+                    if code.retriable:
+                        errors[name] = Refused(str(name), code)
+                    else:
+                        check(str(name), code)
+                        found[name] = partition.offset
+        if not errors or time.monotonic() + _BACKOFF_SECONDS > until:
+            return found, errors
+        time.sleep(_BACKOFF_SECONDS)
+        for each in errors:
+            cluster.forget(each.topic)
+
+
+def _request(partitions: Iterable[TopicPartition], wanted: Mapping[TopicPartition, int], isolation: int) -> ListOffsetsRequest:
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[
+            ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    ListOffsetsPartition(partition_index=number, timestamp=wanted[TopicPartition(topic, number)]) for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(partitions).items()
+        ],
+    )
 
 
 def end_offsets(cluster: Cluster, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED) -> dict[TopicPartition, int]:

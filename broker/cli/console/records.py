@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from broker.cli.console.answers import one_line
 from broker.cli.console.decoding import SHOWN_HEADERS, Decoder
 from broker.cli.console.record_filter import RecordFilter
 from broker.cli.console.views import View
+from broker.cli.doctor.kinds import some
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.errors import ClientError, ConnectionLost
 from broker.client.fetcher import Fetcher, FetchSettings, OffsetGone
-from broker.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, end_offsets, offsets_at, start_offsets
+from broker.client.offsets import (
+    EARLIEST,
+    LATEST,
+    LEADER_SECONDS,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    reachable_offsets,
+    start_offsets,
+)
 from protocol.records.batch import TimestampType
 from protocol.records.reader import Record
 
@@ -32,6 +42,8 @@ FILTERED_OFFSETS: Final = 10_000
 """Last offsets of a partition that a search with a filter and without a beginning reads."""
 MAX_LIVE_SECONDS: Final = 3600.0
 """Time of a live view, or of an export, seconds."""
+_LONG_LEADER_SECONDS: Final = 15.0
+"""Time for a partition that has lost its leader while it is read, seconds; a live view or an export waits longer than a search."""
 _DECODING_SECONDS: Final = 0.1
 """Time after which a search that decodes its records can be cancelled, seconds."""
 _FETCH: Final = FetchSettings(max_bytes=4 * 1024 * 1024, max_partition_bytes=1024 * 1024)
@@ -74,29 +86,55 @@ class Found(NamedTuple):
 
 
 class Scan:
-    """Reads partitions from their positions on, and selects records. Counts what it reads."""
+    """Reads partitions from their positions on, and selects records. Counts what it reads.
 
-    def __init__(self, cluster: Cluster, query: Query, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Ask for the range of each partition. Raises ClientError, also for a partition that does not exist."""
+    `missing` has the partitions that are left out, because their leaders did not answer.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        query: Query,
+        monotonic: Callable[[], float] = time.monotonic,
+        leader_seconds: float = _LONG_LEADER_SECONDS,
+    ) -> None:
+        """Ask for the range of each partition. Raises ClientError if none has one, or if one does not exist.
+
+        `leader_seconds` is the time after which a partition without a leader is left out.
+        """
         self._cluster = cluster
         self._query = query
         self._monotonic = monotonic
+        # Before the fetcher gives up.
+        self._leader_seconds = min(leader_seconds, cluster.timeout_seconds / 2)
+        self.missing: dict[TopicPartition, ClientError] = {}
         wanted = [TopicPartition(query.topic, each) for each in query.partitions or cluster.partitions(query.topic)]
-        self.starts = start_offsets(cluster, wanted)
-        self.ends = end_offsets(cluster, wanted, isolation=query.isolation)
-        self.positions = self._first(wanted)
+        starts = self._offsets(dict.fromkeys(wanted, EARLIEST))
+        ends = self._offsets(dict.fromkeys(starts, LATEST))
+        self.positions = self._first(starts, ends)
+        self.starts = {each: starts[each] for each in self.positions}
+        self.ends = {each: ends[each] for each in self.positions}
+        if self.missing and not self.positions:
+            raise next(iter(self.missing.values()))
         self.records = 0
         self.bytes = 0
 
-    def _first(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The offsets of the partitions that can be reached."""
+        found, errors = reachable_offsets(self._cluster, wanted, isolation=self._query.isolation)
+        self.missing |= errors
+        return found
+
+    def _first(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         query = self._query
         if query.timestamp_ms is not None:
-            at_time = offsets_at(self._cluster, wanted, query.timestamp_ms)
-            return {each: min(max(at_time[each], self.starts[each]), self.ends[each]) for each in wanted}
+            at_time = self._offsets(dict.fromkeys(ends, query.timestamp_ms))
+            late = {each: ends[each] for each, at in at_time.items() if at < 0}
+            return {each: min(max(at, starts[each]), ends[each]) for each, at in (at_time | late).items()}
         if query.offset is not None:
-            return {each: min(max(query.offset, self.starts[each]), self.ends[each]) for each in wanted}
+            return {each: min(max(query.offset, starts[each]), end) for each, end in ends.items()}
         last = query.limit if query.selected.is_trivial else FILTERED_OFFSETS
-        return {each: max(self.starts[each], self.ends[each] - last) for each in wanted}
+        return {each: max(starts[each], end - last) for each, end in ends.items()}
 
     def to_the_end(self) -> Iterator[list[Found]]:
         """The selected records of each step, until all partitions are read up to the ends that they had. Raises ClientError."""
@@ -126,6 +164,9 @@ class Scan:
                 elif has_end and self._monotonic() - progress_at > self._cluster.timeout_seconds:
                     where = next(iter(positions))
                     raise ConnectionLost(f"the leader of {where} gave no record within {self._cluster.timeout_seconds:g} s")
+                for each, error in fetcher.failing(self._leader_seconds).items():
+                    self.missing[each] = error
+                    del positions[each]
                 if has_end:
                     for each in [each for each, at in positions.items() if at >= self.ends[each]]:
                         del positions[each]
@@ -154,7 +195,7 @@ class Search:
         self._decoder = decoder
         self._monotonic = monotonic
         self._until = monotonic() + min(cluster.timeout_seconds, MAX_SEARCH_SECONDS)
-        self._scan = Scan(cluster, query, monotonic)
+        self._scan = Scan(cluster, query, monotonic, LEADER_SECONDS)
         self._found: deque[Found] = deque(maxlen=None if query.has_beginning else query.limit)
         self._stopped_by: str | None = None
         self._views: list[View] = []
@@ -214,7 +255,13 @@ class Search:
             "records": self._views,
             "scanned": {"records": self._scan.records, "bytes": self._scan.bytes},
             "stopped_by": self._stopped_by,
+            "missing": missing_view(self._scan.missing),
         }
+
+
+def missing_view(missing: Mapping[TopicPartition, ClientError]) -> list[View]:
+    """Partitions that are left out, with the reason of each."""
+    return [{"partition": where.partition, "error": one_line(error)} for where, error in sorted(missing.items())]
 
 
 def _shown(found: Found) -> Found:
@@ -230,9 +277,16 @@ def record_view(found: Found, query: Query, decoder: Decoder) -> View:
     return {"partition": found.where.partition, **decoded, "header_count": found.header_count}
 
 
+class LiveStep(NamedTuple):
+    """New records of a live view, and partitions that it leaves out from now on."""
+
+    records: list[View]
+    missing: list[View]
+
+
 def live(
     cluster: Cluster, query: Query, decoder: Decoder, monotonic: Callable[[], float] = time.monotonic
-) -> Generator[list[View], None, None]:
+) -> Generator[LiveStep, None, None]:
     """New records in steps, from the end or from where the query begins. Raises ClientError.
 
     A reader that is slower than the topic gets all records late: the next step begins when the last one was taken.
@@ -241,10 +295,14 @@ def live(
     scan = Scan(cluster, query, monotonic)
     if not query.has_beginning:
         scan.positions = dict(scan.ends)
+    said = 0
     for found in scan.on_and_on():
-        yield [record_view(each, query, decoder) for each in found]
+        missing = dict(list(scan.missing.items())[said:])
+        said += len(missing)
+        yield LiveStep([record_view(each, query, decoder) for each in found], missing_view(missing))
         if monotonic() >= until:
             return
+    raise next(iter(scan.missing.values()))  # it has left out all partitions
 
 
 def export(
@@ -253,7 +311,7 @@ def export(
     line: Callable[[TopicPartition, Record, TimestampType], str],
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Generator[list[str], None, None]:
-    """All selected records up to the present ends as lines of a file, in steps. Raises ClientError."""
+    """All selected records up to the present ends as lines of a file, in steps. Raises ClientError, also if partitions were left out."""
     until = monotonic() + MAX_LIVE_SECONDS
     scan = Scan(cluster, query, monotonic)
     if not query.has_beginning:
@@ -262,3 +320,7 @@ def export(
         yield [line(each.where, each.record, each.timestamp_type) for each in found]
         if monotonic() >= until:
             raise ClientError(f"an export ends after {MAX_LIVE_SECONDS:g} s; go on from the last offsets")
+    if scan.missing:
+        (first, error), *_ = sorted(scan.missing.items())
+        names = some([str(where.partition) for where in sorted(scan.missing)])
+        raise ClientError(f"the records of partition {names} of {first.topic} are missing: {one_line(error)}")

@@ -77,7 +77,10 @@ class Streams:
             cluster.close()
 
     async def live(self, request: Request) -> Response:
-        """Records as server-sent events `records`; `failed` has an error, and `end` ends a view that was open for too long."""
+        """Records as server-sent events `records`, and partitions that are left out as `missing`.
+
+        `failed` has an error, and `end` ends a view that was open for too long.
+        """
         asked = self._asked(request)
         if isinstance(asked, Response):
             return asked
@@ -87,13 +90,15 @@ class Streams:
             said_at = time.monotonic()
             yield ": open\n\n"
             async with aclosing(self._steps(served, lambda cluster: live(cluster, query, served.decoder))) as steps:
-                async for records in steps:
-                    if isinstance(records, str):
-                        yield _event("failed", {"error": records})
+                async for step in steps:
+                    if isinstance(step, str):
+                        yield _event("failed", {"error": step})
                         return
-                    if records or time.monotonic() - said_at > _KEEP_ALIVE_SECONDS:
+                    if step.missing:
+                        yield _event("missing", {"missing": step.missing})
+                    if step.records or time.monotonic() - said_at > _KEEP_ALIVE_SECONDS:
                         said_at = time.monotonic()
-                        yield _event("records", {"records": records}) if records else ": nothing\n\n"
+                        yield _event("records", {"records": step.records}) if step.records else ": nothing\n\n"
             yield _event("end", {})
 
         return StreamingResponse(events(), media_type="text/event-stream")
@@ -122,9 +127,7 @@ class Streams:
         headers = {"content-disposition": f'attachment; filename="{name}.{form.suffix}"'}
         return StreamingResponse(lines(), media_type=form.media_type, headers=headers)
 
-    async def _steps(
-        self, served: Served, begin: Callable[[Cluster], Generator[list[Step], None, None]]
-    ) -> AsyncGenerator[list[Step] | str, None]:
+    async def _steps(self, served: Served, begin: Callable[[Cluster], Generator[Step, None, None]]) -> AsyncGenerator[Step | str, None]:
         """The results of all steps, and the text of an error that ends them.
 
         It counts as a stream from the first step on, because a client may leave before.
@@ -191,7 +194,7 @@ def _has_step(steps: Iterator[None]) -> bool:
     return next(steps, _END) is not _END
 
 
-def _next_step(steps: Iterator[list[Step]]) -> list[Step] | None:
+def _next_step(steps: Iterator[Step]) -> Step | None:
     return next(steps, None)
 
 

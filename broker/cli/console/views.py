@@ -18,7 +18,7 @@ from broker.client.config_admin import SOURCES, ResourceType, describe_configs
 from broker.client.errors import ClientError, Refused
 from broker.client.group_admin import NO_GROUP, describe_group, list_groups
 from broker.client.log_dirs import log_dirs
-from broker.client.offsets import end_offsets, start_offsets
+from broker.client.offsets import EARLIEST, LATEST, reachable_offsets
 from broker.client.topic_admin import all_topics
 from broker.client.topic_readers import readers_of
 from protocol.errors import ErrorCode
@@ -117,10 +117,15 @@ def _topic_line(topic: MetadataResponseTopic) -> View:
 
 
 def topic(cluster: Cluster, name: str) -> View:
-    """One topic: its partitions with their offsets and sizes, and its configuration with the source of each value."""
+    """One topic: its partitions with their offsets and sizes, and its configuration with the source of each value.
+
+    A partition whose leader does not answer has neither offsets nor a size.
+    """
     found = cluster.topic(name)
     led = {TopicPartition(name, each.partition_index): each.leader_id for each in found.partitions if each.leader_id != NO_LEADER}
-    starts, ends, sizes = start_offsets(cluster, led), end_offsets(cluster, led), _sizes(cluster, led)
+    starts, _ = reachable_offsets(cluster, dict.fromkeys(led, EARLIEST))
+    ends, _ = reachable_offsets(cluster, dict.fromkeys(starts, LATEST))
+    sizes = _sizes(cluster, {where: led[where] for where in ends})
     partitions = []
     for each in sorted(found.partitions, key=lambda each: each.partition_index):
         where = TopicPartition(name, each.partition_index)
@@ -175,7 +180,7 @@ def groups(cluster: Cluster) -> View:
 
 
 def group(cluster: Cluster, name: str) -> View:
-    """One group: members, offsets, lag. A partition that was deleted has no end."""
+    """One group: members, offsets, lag. A partition that was deleted, or whose leader does not answer, has no end."""
     found = describe_group(cluster, name)
     committed = committed_offsets(cluster, name)
     if found.state == NO_GROUP and not committed:
@@ -188,7 +193,7 @@ def group(cluster: Cluster, name: str) -> View:
         for partition in each.partitions
         if partition.leader_id != NO_LEADER
     }
-    ends = end_offsets(cluster, [partition for partition in wanted if partition in known])
+    ends, _ = reachable_offsets(cluster, {partition: LATEST for partition in wanted if partition in known})
     lines = []
     for partition in wanted:
         offset = committed[partition].offset if partition in committed else None
@@ -224,7 +229,8 @@ def topic_groups(cluster: Cluster, name: str) -> View:
     listed = list_groups(cluster)
     readers, refused = readers_of(cluster, name, listed[:MAX_GROUPS])
     led = [TopicPartition(name, each.partition_index) for each in cluster.topic(name).partitions if each.leader_id != NO_LEADER]
-    ends = {where.partition: end for where, end in end_offsets(cluster, led).items()}
+    reached, _ = reachable_offsets(cluster, dict.fromkeys(led, LATEST))
+    ends = {where.partition: end for where, end in reached.items()}
     lines = [
         {
             "group": each.group,

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,6 +18,7 @@ from broker.cli.console.parameters import BadParameter
 from broker.cli.console.record_filter import record_filter
 from broker.cli.console.records import Found, Query
 from broker.client.cluster import Cluster, TopicPartition
+from broker.client.errors import ClientError
 from protocol.records.batch import TimestampType
 from protocol.records.reader import Header, Record
 
@@ -227,6 +228,7 @@ def a_search_of(scanned: Iterable[Record], monkeypatch: pytest.MonkeyPatch) -> r
 
     class Scanned:
         starts, ends, positions = {where: 0}, {where: len(found)}, {where: len(found)}
+        missing: ClassVar[dict[TopicPartition, ClientError]] = {}
         records, bytes = len(found), 2 * len(found)
 
         def __init__(self, *_: object) -> None:

@@ -7,9 +7,11 @@ import { produce } from "./topics.js";
 const FORMS = ["auto", "text", "json", "hex", "msgpack", "avro", "protobuf"];
 const MOST_SHOWN = 500;
 const MOST_NESTED = 50;
+const MOST_NAMED = 10;
 
 export async function records(page, name, partition) {
   const list = element("div", { class: "records" });
+  const left = element("div", { "aria-live": "polite" });
   const state = element("p", { class: "note", "aria-live": "polite" });
   const fields = new Map();
   const field = (id, label, attributes) => {
@@ -25,7 +27,7 @@ export async function records(page, name, partition) {
   const address = `topics/${path(name)}`;
   let running = null;
   let source = null;
-  const stop = () => { running?.abort(); source?.close(); running = source = null; cancel.hidden = true; };
+  const stop = () => { left.replaceChildren(); running?.abort(); source?.close(); running = source = null; cancel.hidden = true; };
   page.signal.addEventListener("abort", stop);
 
   const chosen = () => query(Object.fromEntries([...fields].map(([id, input]) => [id, id === "timestamp" || id === "before" ? milliseconds(input.value) : input.value.trim()])));
@@ -38,6 +40,7 @@ export async function records(page, name, partition) {
     state.textContent = "Reading…";
     try {
       const found = await ask(`${address}/records?${chosen()}`, signal);
+      left.replaceChildren(...omitted(found.missing));
       list.replaceChildren(...found.records.map(drawn));
       const ranges = found.partitions.length === 1 ? `offsets ${found.partitions[0].start} to ${found.partitions[0].end}; ` : `${found.partitions.length} partitions; `;
       const reason = found.stopped_by === null || found.stopped_by === "limit" ? "" : `; the search ended at its limit of ${found.stopped_by}`;
@@ -59,6 +62,7 @@ export async function records(page, name, partition) {
     list.replaceChildren();
     state.textContent = "Waiting for new records…";
     let count = 0;
+    const missing = [];
     source = new EventSource(`${addressOf(address)}/live?${chosen()}`);
     source.addEventListener("records", (event) => {
       const { records: found } = JSON.parse(event.data);
@@ -67,6 +71,7 @@ export async function records(page, name, partition) {
       list.prepend(...found.reverse().map(drawn));
       while (list.children.length > MOST_SHOWN) list.lastChild.remove();
     });
+    source.addEventListener("missing", (event) => { missing.push(...JSON.parse(event.data).missing); left.replaceChildren(...omitted(missing)); });
     source.addEventListener("failed", (event) => { stop(); state.replaceChildren(failed(new Error(JSON.parse(event.data).error))); });
     source.addEventListener("end", () => { stop(); state.textContent = "The live view has ended; start it again."; });
     source.addEventListener("error", () => { if (source) { stop(); state.replaceChildren(failed(new Error("The live view was interrupted; start it again."))); } });
@@ -88,7 +93,7 @@ export async function records(page, name, partition) {
   search();
   return [
     heading(`Records of ${name}${partition === undefined ? "" : `-${partition}`}`), element("p", null, link("The topic", "topics", name)),
-    actions(action("Produce a record", () => produce(page, name))), form, state, list,
+    actions(action("Produce a record", () => produce(page, name))), form, state, left, list,
   ];
 }
 
@@ -100,13 +105,21 @@ function milliseconds(typed) {
   return Number.isNaN(found) ? trimmed : found;
 }
 
+// Names the partitions whose leaders did not answer.
+function omitted(missing) {
+  if (!missing.length) return [];
+  const more = missing.length > MOST_NAMED ? ` and ${missing.length - MOST_NAMED} more` : "";
+  const names = missing.slice(0, MOST_NAMED).map((one) => one.partition).join(", ");
+  return [failed(new Error(`Not shown: the records of partition ${names}${more}. ${missing[0].error}`))];
+}
+
 function drawn(record) {
-  const omitted = record.header_count - record.headers.length;
+  const unseen = record.header_count - record.headers.length;
   return element("article", null,
     element("div", { class: "note" }, `partition ${record.partition}   offset ${record.offset}   ${time(record.timestamp)}`),
     element("div", null, "key ", bytes(record.key)), element("div", null, "value ", bytes(record.value)),
     ...record.headers.map((header) => element("div", { class: "note" }, `${header.name} `, bytes(header))),
-    omitted > 0 ? note(`${omitted} more headers are in the export.`) : null);
+    unseen > 0 ? note(`${unseen} more headers are in the export.`) : null);
 }
 
 function bytes(data) {
