@@ -199,6 +199,40 @@ def test_the_page_is_used_by_keyboard_alone(console: Console, page: Page) -> Non
     assert page.run("document.activeElement.textContent") == "Add partitions"
 
 
+def focused(page: Page) -> str:
+    return str(page.run("document.activeElement.textContent.trim() || document.activeElement.className"))
+
+
+@pytest.mark.parametrize("key", ["Home", "End"])
+def test_the_tab_key_reaches_the_chosen_row_of_a_long_table_and_passes_the_others(console: Console, page: Page, key: str) -> None:
+    if "long" not in [each["name"] for each in console.get("topics")["topics"]]:
+        console.change("POST", "topics", {"name": "long", "partitions": 60})
+    page.open(f"{console.address}#/topics/long")
+    page.wait_for_text("Topic long")
+    page.wait_for_text("No group reads this topic.")
+    page.run("document.querySelector('.rows').focus()")
+    page.press(key)
+    chosen = "0" if key == "Home" else "59"
+    page.wait_for(f"document.querySelector('.rows .current a').textContent === '{chosen}'")
+    columns = ["partition", "leader", "replicas", "in sync", "start", "end", "records", "bytes"]
+    reached = []
+    while "filter" not in reached and len(reached) < 30:
+        page.press("Tab")
+        reached.append(focused(page))
+    assert reached == [*columns, chosen, "producers", "filter"]
+    page.run("document.querySelector('.rows').scrollTop = 900")  # the focus is elsewhere, and the rows are drawn anew
+    page.wait_for("[...document.querySelectorAll('.rows .row a')].some((one) => one.textContent === '40')")
+    page.run("[...document.querySelectorAll('.rows .row a')].find((one) => one.textContent === '40').focus()")
+    page.press("Tab")
+    assert focused(page) == "producers"
+    assert page.run("document.querySelector('.rows .current a').textContent") == "40"
+    page.press("Enter")
+    page.wait_for_text("Producers of long-40")
+    page.press("Escape")
+    page.wait_for("!document.querySelector('dialog')")
+    assert focused(page) == "producers"
+
+
 def test_colours_follow_the_browser_or_the_choice(console: Console, page: Page) -> None:
     page.open(console.address)
     page.wait_for_text("controller")

@@ -26,39 +26,66 @@ export function link(text, ...parts) {
   return element("a", { href: `#/${parts.map(encodeURIComponent).join("/")}` }, text);
 }
 
-// A table that draws the rows in view only: ten thousand cost no more than forty. Arrow keys go through its rows.
+// A table that draws the rows in view only: ten thousand cost no more than forty. Arrow keys choose a row, and the tab key reaches the links
+// and buttons of that row alone, so a long table is not a long way. A row that is drawn stays the same element, also while it has the focus.
 export function table(label, columns, rows) {
   const head = element("div", { class: "row head", role: "row" });
   const space = element("div", { class: "space", role: "rowgroup" });
-  const box = element("div", { class: "rows", role: "table", tabindex: "0", "aria-label": label, "aria-rowcount": rows.length + 1 }, head, space);
+  const box = element("div", {
+    class: "rows", role: "table", tabindex: "0", "aria-label": label, "aria-description": "Arrow keys choose a row.", "aria-rowcount": rows.length + 1,
+  }, head, space);
   const cell = (column, content, role) => element("div", { class: column.kind, role }, content);
+  const drawn = new Map();
   let shown = rows;
-  let current = -1;
+  let current = 0;
   head.append(...columns.map((column) => {
     if (!column.value) return cell(column, column.name, "columnheader");
     const sort = () => {
       const sign = column.sign = -(column.sign ?? -1);
-      shown = [...shown].sort((a, b) => {
+      show([...shown].sort((a, b) => {
         const [x, y] = [column.value(a) ?? "", column.value(b) ?? ""];
         return sign * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y)));
-      });
-      draw();
+      }));
     };
     return cell(column, element("a", { href: "", role: "button", onclick: (event) => { event.preventDefault(); sort(); } }, column.name), "columnheader");
   }));
+  function made(at) {
+    const row = element("div", { class: "row", role: "row", "aria-rowindex": at + 2 });
+    row.style.top = `${at * ROW}px`;
+    row.append(...columns.map((column) => cell(column, (column.show ?? column.value)(shown[at]) ?? "–", "cell")));
+    mark(row, at === current);
+    return row;
+  }
+  function mark(row, isCurrent) {
+    row?.classList.toggle("current", isCurrent);
+    for (const control of row?.querySelectorAll("a, button") ?? []) control.tabIndex = isCurrent ? 0 : -1;
+  }
+  function choose(at) {
+    mark(drawn.get(current), false);
+    current = at;
+    mark(drawn.get(current), true);
+  }
+  function place(at) {
+    if (at >= shown.length || drawn.has(at)) return;
+    const row = made(at);
+    const [next] = [...drawn.keys()].filter((each) => each > at).sort((a, b) => a - b);
+    space.insertBefore(row, drawn.get(next) ?? null);
+    drawn.set(at, row);
+  }
   function draw() {
     space.style.height = `${shown.length * ROW}px`;
     const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 10);
     const last = Math.min(shown.length, first + Math.ceil((box.clientHeight || 800) / ROW) + 20);
-    space.replaceChildren(...shown.slice(first, last).map((row, at) => {
-      const drawn = element("div", { class: first + at === current ? "row current" : "row", role: "row", "aria-rowindex": first + at + 2 });
-      drawn.style.top = `${(first + at) * ROW}px`;
-      drawn.append(...columns.map((column) => cell(column, (column.show ?? column.value)(row) ?? "–", "cell")));
-      return drawn;
-    }));
+    for (const [at, row] of drawn) {
+      if ((at >= first && at < last) || at === current) continue;
+      row.remove();
+      drawn.delete(at);
+    }
+    place(current); // wherever it is: the tab key goes there
+    for (let at = first; at < last; at += 1) place(at);
   }
   function go(to) {
-    current = Math.max(0, Math.min(shown.length - 1, to));
+    choose(Math.max(0, Math.min(shown.length - 1, to)));
     const top = current * ROW;
     if (top < box.scrollTop) box.scrollTop = top;
     else if (top + 2 * ROW > box.scrollTop + box.clientHeight) box.scrollTop = top + 2 * ROW - box.clientHeight;
@@ -71,8 +98,19 @@ export function table(label, columns, rows) {
     if (to !== undefined && shown.length) { go(to); event.preventDefault(); }
     if (event.key === "Enter") space.querySelector(".current a, .current button")?.click();
   });
+  space.addEventListener("focusin", (event) => {
+    const found = [...drawn].find(([, row]) => row.contains(event.target));
+    if (found) choose(found[0]);
+  });
   box.addEventListener("scroll", () => requestAnimationFrame(draw));
-  const show = (kept) => { shown = kept; current = -1; box.scrollTop = 0; draw(); };
+  function show(kept) {
+    shown = kept;
+    current = 0;
+    drawn.clear();
+    space.replaceChildren();
+    box.scrollTop = 0;
+    draw();
+  }
   requestAnimationFrame(draw);
   draw();
   return { box, show };
