@@ -297,6 +297,69 @@ def test_the_chosen_cluster_is_that_of_every_page_and_of_the_live_view(broker: J
         page.wait_for_text(f"Cluster {broker.bootstrap}")
 
 
+@only_ottla
+def test_a_page_behind_a_proxy_that_names_no_user_asks_for_no_password(broker: JudgedBroker, page: Page, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("a secret of the proxy\n")
+    with a_console(broker.bootstrap, "--user-header", "X-User", "--proxy-secret", str(tmp_path / "secret")) as console:
+        for path in ("", "#/topics"):
+            page.open(console.address + path)
+            page.wait_for_text("the proxy does not name a user, or does not send its secret")
+            assert page.run("document.getElementById('login-user')") is None
+
+
+ANSWER = {
+    "partitions": [{"partition": 1, "start": 0, "end": 1, "next": 1}],
+    "records": [
+        {
+            "partition": 1, "offset": 0, "timestamp": 0, "header_count": 3,
+            "key": {"form": "null", "text": None, "bytes": 0}, "value": {"form": "text", "text": "v", "bytes": 1},
+            "headers": [{"name": "h", "form": "text", "text": "x", "bytes": 1}],
+        }
+    ],
+    "scanned": {"records": 1, "bytes": 2}, "stopped_by": None,
+    "missing": [{"partition": number, "error": f"t-{number}: \u202e no leader"} for number in range(12)],
+}  # fmt: skip
+
+
+def test_records_that_cannot_be_shown_are_named(console: Console, page: Page) -> None:
+    page.open(f"{console.address}#/topics/t/records")
+    page.wait_for_text("records read are shown")
+    page.run(f"window.fetch = () => Promise.resolve(Response.json({json.dumps(ANSWER)}))")
+    page.click("button", "Search")
+    page.wait_for_text("Not shown: the records of partition 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more. t-0: \\u202e no leader")
+    page.wait_for_text("2 more headers are in the export.")
+    page.open("about:blank")  # whose requests are answered
+
+
+def test_escape_ends_a_search_wherever_the_focus_is(console: Console, page: Page) -> None:
+    page.open(f"{console.address}#/topics/t/records")
+    page.wait_for_text("records read are shown")
+    page.run("window.fetch = (_, { signal }) => new Promise((_, refuse) => { signal.onabort = () => refuse(signal.reason); })")
+    page.click("button", "Search")
+    page.wait_for_text("Reading")
+    page.run("document.activeElement.blur()")
+    page.press("Escape")
+    page.wait_for_text("Cancelled.")
+    page.open("about:blank")  # whose requests are answered
+
+
+def test_a_dialog_ends_with_its_page_and_the_focus_stays_in_the_page(console: Console, page: Page) -> None:
+    page.open(f"{console.address}#/topics/t")
+    page.wait_for_text("Topic t")
+    page.click("button", "Delete the topic")
+    page.run("location.hash = '#/groups'")
+    page.wait_for_text("Filter by name")
+    assert page.run("document.querySelector('dialog')") is None
+    page.open(f"{console.address}#/topics/t")
+    page.wait_for_text("Topic t")
+    page.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Elect preferred leaders').focus()")
+    page.press("Enter")
+    page.click("dialog button", "Elect")
+    page.wait_for_text("0 leaders were elected.")
+    page.wait_for("!document.querySelector('main[aria-busy]')")
+    assert page.run("document.activeElement.id") == "main"
+
+
 def test_records_are_saved_as_json_and_as_csv(console: Console, page: Page) -> None:
     page.open(f"{console.address}#/topics/t/records/1")
     page.wait_for_text("records read are shown")

@@ -28,7 +28,7 @@ const page = {
     else location.hash = to;
   },
   reload(text = "") { saidForNext = text; open(); },
-  say(text, isBad = false) { message.replaceChildren(isBad ? failed(new Error(text)) : text); },
+  say(text, isBad = false) { message.replaceChildren(isBad ? failed(new Error(text)) : visible(text)); },
 };
 
 async function open() {
@@ -43,15 +43,21 @@ async function open() {
     else one.removeAttribute("aria-current");
   }
   main.setAttribute("aria-busy", "true");
+  const show = (parts) => {
+    if (signal.aborted) return;
+    const hasFocus = main.contains(document.activeElement);
+    main.replaceChildren(...parts.filter((part) => part !== null && part !== undefined));
+    if (hasFocus) main.focus(); // else the tab key would begin again at the top
+    main.removeAttribute("aria-busy");
+  };
   try {
     if (session.token === null) await showSession();
     if (session.needs_login && session.user === null) throw new NoLogin();
-    const shown = await (Object.hasOwn(pages, name) ? pages[name](page, ...rest) : Promise.reject(new Error(`There is no page ${name}.`)));
-    if (!signal.aborted) main.replaceChildren(...shown.filter((part) => part !== null && part !== undefined));
+    show(await (Object.hasOwn(pages, name) ? pages[name](page, ...rest) : Promise.reject(new Error(`There is no page ${name}.`))));
   } catch (error) {
-    if (!signal.aborted) main.replaceChildren(...(error instanceof NoLogin ? loginForm() : [failed(error)]));
+    if (error instanceof NoLogin) session.token = null; // the console is asked again what it wants
+    show(error instanceof NoLogin && session.needs_login ? loginForm() : [failed(error)]);
   }
-  if (!signal.aborted) main.removeAttribute("aria-busy");
 }
 
 async function showSession() {
@@ -80,7 +86,6 @@ async function showClusters() {
 }
 
 function loginForm() {
-  session.token = null;
   const user = element("input", { id: "login-user", autocomplete: "username", required: true });
   const password = element("input", { id: "login-password", type: "password", autocomplete: "current-password", required: true });
   const problem = element("div");
@@ -108,8 +113,11 @@ function colours(chosen) {
   theme.value = name;
   return name;
 }
-colours(localStorage.getItem("theme"));
-theme.addEventListener("change", () => localStorage.setItem("theme", colours(theme.value)));
+// A browser that keeps nothing for sites throws.
+const kept = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
+const keep = (name) => { try { localStorage.setItem("theme", name); } catch { /* it holds until the page is left */ } };
+colours(kept());
+theme.addEventListener("change", () => keep(colours(theme.value)));
 
 // The same page of another cluster; what it showed may not be there.
 chooser.addEventListener("change", () => {
@@ -117,7 +125,10 @@ chooser.addEventListener("change", () => {
   location.assign(`/?${new URLSearchParams({ cluster: chooser.value })}#/${name}`);
 });
 
-addEventListener("hashchange", () => open().then(() => main.focus()));
+addEventListener("hashchange", () => {
+  for (const one of document.querySelectorAll("dialog[open]")) one.close(); // it is about the page that is left
+  open().then(() => main.focus());
+});
 document.getElementById("reload").addEventListener("click", () => open());
 document.getElementById("log-out").addEventListener("click", async () => {
   await logOut().catch(() => null);

@@ -29,6 +29,7 @@ export async function records(page, name, partition) {
   let source = null;
   const stop = () => { left.replaceChildren(); running?.abort(); source?.close(); running = source = null; cancel.hidden = true; };
   page.signal.addEventListener("abort", stop);
+  addEventListener("keydown", (event) => { if (event.key === "Escape" && !cancel.hidden && !document.querySelector("dialog[open]")) cancel.click(); }, { signal: page.signal });
 
   const chosen = () => query(Object.fromEntries([...fields].map(([id, input]) => [id, id === "timestamp" || id === "before" ? milliseconds(input.value) : input.value.trim()])));
 
@@ -50,8 +51,9 @@ export async function records(page, name, partition) {
         list.append(element("button", { type: "button", onclick: () => { fields.get("offset").value = only.next; fields.get("timestamp").value = ""; search(); } }, `Go on from offset ${only.next}`));
       }
     } catch (error) {
-      state.textContent = error.name === "AbortError" ? "Cancelled." : "";
-      if (error.name !== "AbortError") list.replaceChildren(failed(error));
+      if (signal.aborted) return; // by another search, or by the button, which says so
+      state.textContent = "";
+      list.replaceChildren(failed(error));
     }
     if (running?.signal === signal) cancel.hidden = true;
   }
@@ -68,7 +70,7 @@ export async function records(page, name, partition) {
       const { records: found } = JSON.parse(event.data);
       count += found.length;
       state.textContent = `${count} records so far; the last ${Math.min(count, MOST_SHOWN)} are shown`;
-      list.prepend(...found.reverse().map(drawn));
+      list.prepend(...found.slice(-MOST_SHOWN).reverse().map(drawn));
       while (list.children.length > MOST_SHOWN) list.lastChild.remove();
     });
     source.addEventListener("missing", (event) => { missing.push(...JSON.parse(event.data).missing); left.replaceChildren(...omitted(missing)); });
@@ -82,7 +84,6 @@ export async function records(page, name, partition) {
   const cancel = element("button", { type: "button", hidden: true, onclick: () => { stop(); state.textContent = "Cancelled."; } }, "Cancel (Esc)");
   const form = element("form", {
     onsubmit: (event) => { event.preventDefault(); search(); },
-    onkeydown: (event) => { if (event.key === "Escape") cancel.click(); },
   },
   field("partition", "Partitions (all)", { value: partition ?? "" }), field("offset", "From offset", { inputmode: "numeric" }),
   field("timestamp", "From time, UTC or ms", { placeholder: "2026-01-31T12:00" }), field("before", "Until time, UTC or ms"), field("limit", "Records (50)", { inputmode: "numeric" }),
