@@ -3,7 +3,7 @@ threads.
 
 The loop accepts connections, so nothing polls and no thread is left after `close`; a thread reads and answers each
 request. At most MAX_REQUESTS are served together; further connections are closed at once. A silent client is
-disconnected after TIMEOUT_SECONDS.
+disconnected after TIMEOUT_SECONDS, and one that sends or reads a byte now and then after CONNECTION_SECONDS.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 MAX_REQUESTS: Final = 8
 TIMEOUT_SECONDS: Final = 5.0
+CONNECTION_SECONDS: Final = 40.0
+"""Time from the accept to the end of an answer, seconds; more than that of a scrape."""
 PAUSE_SECONDS: Final = 1.0
 """Time without accepts after a failed accept, seconds: descriptors are probably exhausted, and the loop would report
 the socket again at once."""
@@ -40,7 +42,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = False  # so that server_close waits for them
     timeout = 0  # handle_request answers a pending request and does not wait
 
-    def __init__(self, sock: socket.socket, app: App) -> None:
+    def __init__(self, sock: socket.socket, app: App, connection_seconds: float) -> None:
         address = sock.getsockname()
         super().__init__(address, _Handler, bind_and_activate=False)
         self.socket.close()
@@ -54,8 +56,11 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.idle = asyncio.Event()
         """Set when the last thread is about to end."""
         self._loop = asyncio.get_running_loop()
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, float] = {}
+        """The time of the accept by connection."""
         self._lock = threading.Lock()
+        self._connection_seconds = connection_seconds
+        self._watch: asyncio.TimerHandle | None = None
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept. Raises OSError."""
@@ -72,17 +77,29 @@ class _Server(ThreadingMixIn, WSGIServer):
         with self._lock:
             is_full = len(self._open) >= MAX_REQUESTS
             if not is_full:
-                self._open.add(request)
+                self._open[request] = self._loop.time()
         if is_full:
             self.shutdown_request(request)
-        else:
-            super().process_request(request, client_address)
+            return
+        if self._watch is None:
+            self._watch = self._loop.call_later(self._connection_seconds, self._end_old)
+        super().process_request(request, client_address)
+
+    def _end_old(self) -> None:
+        """Disconnect clients that had their time, and look again when that of the next one is over; called on the loop."""
+        self._watch = None
+        too_old = self._loop.time() - self._connection_seconds
+        with self._lock:
+            _disconnect(connection for connection, accepted_at in self._open.items() if accepted_at <= too_old)
+            younger = [accepted_at for accepted_at in self._open.values() if accepted_at > too_old]
+        if younger:
+            self._watch = self._loop.call_later(min(younger) - too_old, self._end_old)
 
     def shutdown_request(self, request: Any) -> None:
         """The connection is finished."""
         super().shutdown_request(request)
         with self._lock:
-            self._open.discard(request)
+            self._open.pop(request, None)
             is_busy = bool(self._open)
         if not is_busy:
             self._loop.call_soon_threadsafe(self.idle.set)
@@ -99,20 +116,27 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def hang_up(self) -> None:
         """Shut down the open connections, so that their threads end."""
+        if self._watch is not None:
+            self._watch.cancel()
         with self._lock:
-            for connection in self._open:
-                try:
-                    connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    continue  # it was already closed
+            _disconnect(self._open)
+
+
+def _disconnect(connections: Iterable[socket.socket]) -> None:
+    """Shut down connections; their threads close them."""
+    for connection in connections:
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            continue  # it was already closed
 
 
 class HttpServer:
     """Serves `app` on a listening socket until it is closed. `port` is the bound one."""
 
-    def __init__(self, sock: socket.socket, app: App) -> None:
+    def __init__(self, sock: socket.socket, app: App, connection_seconds: float = CONNECTION_SECONDS) -> None:
         self.port: int = sock.getsockname()[1]
-        self._server = _Server(sock, app)
+        self._server = _Server(sock, app, connection_seconds)
         self._loop = asyncio.get_running_loop()
         self._retry: asyncio.TimerHandle | None = None
 
@@ -127,6 +151,11 @@ class HttpServer:
             self._server.cannot_accept = False
             self._loop.remove_reader(self._server.fileno())
             self._retry = self._loop.call_later(PAUSE_SECONDS, self.start)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a connection is open."""
+        return self._server.is_busy
 
     async def close(self) -> None:
         """Stop accepting, disconnect clients, and wait for the threads."""
