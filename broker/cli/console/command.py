@@ -307,11 +307,13 @@ def _serve(app: Starlette, listener: Listener) -> None:
 
     import uvicorn
 
+    from broker.cli.console.connections import BoundedRequests
+
     if listener.certificate is not None:
         _check_certificate(listener.certificate, listener.key)
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=BoundedRequests,
         ws="none",
         lifespan="off",
         log_level="warning",

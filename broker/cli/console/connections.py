@@ -1,0 +1,49 @@
+"""Bounds the time in which a client sends its request, so that clients who send nothing do not use up the console's connections."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+REQUEST_SECONDS: Final = 30.0
+"""Time from the accept, or from the end of the last answer, until the next request is complete, seconds."""
+
+
+class BoundedRequests(H11Protocol):
+    """uvicorn's protocol, which ends idle connections only after their first request."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base class has it
+        """See asyncio.Protocol."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """The next request may have begun already."""
+        super().on_response_complete()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Limit the time unless a complete request is being answered."""
+        if self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body:
+            self._cancel()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._cancel()
+        super().connection_lost(exc)
+
+    def _cancel(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -1,0 +1,101 @@
+"""A client of the console that does not send its request is disconnected, and one that waits for an answer is not."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from broker.cli.console import connections
+from broker.cli.console.connections import BoundedRequests
+
+SECONDS = 60.0
+REQUEST_SECONDS = 0.2
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+
+Session = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Reads the request, and takes its time for the answer."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        if not message.get("more_body"):
+            break
+    await asyncio.sleep(3 * REQUEST_SECONDS)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+    await send({"type": "http.response.body", "body": b"done"})
+
+
+def with_a_server(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        monkeypatch.setattr(connections, "REQUEST_SECONDS", REQUEST_SECONDS)
+        config = uvicorn.Config(app, http=BoundedRequests, ws="none", lifespan="off", log_config=None)
+        server = await asyncio.get_running_loop().create_server(lambda: BoundedRequests(config, ServerState(), {}), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        async with asyncio.timeout(SECONDS):
+            await session(reader, writer)
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+        server.close()
+
+    asyncio.run(run())
+
+
+async def answered(reader: asyncio.StreamReader) -> None:
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    assert await reader.readexactly(4) == b"done"
+
+
+async def is_disconnected(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("sent", [b"", GET, POST, POST + b"12345678"], ids=["nothing", "headers", "no body", "a part of a body"])
+def test_a_request_that_is_not_complete_in_time_ends_its_connection(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        assert await is_disconnected(reader)
+
+    with_a_server(session, monkeypatch)
+
+
+def test_a_byte_now_and_then_gives_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GET + b"X: ")
+        ended = asyncio.create_task(is_disconnected(reader))
+        while not ended.done():
+            writer.write(b"x")
+            await asyncio.wait({ended}, timeout=0.01)
+        assert await ended
+
+    with_a_server(session, monkeypatch)
+
+
+@pytest.mark.parametrize("sent", [GET + b"\r\n", POST + b"123456789"], ids=["no body", "a body"])
+def test_an_answer_may_take_longer_and_so_may_the_next_one(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            writer.write(sent)
+            await answered(reader)
+
+    with_a_server(session, monkeypatch)
+
+
+def test_a_request_that_began_with_the_last_one_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GET + b"\r\n" + POST)
+        await answered(reader)
+        assert await is_disconnected(reader)
+
+    with_a_server(session, monkeypatch)
