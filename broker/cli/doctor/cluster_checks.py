@@ -120,7 +120,7 @@ def _placement(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Fi
             yield found(
                 "replicas-in-one-rack",
                 f"{some([each.name for each in together])}: all replicas in one rack",
-                f"ottla topics reassign generate {together[0].topic} -o plan.json, then execute",
+                f"ottla topics reassign generate {quote(together[0].topic)} -o plan.json, then execute",
             )
     counts = Counter(dict.fromkeys(facts.brokers, 0))
     counts.update(broker for each in partitions for broker in each.facts.replica_nodes if broker in facts.brokers)
@@ -144,14 +144,14 @@ def _topics(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Findi
         yield found(
             "topic-single-replica",
             f"{some(single)}: one replica among {len(facts.brokers)} brokers",
-            f"ottla topics reassign generate {single[0]} -r {min(WANTED_REPLICAS, len(facts.brokers))} -o plan.json, then execute",
+            f"ottla topics reassign generate {quote(single[0])} -r {min(WANTED_REPLICAS, len(facts.brokers))} -o plan.json, then execute",
         )
     strict = [topic for topic, factor in factors.items() if factor > 1 and _min_isr(facts, topic) >= factor]
     if strict:
         yield found(
             "min-isr-too-high",
             f"{some(strict)}: min.insync.replicas is not smaller than the number of replicas",
-            f"ottla configs alter topic {strict[0]} --set min.insync.replicas={factors[strict[0]] - 1}",
+            f"ottla configs alter topic {quote(strict[0])} --set min.insync.replicas={factors[strict[0]] - 1}",
         )
     for topic in INTERNAL:
         policy = facts.configs.get(topic, {}).get("cleanup.policy", "compact")
@@ -199,10 +199,11 @@ def _readers(facts: ClusterFacts) -> Iterator[Finding]:
     for group in facts.groups_without_commits:
         yield found("group-without-commits", f"group {group} has members and no committed offset", f"ottla groups describe {quote(group)}")
     for each in facts.hanging:
+        where = quote(f"{each.partition.topic}:{each.partition.partition}")
         yield found(
             "transaction-hanging",
             f"{each.partition}: producer {each.producer.producer_id}, open from offset {each.producer.start_offset} on",
-            f"ottla transactions abort {each.partition.topic}:{each.partition.partition} --start-offset {each.producer.start_offset}",
+            f"ottla transactions abort {where} --start-offset {each.producer.start_offset}",
         )
     for each in facts.long:
         yield found(

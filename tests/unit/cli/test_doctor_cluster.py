@@ -162,6 +162,17 @@ def test_the_name_of_a_group_is_one_word_of_the_command_and_moves_no_cursor(caps
     assert shown.count("\n") == 5
 
 
+@pytest.mark.parametrize("kind", ["topic-single-replica", "min-isr-too-high", "replicas-in-one-rack", "transaction-hanging"])
+def test_the_name_of_a_topic_is_one_word_of_the_command(kind: str) -> None:
+    facts, name = healthy(), "$(reboot) 'x'"
+    facts.topics[0].name = name
+    facts.configs[name] = facts.configs["t"]
+    PROVOKED[kind](facts)
+    facts.hanging = [each._replace(partition=TopicPartition(name, 0)) for each in facts.hanging]
+    (command,) = [each.command for each in check_cluster(facts) if each.kind.id == kind]
+    assert {name, f"{name}:0"} & set(shlex.split(command))
+
+
 @pytest.mark.parametrize(
     ("throttled", "command"),
     [
