@@ -1,4 +1,4 @@
-"""The console beside a cluster that has lost a broker: it shows the partitions that have a leader, and says which ones are missing."""
+"""The console beside a cluster with a broker that is dead or stands still: what it shows, what is missing, and what it cancels."""
 
 import json
 import time
@@ -25,6 +25,9 @@ def test_a_search_shows_what_has_a_leader_and_names_the_other_partitions(tmp_pat
         assert [each["value"]["text"] for each in found["records"]] == ["of partition 0"]
         assert [each["partition"] for each in found["missing"]] == [1]
         eventually(lambda: cluster.partition("t", 1, broker_id=0).leader_id == -1, what="the loss of the leader")
+        overview = console.get("overview")
+        assert (overview["offline"], overview["controller"], [each["id"] for each in overview["brokers"]]) == (1, 0, [0])
+        assert [each["offline"] for each in console.get("topics")["topics"]] == [1]
         assert "LEADER_NOT_AVAILABLE" in console.get("topics/t/records")["missing"][0]["error"]
         assert "LEADER_NOT_AVAILABLE" in console.get("topics/t/records?partition=1", 502)["error"]
         assert [each["end"] for each in console.get("topics/t")["partitions"]] == [1, None]
@@ -32,3 +35,26 @@ def test_a_search_shows_what_has_a_leader_and_names_the_other_partitions(tmp_pat
             value, last = answer.read().splitlines()
         assert json.loads(value)["value"] == "of partition 0"
         assert json.loads(last)["error"].startswith("the records of partition 1 of t are missing: t-1: ")
+
+
+def test_a_move_that_does_not_end_is_shown_and_cancelled(tmp_path: Path) -> None:
+    # A move to a broker is refused once it is missed.
+    with a_cluster(tmp_path, 2, zookeeper_session_timeout_ms=8000) as cluster:
+        controller = cluster.controller_id()
+        other = 1 - controller
+        with a_console(cluster.broker(controller).bootstrap) as console:
+            cluster.create_topic("t", replicas=[[controller]])
+            cluster.broker(other).pause()
+            plan = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [controller, other]}]}
+            started = console.change("POST", "reassignments", {"plan": plan})
+            assert [each["replicas"] for each in started["plan_back"]["partitions"]] == [[controller]]
+            (move,) = console.get("reassignments")["reassignments"]
+            assert (move["topic"], move["partition"], move["adding"], move["removing"]) == ("t", 0, [other], [])
+            cluster.wait_until_registered(controller)  # the other one is missed
+            where = {"topic": "t", "partition": 0}
+            assert console.change("DELETE", "reassignments", {"partitions": [where]}) == {"cancelled": [where]}
+            assert console.get("reassignments")["reassignments"] == []
+            (partition,) = console.get("topics/t")["partitions"]
+            assert partition["replicas"] == [controller]
+        cluster.broker(other).resume()
+        cluster.wait_until_registered(0, 1)

@@ -222,6 +222,9 @@ def test_a_reset_does_what_its_preview_has_shown(console: Console, ottla: Comman
     assert back == [{"topic": "t", "partition": 1, "before": 4, "offset": 1}]
     console.change("POST", "group-reset", {"group": group, "offsets": back})
     assert ottla("groups", "offsets", group, "--json").json == [{"topic": "t", "partition": 1, "offset": 1, "metadata": ""}]
+    console.change("POST", "topics", {"name": "other", "partitions": 1})
+    several = preview("to=latest&topic=t&topic=other")
+    assert [(each["topic"], each["partition"], each["offset"]) for each in several] == [("t", 0, 0), ("t", 1, 4), ("other", 0, 0)]
     wanted = [("to=earliest", 0), ("to=current", 1), ("to=offset&value=2", 2), ("to=time&value=-1h", 0), ("to=ago&value=1h", 0)]
     assert [preview(query)[0]["offset"] for query, _ in wanted] == [offset for _, offset in wanted]
     assert "beyond the end" in console.get(f"group-reset?group={quoted}&to=offset&value=99")["remarks"][0]
@@ -237,6 +240,10 @@ def test_a_group_with_members_keeps_its_offsets(console: Console, ottla: Command
         eventually(lambda: console.get("group-reset?group=busy&to=latest&topic=t")["state"] == "Stable")
         readers = console.get("topics/t/groups")["groups"]
         assert [(each["state"], each["members"]) for each in readers if each["group"] == "busy"] == [("Stable", 1)]
+        described = console.get("groups/busy")
+        (only,) = described["members"]
+        assert (described["state"], only["client"], only["host"], only["partitions"]) == ("Stable", "ottla", "/127.0.0.1", 2)
+        assert {each["member"] for each in described["partitions"]} == {only["id"]}
         shown = console.get("group-reset?group=busy&to=latest&topic=t&partition=1")
         assert not shown["can_be_applied"]
         offsets = [{"topic": "t", "partition": 1, "before": None, "offset": 4}]
@@ -302,10 +309,13 @@ def test_transactions_are_listed_described_and_ended(console: Console, broker: J
     held = console.get("hanging-transactions?max_timeout_ms=0")
     assert held == {"held_back": [{"topic": "t", "partition": 0, "stable": 0, "end": 1}], "hanging": []}
     assert console.get("topics/t/records?partition=0&isolation=read_committed")["records"] == []
+    body = {"topic": "t", "partition": 0, "start_offset": 0, "confirm": "t"}
+    aborted = console.change("POST", "transaction-abort", body)
+    assert aborted == {"topic": "t", "partition": 0, "producer_id": described["producer_id"]}
+    assert console.get("hanging-transactions")["held_back"] == []
     console.change("POST", "transaction-forget", {"transactional_id": "x/1", "confirm": "x/1"})
     eventually(lambda: console.get("transactions/x%2F1")["partitions"] == [])
     assert console.get("hanging-transactions")["held_back"] == []
-    body = {"topic": "t", "partition": 0, "start_offset": 0, "confirm": "t"}
     assert "no open transaction" in console.change("POST", "transaction-abort", body, 409)["error"]
 
 

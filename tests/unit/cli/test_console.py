@@ -1,5 +1,6 @@
 """The console answers its own page only, explains what it cannot answer, and refuses what it must not change."""
 
+import gzip
 import json
 import re
 import time
@@ -50,6 +51,13 @@ def test_every_answer_has_the_headers_that_protect_the_page(console: ConsoleUnde
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cache-control"] == "no-store"
     assert "access-control-allow-origin" not in headers
+
+
+def test_answers_are_compressed_for_clients_that_ask_for_it(console: ConsoleUnderTest) -> None:
+    plain, packed = (console.get("/static/dom.js", {**OWN, **accepted}) for accepted in ({}, {"accept-encoding": "gzip"}))
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == plain.body == (STATIC / "dom.js").read_bytes()
+    assert len(packed.body) < len(plain.body) // 2
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8080", "", "[::2]:8080", "localhost@evil.example"])

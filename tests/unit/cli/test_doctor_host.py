@@ -151,6 +151,20 @@ def test_each_fault_of_a_host_is_found(kind: str, broker: Broker, monkeypatch: p
     assert all(each.what and each.command for each in found)
 
 
+@pytest.mark.parametrize(
+    ("suffix", "at", "said"), [(".index", 7, "no batch begins there"), (".timeindex", 7, "no record up to there has it")]
+)
+def test_an_index_that_does_not_fit_its_segment_is_found(suffix: str, at: int, said: str, broker: Broker) -> None:
+    index = next(path for path in sorted(broker.data.glob(f"*/*{suffix}")) if path.stat().st_size > 0)
+    content = bytearray(index.read_bytes())
+    content[at] += 1
+    index.write_bytes(content)
+    (found,) = broker.examine()
+    assert found.kind.id == "segment-damaged"
+    assert str(index) in found.what
+    assert said in found.what
+
+
 def test_a_certificate_that_other_brokers_would_not_accept_is_found(broker: Broker) -> None:
     broker.secured(90)
     trust = broker.data.parent / "trust.pem"
