@@ -116,7 +116,10 @@ def cancel_moves(cluster: Cluster, _: Path, body: Body) -> View:
     if wanted:
         _raise_first(reassignments.reassign(cluster, dict.fromkeys(wanted)))
     if set(wanted) == set(in_progress):
-        _clear_throttles(cluster, wanted)
+        try:
+            _clear_throttles(cluster, wanted)
+        except ClientError as error:  # of a broker that does not answer, which may be the reason to cancel
+            raise ClientError(f"the moves are cancelled, and throttles are left: {one_line(error)}; remove them later") from None
     return {"cancelled": [where._asdict() for where in wanted]}
 
 

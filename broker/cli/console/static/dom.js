@@ -183,7 +183,12 @@ export function dialog(title, fields, carryOut, { button = "Save", confirm, expl
     const typed = element("input", { class: "confirm", autocomplete: "off", spellcheck: "false", oninput: () => { send.disabled = typed.value !== wanted; } });
     rows.push(element("label", null, element("span", null, "Type ", element("b", null, wanted), " to confirm"), typed));
   }
-  const box = element("dialog", { "aria-label": title, onclose: () => box.remove() });
+  const box = element("dialog", {
+    "aria-label": title, onclose: () => {
+      box.remove();
+      if (document.activeElement === document.body) document.getElementById("main").focus(); // what had the focus before is gone
+    },
+  });
   const form = element("form", {
     class: "column", onsubmit: async (event) => {
       event.preventDefault();
