@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 from broker.client.cluster import Cluster, TopicPartition
@@ -24,6 +25,8 @@ from protocol.records.builder import ControlRecordType, control_record_type
 from protocol.records.errors import RecordFormatError
 from protocol.records.reader import Record, iter_records
 
+MAX_RECORDS: Final = 10_000
+"""Records that are made at a time; a compressed batch may have millions of small ones."""
 _BACKOFF_SECONDS: Final = 0.1
 
 
@@ -38,7 +41,7 @@ class FetchSettings(NamedTuple):
 
 
 class FetchedBatch(NamedTuple):
-    """The records of one batch from the position on; none for markers and aborted batches."""
+    """The records of one batch from the position on, or MAX_RECORDS of them; none for markers and aborted batches."""
 
     partition: TopicPartition
     timestamp_type: TimestampType
@@ -209,21 +212,29 @@ class Fetcher:
             for at, header in iter_batches(data.records):
                 if not crc_is_valid(data.records, at):
                     raise ClientError(f"{partition}: the checksum of the batch at offset {header.base_offset} is wrong")
-                yield self._batch(partition, data.records, at, header, aborted)
+                yield from self._batch(partition, data.records, at, header, aborted)
+                if partition not in self.positions:
+                    return  # the reader wants no more of it
         except RecordFormatError as error:
             raise ClientError(f"{partition}: the records from offset {self.positions[partition]} on cannot be read: {error}") from None
 
     def _batch(
         self, partition: TopicPartition, buffer: memoryview | bytes, at: int, header: BatchHeader, aborted: AbortedFilter | None
-    ) -> FetchedBatch:
+    ) -> Iterator[FetchedBatch]:
         position = self.positions[partition]
-        records: list[Record] = []
         hidden = aborted is not None and aborted.hides(header, buffer, at)
-        if not header.is_control and not hidden:
-            records = [record for record in records_at(buffer, at, header) if record.offset >= position]
-        if partition in self.positions:
-            self.positions[partition] = max(position, header.next_offset)
-        return FetchedBatch(partition, header.timestamp_type, records, header.next_offset)
+        is_readable = not header.is_control and not hidden
+        records = (record for record in records_at(buffer, at, header) if record.offset >= position) if is_readable else iter(())
+        while True:
+            some = list(islice(records, MAX_RECORDS))
+            is_last = len(some) < MAX_RECORDS
+            yield self._advanced(partition, header, some, header.next_offset if is_last else some[-1].offset + 1)
+            if is_last or partition not in self.positions:
+                return
+
+    def _advanced(self, partition: TopicPartition, header: BatchHeader, records: list[Record], next_offset: int) -> FetchedBatch:
+        self.positions[partition] = max(self.positions[partition], next_offset)
+        return FetchedBatch(partition, header.timestamp_type, records, next_offset)
 
 
 class AbortedFilter:

@@ -44,6 +44,8 @@ MAX_LIVE_SECONDS: Final = 3600.0
 """Time of a live view, or of an export, seconds."""
 _LONG_LEADER_SECONDS: Final = 15.0
 """Time for a partition that has lost its leader while it is read, seconds; a live view or an export waits longer than a search."""
+STEP_RECORDS: Final = 10_000
+"""Records that are read between two looks at the limits, and at whether the client is still there."""
 _DECODING_SECONDS: Final = 0.1
 """Time after which a search that decodes its records can be cancelled, seconds."""
 _FETCH: Final = FetchSettings(max_bytes=4 * 1024 * 1024, max_partition_bytes=1024 * 1024)
@@ -151,11 +153,16 @@ class Scan:
         try:
             while positions:
                 before = self.records, dict(positions)
+                yielded_at = self.records
                 found: list[Found] = []
                 try:
                     for batch in fetcher.poll(_POLL_SECONDS):
                         end = self.ends[batch.partition] if has_end else None
                         found += self._selected(batch.partition, batch.records, batch.timestamp_type, end)
+                        if self.records - yielded_at >= STEP_RECORDS:
+                            self.positions.update(positions)
+                            yield found
+                            yielded_at, found = self.records, []
                 except OffsetGone as gone:  # retention was faster
                     positions.update(start_offsets(self._cluster, [gone.partition]))
                 self.positions.update(positions)

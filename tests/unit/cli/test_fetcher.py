@@ -1,0 +1,64 @@
+"""A fetcher makes a bounded number of records at a time, and ends with the partition that its reader gives up."""
+
+import pytest
+
+from broker.cli.console import records
+from broker.cli.console.decoding import Decoder
+from broker.cli.console.records import Query, Search
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.fetcher import MAX_RECORDS, Fetcher, FetchSettings
+from broker.client.offsets import READ_COMMITTED
+from protocol.messages.fetch import AbortedTransaction, PartitionData
+from tests.support.batches import a_batch
+from tests.support.played_leaders import ALIVE, RECORDS, ClusterOfTest
+
+P0 = TopicPartition("t", 0)
+SMALL = b"".join(bytes(a_batch(2, base_offset=offset)) for offset in range(0, 10, 2))
+
+
+def fetcher_at(offset: int, isolation: int = 0) -> Fetcher:
+    return Fetcher(Cluster("127.0.0.1:1"), {P0: offset}, FetchSettings(isolation=isolation))
+
+
+@pytest.mark.parametrize(
+    ("position", "sizes"), [(0, [MAX_RECORDS, MAX_RECORDS, 5000]), (12_000, [MAX_RECORDS, 3000]), (15_000, [MAX_RECORDS, 0]), (24_999, [1])]
+)
+def test_a_large_batch_comes_in_parts_that_follow_one_another(position: int, sizes: list[int]) -> None:
+    fetcher = fetcher_at(position)
+    data = PartitionData(partition_index=0, records=bytes(a_batch(25_000, "zstd")))
+    offsets = []
+    for part in fetcher._records_of(P0, data):
+        assert fetcher.positions == {P0: part.next_offset}
+        offsets.append([record.offset for record in part.records])
+    assert [len(each) for each in offsets] == sizes
+    assert [each for part in offsets for each in part] == list(range(position, 25_000))
+    assert fetcher.positions == {P0: 25_000}
+
+
+def test_an_aborted_batch_gives_no_records_and_is_passed() -> None:
+    fetcher = fetcher_at(0, READ_COMMITTED)
+    batch = bytes(a_batch(12_000, "zstd", producer_id=7, transactional=True))
+    aborted = [AbortedTransaction(producer_id=7, first_offset=0)]
+    (found,) = fetcher._records_of(P0, PartitionData(partition_index=0, records=batch, aborted_transactions=aborted))
+    assert (found.records, found.next_offset) == ([], 12_000)
+
+
+@pytest.mark.parametrize("answer", [SMALL, bytes(a_batch(25_000, "zstd"))], ids=["small batches", "a large one"])
+def test_a_partition_that_its_reader_gives_up_gives_nothing_more(answer: bytes) -> None:
+    """As `ottla consume --until TIME` does after the first record that is too young."""
+    fetcher = fetcher_at(0)
+    seen = 0
+    for _ in fetcher._records_of(P0, PartitionData(partition_index=0, records=answer)):
+        seen += 1
+        fetcher.positions.pop(P0)
+    assert (seen, fetcher.positions) == (1, {})
+
+
+def test_a_search_looks_at_its_limits_within_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "STEP_RECORDS", RECORDS)
+    monkeypatch.setattr(records, "MAX_SCANNED_RECORDS", RECORDS)
+    search = Search(ClusterOfTest(ALIVE, ALIVE, ALIVE), Query("t"), Decoder())
+    assert list(search.steps()) == []
+    answer = search.answer()
+    assert (answer["stopped_by"], answer["scanned"]["records"]) == ("records", RECORDS)
+    assert [each["next"] for each in answer["partitions"]] == [RECORDS, 0, 0]
