@@ -4,6 +4,7 @@ import base64
 import csv
 import io
 import json
+import socket
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import suppress
@@ -326,6 +327,18 @@ def test_a_dead_cluster_is_one_line_and_the_console_goes_on() -> None:
             assert "no broker can be reached at 127.0.0.1:1" in console.get("topics", 502)["error"]
         with console.open("GET", "topics/t/live") as answer:
             assert b"no broker can be reached at 127.0.0.1:1" in answer.read()
+
+
+@only_ottla
+def test_malformed_requests_leave_nothing_in_the_log(capfd: pytest.CaptureFixture[str]) -> None:
+    with a_console("127.0.0.1:1") as console:
+        address = urllib.parse.urlsplit(console.address)
+        for request in (b"\0\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"):
+            with socket.create_connection((address.hostname or "", address.port or 0), 60.0) as client:
+                client.sendall(request)
+                assert client.recv(1000).startswith(b"HTTP/1.1 400")
+        assert console.get("session")["user"] == "local"
+    assert capfd.readouterr().err == ""
 
 
 @only_ottla
