@@ -25,6 +25,8 @@ SYSTEMCTL = """#!/bin/sh
 set -- "$@" $(test -e /usr/share/doc/ottla/operations.md.gz && echo before || echo after)
 echo "$*" >> /calls
 case "$*" in
+    *list-units*) printf 'ottla@%s.service loaded active running Ottla broker\\n' east west ;;
+    *is-enabled*west*) echo disabled; exit 1 ;;
     *is-enabled*) test -e /enabled && echo enabled || { echo disabled; exit 1; } ;;
     *is-active*) test -e /enabled && echo active || { echo inactive; exit 3; } ;;
 esac
@@ -191,19 +193,51 @@ def test_an_upgrade_keeps_what_was_configured_and_stored(host: Root, place: Plac
     start_and_stop(host, place, look)
 
 
-def test_an_installation_starts_nothing_and_an_upgrade_restarts_an_enabled_unit(host: Root, package: Package, scratch: Path) -> None:
+def with_systemctl(host: Root, package: Package) -> None:
+    """Install the package on a host with systemd, as far as its scripts can tell. The calls of systemctl are noted."""
     host.run("apt-get", "purge", "--yes", "ottla", how=networked())
     host.write("/usr/bin/systemctl", SYSTEMCTL)
     (host.changes / "usr" / "bin" / "systemctl").chmod(0o755)
     (host.changes / "run" / "systemd" / "system").mkdir(parents=True)  # by which scripts know systemd
     install(host, package.file)
+
+
+def calls(host: Root, unit: str) -> list[str]:
+    """What systemctl was called to start and to stop, of the units whose names match."""
+    found = [re.search(rf"\b((?:start|stop|restart) \S*{unit}.*)$", line) for line in host.run("cat", "/calls").splitlines()]
+    return [each[1] for each in found if each is not None]
+
+
+def test_an_installation_starts_nothing_and_an_upgrade_restarts_an_enabled_unit(host: Root, package: Package, scratch: Path) -> None:
+    with_systemctl(host, package)
     assert "daemon-reload" in host.run("cat", "/calls")
     assert not re.search(r"\bstart\b", host.run("cat", "/calls"))
 
     host.run("sh", "-c", "rm /calls && touch /enabled")
     install(host, later_version(package, scratch / "later"))
-    calls = [line for line in host.run("cat", "/calls").splitlines() if re.search(r"\b(start|stop|restart) .*ottla\.service", line)]
-    assert [re.sub(r"^.*\b(start|stop|restart) .* (\w+)$", r"\1 \2", call) for call in calls] == ["stop before", "start after"]
+    assert calls(host, r"ottla\.service") == ["stop ottla.service before", "start ottla.service after"]
+
+
+def test_an_upgrade_stops_all_instances_and_starts_those_that_ran_and_are_enabled(host: Root, package: Package, scratch: Path) -> None:
+    with_systemctl(host, package)
+    host.run("sh", "-c", "rm /calls && touch /enabled")
+    install(host, later_version(package, scratch / "later"))
+    assert calls(host, "ottla@") == ["stop ottla@*.service before", "start ottla@east.service after"]
+    assert "daemon-reload" in host.run("cat", "/calls").partition("start ottla@east")[0]
+    assert not exists(host, "/run/ottla.instances")
+
+    host.run("rm", "/calls")
+    host.run("apt-get", "remove", "--yes", "ottla", how=networked())
+    assert [call.rpartition(" ")[0] for call in calls(host, "ottla@")] == ["stop ottla@*.service"]
+    assert not exists(host, "/run/ottla.instances")
+
+
+def test_a_purge_keeps_the_records_of_instances_and_removes_their_logs(host: Root) -> None:
+    host.run("sh", "-c", "mkdir /var/lib/ottla-east /var/lib/ottla-west /var/log/ottla-east && touch /var/lib/ottla-east/records")
+    said = host.run("apt-get", "purge", "--yes", "ottla", how=networked())
+    assert "ottla: the records in /var/lib/ottla-east stay; remove the directory if they are not needed" in said
+    directories = ("/var/lib/ottla-east/records", "/var/lib/ottla-west", "/var/log/ottla-east", "/var/lib/ottla")
+    assert [exists(host, directory) for directory in directories] == [True, False, False, False]
 
 
 def test_a_removal_keeps_configuration_and_data_and_a_purge_keeps_data(host: Root, place: Place, package: Package) -> None:
