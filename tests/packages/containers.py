@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,15 +18,17 @@ LOCAL = "127.0.0.1 localhost\n"
 
 
 @contextmanager
-def container(image: Image, folder: Path, place: Place, variables: Mapping[str, str], hosts: str = "") -> Iterator[Running]:
-    """Start the image's command. Volumes are beside the folder, and stay when the container is gone."""
+def container(
+    image: Image, folder: Path, place: Place, variables: Mapping[str, str], hosts: str = "", command: Sequence[str] = ()
+) -> Iterator[Running]:
+    """Start the image's command, or another one. Volumes are beside the folder, and stay when the container is gone."""
     settings = image.settings
     root = Root(folder, image.root.all_layers)
     root.write("/etc/hosts", hosts or f"{LOCAL}127.0.0.1 {place.name}\n")
     for path in settings.volumes:
         root.volumes[path] = volume_of(image, folder, path)
     how = settings.how._replace(environment={**settings.environment, **variables})
-    with Running(root, place, settings.command, how) as running:
+    with Running(root, place, command or settings.command, how) as running:
         yield running
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packages import confinement
+from tests.packages import confinement, secured
 from tests.packages.debian_package import Package, Service, install, later_version, networked, service, unit_of
 from tests.packages.networks import Place
 from tests.packages.roots import AS_ROOT, How, Root, Running, StepFailed, remove
@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 ROOT = Path(__file__).parents[2]
 UNIT = "/lib/systemd/system/ottla.service"
 CONFIGURATION = "/etc/ottla/server.properties"
+KEYS = "/srv/keys"
 SYSTEMCTL = """#!/bin/sh
 # Notes each call, and whether the files are those before or after the upgrade, which removes a page.
 set -- "$@" $(test -e /usr/share/doc/ottla/operations.md.gz && echo before || echo after)
@@ -81,6 +82,14 @@ def start_and_stop(root: Root, place: Place, do: Callable[[Service], None]) -> N
         started.wait_for("STOPPING=1")
 
 
+def secure(root: Root) -> None:
+    """Have the broker of the host serve users over TLS, too."""
+    for name, content in secured.files(KEYS).items():
+        root.write(f"{KEYS}/{name}", content)
+    root.write(f"{KEYS}/added.properties", "".join(f"{key}={value}\n" for key, value in secured.settings(KEYS).items()))
+    root.run("sh", "-c", f"cat {KEYS}/added.properties >> {CONFIGURATION}")
+
+
 def write_a_record(started: Service) -> None:
     started.produce("kept", "a record")
     assert started.consume("kept") == ["a record"]
@@ -135,10 +144,22 @@ def test_the_unit_starts_the_sample_configuration_as_its_user(host: Root, place:
     assert exists(host, "/var/lib/ottla/data/.kafka_cleanshutdown")
 
 
+def test_the_unit_serves_users_over_tls_and_the_console_logs_in_as_one(host: Root, place: Place) -> None:
+    secure(host)
+
+    def look(started: Service) -> None:
+        secured.write_as_user(started.running, KEYS, "orders")
+        assert secured.topics_in_console(started.running, KEYS) == ["orders"]
+        assert "Traceback" not in started.running.said()
+
+    start_and_stop(host, place, look)
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 def test_the_unit_serves_under_its_restrictions_and_writes_into_its_own_directories(host: Root, place: Place) -> None:
     host.run("apt-get", "install", "--yes", "--no-install-recommends", "python3-seccomp", how=networked())
     host.write(confinement.PROGRAM, confinement.SOURCE)
+    secure(host)
     unit = unit_of(host, UNIT)
     before = files_of(host)
     text = (ROOT / "deploy" / "systemd" / "ottla.service").read_text()
@@ -152,6 +173,7 @@ def test_the_unit_serves_under_its_restrictions_and_writes_into_its_own_director
     with service(host, place, unit._replace(command=[*confined, *unit.command])) as started:
         started.wait_for("READY=1")
         write_a_record(started)
+        secured.write_as_user(started.running, KEYS, "orders")
         read = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9404/metrics').status)"
         assert started.running.run("python3", "-c", read, how=AS_ROOT) == "200\n"
         assert started.running.stop() == 0, started.running.said()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages import secured
 from tests.packages.containers import container, is_healthy, stop, volume_of, wait_until_healthy
 from tests.packages.dockerfile import Image
 from tests.packages.networks import Place
@@ -42,6 +43,17 @@ def test_the_image_has_the_compiled_broker_and_no_compiler(image: Image, place: 
     with container(image, scratch / "broker", place, ADVERTISED) as broker:
         assert broker.run("ottla", "--version").strip().endswith("hot path compiled")
         assert broker.run("sh", "-c", "for name in gcc cc pip pip3; do command -v $name; done; true") == ""
+
+
+def test_a_container_serves_users_over_tls_and_the_console_logs_in_as_one(image: Image, place: Place, scratch: Path) -> None:
+    volume = volume_of(image, scratch / "broker", "/data")
+    for name, content in secured.files("/data").items():
+        (volume / name).write_bytes(content)
+    overrides = [part for key, value in secured.settings("/data").items() for part in ("--set", f"{key}={value}")]
+    with container(image, scratch / "broker", place, {}, command=[*image.settings.command, *overrides]) as broker:
+        wait_until_healthy(broker, image.settings.health)
+        secured.write_as_user(broker, "/data", "orders")
+        assert secured.topics_in_console(broker, "/data") == ["orders"]
 
 
 def test_it_stops_by_its_signal_and_the_next_container_has_its_records(image: Image, place: Place, scratch: Path) -> None:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,16 @@ def test_the_image_gets_every_package_of_the_project() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
     assert len(packages) >= 7
     assert packages <= included
+
+
+@pytest.mark.parametrize("name", ["debian/rules", "Dockerfile"])
+def test_the_package_and_the_image_have_the_extras_of_a_server_in_the_versions_that_were_tested(name: str) -> None:
+    found = re.search(r"""--constraint \S+ ["'][^"'[]+\[([\w,]+)\]["']""", text_of(name))
+    assert found is not None
+    extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
+    assert set(found[1].split(",")) == {"console", "security"} <= extras.keys()
+    wanted = {requirement.partition(">")[0].lower() for extra in found[1].split(",") for requirement in extras[extra]}
+    assert wanted <= {line.partition("==")[0].lower() for line in text_of("constraints.txt").splitlines()}
 
 
 def test_every_setting_of_the_compose_file_is_a_key() -> None:
