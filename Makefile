@@ -187,7 +187,7 @@ dist-test: $(VENV)/.installed-test $(VENV)/.installed-ziglang
 
 # In build/packages: a Debian by debootstrap, in which the package is built, and the image. Both are made anew after a change of the sources.
 package-test: $(VENV)/.installed-test
-	@$(BIN)/python -m tests.support.prerequisites debootstrap java
+	@$(BIN)/python -m tests.support.prerequisites debootstrap ip java
 	OTTLA_PACKAGES=1 $(BIN)/python -m pytest $(PYTEST_ARGS) tests/packages
 
 clean:

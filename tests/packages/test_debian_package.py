@@ -97,6 +97,7 @@ def write_a_record(started: Service) -> None:
 
 def test_lintian_has_nothing_to_say(package: Package, scratch: Path) -> None:
     root = Root(scratch / "lint", package.builder.all_layers)
+    root.run("apt-get", "update", how=networked())  # the builder may be old
     root.run("apt-get", "install", "--yes", "--no-install-recommends", "lintian", how=networked())
     (changes,) = (package.builder.changes / "build").glob("ottla_*.changes")
     reader = How("nobody:nogroup", "/build", {"HOME": "/nonexistent"})

@@ -29,9 +29,10 @@ PROGRAMS = {
     kerberos.SASL_PLUGIN: ("libsasl2-modules-gssapi-mit", "tests of kcat with Kerberos"),
     "promtool": ("prometheus", "checks of the expressions for Prometheus"),
     "debootstrap": ("debootstrap", "tests of the packages for servers"),
+    "ip": ("iproute2", "tests of the packages for servers"),
 }
-UNASKED = [program for program in PROGRAMS if program != "debootstrap"]
-"""The programs for `make test`; `make package-test` asks for the other one."""
+UNASKED = [program for program in PROGRAMS if program not in ("debootstrap", "ip")]
+"""The programs for `make test`; `make package-test` asks for the other two."""
 
 
 def missing_programs(wanted: Collection[str]) -> list[str]:
