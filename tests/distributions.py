@@ -88,6 +88,8 @@ def pythons() -> dict[str, str]:
             if python.exists() and subprocess.run([python, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode == 0:
                 found[f"cp{version.replace('.', '')}"] = str(python)
                 break
+        else:
+            print(f"no wheel for Python {version}: there is none at hand with pip and its headers", flush=True)
     return found
 
 
@@ -139,6 +141,8 @@ def run_tests(wheel: Path, python: str, tests: list[str]) -> None:
         code = "import ottla.launcher as l; l.use_floors(); import protocol.compiled as c; print(l.FLOORS); print(c.describe())"
         told = subprocess.run([installed, "-c", code], cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines()
         print(f"{wheel.name}: {told[1]}", flush=True)
+        if (told[1] == "compiled") == wheel.name.endswith("-none-any.whl"):
+            raise SystemExit(f"{wheel.name} does not run as it was made")
         work = Path(folder, "work")
         shutil.copytree(ROOT / "tests", work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
         for name in FILES:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from protocol.compiled import describe
+from tests.distributions import VERSIONS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("broker", "benchmarks", "config", "controller", "ottla", "protocol", "replication", "storage")
@@ -99,6 +100,30 @@ def test_the_description_has_the_links_of_the_readme_and_all_are_absolute(pure: 
     assert metadata.count(f"]({ADDRESS}/") == len(links)
     assert f"Project-URL: Source, {ADDRESS}\n" in metadata
     assert "Requires-Python: >=3.11\n" in metadata
+
+
+def test_the_wheel_has_types_and_names_every_python_that_it_is_made_for(pure: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(pure[0]) as archive:
+        assert "ottla/py.typed" in archive.namelist()
+    classifiers = re.findall(r"^Classifier: (.*)$", _metadata(pure[0]), flags=re.MULTILINE)
+    assert {"Typing :: Typed", *(f"Programming Language :: Python :: {version}" for version in VERSIONS)} <= set(classifiers)
+
+
+def test_the_wheel_of_the_plugin_gives_its_fixtures_to_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
+        monkeypatch.delenv(name, raising=False)
+    source, installed, project = tmp_path / "source", tmp_path / "installed", tmp_path / "project"
+    shutil.copytree(ROOT / "pytest-ottla", source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    wheel = _build(source, "wheel")
+    assert {"Requires-Dist: ottla", "Classifier: Framework :: Pytest"} <= set(_metadata(wheel).splitlines())
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    project.mkdir()
+    test = "def test_it(kafka):\n    topic = kafka.topic()\n    assert kafka.produce(topic, [b'x']) == [0]\n"
+    (project / "test_orders.py").write_text(test)
+    said = _run("-m", "pytest", "-p", "no:cacheprovider", cwd=project, PYTHONPATH=str(installed))
+    assert re.search(r"^plugins: .*\bottla-0\.1\.0", said, flags=re.MULTILINE)
+    assert "1 passed" in said
 
 
 def test_an_installer_refuses_the_wheel_for_an_older_python_in_one_line(pure: tuple[Path, Path], tmp_path: Path) -> None:
