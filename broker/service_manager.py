@@ -17,7 +17,7 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 BEAT_SECONDS: Final = 1.0
-"""Pause between two reports while the broker starts or stops, seconds."""
+"""Pause between two reports while the broker starts or stops, and before a report that systemd did not take is repeated; seconds."""
 EXTEND_USEC: Final = 30_000_000
 """Time by which each report extends the timeout of the unit, µs; many beats, so that a busy machine misses none."""
 
@@ -43,11 +43,12 @@ class ServiceManager:
     def on_ready(self) -> None:
         """Requests are served: report it, and begin to feed the watchdog."""
         self._stop_beating()
-        self._send("READY=1", f"STATUS={self._status()}")
+        self._announce()
         self._feed()
 
     def on_stopping(self) -> None:
         """The stop begins: report it until `close`."""
+        self._stop_beating()
         self._send("STOPPING=1")
         self._beat()
 
@@ -66,6 +67,11 @@ class ServiceManager:
         self._send(f"STATUS={self._status()}", f"EXTEND_TIMEOUT_USEC={EXTEND_USEC}")
         self._timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat)
 
+    def _announce(self) -> None:
+        """Without this report systemd would end the broker after the timeout of the start, so it is repeated until systemd takes it."""
+        if not self._send("READY=1", f"STATUS={self._status()}"):
+            self._timer = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._announce)
+
     def _stop_beating(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -74,22 +80,26 @@ class ServiceManager:
     def _feed(self) -> None:
         if self._socket is None or self._watchdog_seconds is None:
             return
-        self._send("WATCHDOG=1")
-        self._watchdog = asyncio.get_running_loop().call_later(self._watchdog_seconds / 2, self._feed)
+        pause = self._watchdog_seconds / 2
+        if not self._send("WATCHDOG=1"):
+            pause = min(pause, BEAT_SECONDS)  # the next but one would come when the watchdog has run out
+        self._watchdog = asyncio.get_running_loop().call_later(pause, self._feed)
 
-    def _send(self, *assignments: str) -> None:
+    def _send(self, *assignments: str) -> bool:
+        """False if systemd is behind and has taken nothing."""
         if self._socket is None:
-            return
+            return True
         try:
             self._socket.sendto("\n".join(assignments).encode(), self._address)
         except BlockingIOError:
-            pass  # systemd is behind; the next report follows soon
+            return False
         except OSError as error:
             logger.warning(
                 "NOTIFY_SOCKET=%s cannot be written: %s; nothing more is reported to the service manager", self._address, error.strerror
             )
             self._socket.close()
             self._socket = None
+        return True
 
 
 def _address(name: str) -> str:

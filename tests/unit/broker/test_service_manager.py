@@ -1,6 +1,7 @@
 """The protocol of systemd's notifications, against a socket that listens as systemd does."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -63,6 +64,29 @@ def test_the_watchdog_is_fed_from_the_loop_once_the_broker_is_ready(listening: s
         for _ in range(3):
             assert await asyncio.to_thread(received, listening) == ["WATCHDOG=1"]
         manager.close()
+
+    run(work)
+
+
+def test_readiness_and_the_watchdog_are_reported_again_until_a_busy_manager_takes_them(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_manager, "BEAT_SECONDS", 0.001)
+
+    async def work() -> None:
+        environment = {"NOTIFY_SOCKET": listening.getsockname(), "WATCHDOG_USEC": "600000000"}
+        manager = ServiceManager(environment, lambda: "broker 1 is ready")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as others:
+            others.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    others.sendto(b"STATUS=of another unit", listening.getsockname())
+        manager.on_ready()
+        heard: list[str] = []
+        while not {"READY=1", "WATCHDOG=1"} <= set(heard):
+            heard += await asyncio.to_thread(received, listening)
+        manager.close()
+        assert heard.count("READY=1") == 1
 
     run(work)
 
