@@ -108,9 +108,10 @@ def test_the_installation_makes_a_user_and_enables_nothing(installed: Root) -> N
     account = installed.run("getent", "passwd", "ottla").strip().split(":")
     assert int(account[2]) < 1000
     assert account[5:] == ["/var/lib/ottla", "/usr/sbin/nologin"]
-    assert rights(installed, "/etc/ottla", CONFIGURATION, "/var/lib/ottla", "/var/log/ottla") == [
+    assert rights(installed, "/etc/ottla", CONFIGURATION, "/etc/default/ottla", "/var/lib/ottla", "/var/log/ottla") == [
         "root:ottla 750 /etc/ottla",
         f"root:ottla 640 {CONFIGURATION}",
+        "root:root 640 /etc/default/ottla",
         "ottla:ottla 750 /var/lib/ottla",
         "ottla:ottla 750 /var/log/ottla",
     ]

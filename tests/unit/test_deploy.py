@@ -92,6 +92,15 @@ def test_the_template_differs_from_the_unit_only_by_the_instance() -> None:
     assert template == expected
 
 
+def test_the_unit_expects_the_rights_that_the_package_gives_its_directories() -> None:
+    """systemd complains at each start of a directory for configurations with other rights."""
+    unit, postinst = text_of("deploy/systemd/ottla.service"), text_of("debian/ottla.postinst")
+    modes = set(re.findall(r"^(?:State|Logs|Configuration)DirectoryMode=(\d+)$", unit, flags=re.MULTILINE))
+    assert modes == {*re.findall(r"-m (\d+) /var/lib/ottla", postinst), *re.findall(r"chmod (\d+) /etc/ottla$", postinst, re.MULTILINE)}
+    assert modes == {"0750"}
+    assert unit.count("DirectoryMode=") == 3
+
+
 def test_the_image_runs_as_a_user_checks_its_health_and_stops_cleanly() -> None:
     instructions = re.sub(r"\\\n\s*", "", text_of("Dockerfile"))
     final = instructions.split("\nFROM ")[-1]
