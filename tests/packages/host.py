@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -29,15 +30,14 @@ APT_SETTING = re.compile(r'Acquire::(?:https?|Check-[\w-]+|Retries)\b.* ".+";')
 
 def mirror() -> list[str]:
     """The archive as an argument of debootstrap. Empty on a host that is no Debian: debootstrap has a default."""
-    command = ["apt-get", "indextargets", "--format", "$(CODENAME) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    said = _said_by("apt-get", "indextargets", "--format", "$(CODENAME) $(COMPONENT) $(REPO_URI)", "Created-By: Packages")
     found = re.search(rf"^(?:{SUITE}|trixie|bullseye) main (\S+)$", said, flags=re.MULTILINE)
     return [] if found is None else [found[1]]
 
 
 def apt_settings() -> str:
-    """Proxies and checks of this host's apt, in the form of a file in apt.conf.d."""
-    said = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
+    """Proxies and checks of this host's apt, in the form of a file in apt.conf.d. Empty on a host that is no Debian."""
+    said = _said_by("apt-config", "dump")
     return "".join(f"{line}\n" for line in said.splitlines() if APT_SETTING.fullmatch(line))
 
 
@@ -55,3 +55,10 @@ def environment() -> dict[str, str]:
     if certificates() is not None:
         found |= dict.fromkeys(CERTIFICATES, CERTIFICATES_OF_HOST)
     return found
+
+
+def _said_by(*command: str) -> str:
+    """What a program of apt prints; nothing where it is missing."""
+    if shutil.which(command[0]) is None:
+        return ""
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -192,15 +192,16 @@ def base(work: Path) -> Path:
         remove(made)
         # debootstrap mounts /proc in the new root for a while. In a mount namespace that ends with it in any case.
         _output_of(["unshare", "--mount", "debootstrap", "--variant=minbase", host.SUITE, str(made), *host.mirror()], 0)
-        (made / "etc" / "apt" / "apt.conf.d" / "90host").write_text(host.apt_settings(), encoding="utf-8")
         # Images of Debian have this line, too.
         (made / "etc" / "dpkg" / "dpkg.cfg.d" / "unsafe-io").write_text("force-unsafe-io\n", encoding="utf-8")
-        if Path("/etc/pip.conf").exists():
-            shutil.copy("/etc/pip.conf", made / "etc")
-        certificates = host.certificates()
-        if certificates is not None:
-            (made / host.CERTIFICATES_OF_HOST.lstrip("/")).write_bytes(certificates)
         marker.touch()
+    # This host may have another proxy, or other authorities, than when the root was made.
+    (made / "etc" / "apt" / "apt.conf.d" / "90host").write_text(host.apt_settings(), encoding="utf-8")
+    if Path("/etc/pip.conf").exists():
+        shutil.copy("/etc/pip.conf", made / "etc")
+    certificates = host.certificates()
+    if certificates is not None:
+        (made / host.CERTIFICATES_OF_HOST.lstrip("/")).write_bytes(certificates)
     return made
 
 
