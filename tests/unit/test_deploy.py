@@ -68,10 +68,11 @@ def test_the_service_is_confined(unit: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("name", UNITS)
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
-def test_the_unit_has_no_fault_but_a_missing_program(tmp_path: Path) -> None:
-    unit = tmp_path / "ottla.service"
-    unit.write_text(text_of("deploy/systemd/ottla.service").replace("/usr/bin/ottla", shutil.which("true") or "/bin/true"))
+def test_the_unit_has_no_fault_but_a_missing_program(name: str, tmp_path: Path) -> None:
+    unit = tmp_path / name
+    unit.write_text(text_of(f"deploy/systemd/{name}").replace("/usr/bin/ottla", shutil.which("true") or "/bin/true"))
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False)
     assert [line for line in done.stderr.splitlines() if "ottla" in line] == []
 
@@ -87,9 +88,18 @@ def test_the_filter_of_system_calls_leaves_what_a_broker_needs_and_little_else()
 def test_the_template_differs_from_the_unit_only_by_the_instance() -> None:
     unit, template = (text_of(f"deploy/systemd/{name}").split("[Service]")[1] for name in UNITS)
     expected = unit.replace("server.properties", "%i.properties")
-    for directory in ("StateDirectory=ottla", "LogsDirectory=ottla", "WorkingDirectory=/var/lib/ottla"):
+    for directory in ("LogsDirectory=ottla", "WorkingDirectory=/var/lib/ottla"):
         expected = expected.replace(f"{directory}\n", f"{directory}-%i\n")
-    assert template == expected
+    comment, directories = re.findall(r"^(#.*\n)(StateDirectory=.*\n)", template, flags=re.MULTILINE)[0]
+    assert template == expected.replace("StateDirectory=ottla\n", comment + directories)
+
+
+def test_instances_of_the_template_may_write_the_metadata_file_that_its_advice_has_them_share() -> None:
+    template = text_of("deploy/systemd/ottla@.service")
+    (shared,) = re.findall(r"^# ottla\.metadata\.file=/var/lib/(\S+)/\S+$", template, flags=re.MULTILINE)
+    assert "ProtectSystem=strict\n" in template
+    (directories,) = re.findall(r"^StateDirectory=(.*)$", template, flags=re.MULTILINE)
+    assert directories.split() == ["ottla-%i", shared]
 
 
 def test_the_unit_expects_the_rights_that_the_package_gives_its_directories() -> None:
