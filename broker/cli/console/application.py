@@ -33,6 +33,8 @@ from broker.client.cluster import Cluster
 from broker.client.errors import ClientError
 
 STATIC: Final = FilePath(__file__).parent / "static"
+MAX_LOGIN_BYTES: Final = 16 * 1024
+"""Size of the body of a login, bytes: strangers send it."""
 
 Read = Callable[[Cluster, Request], views.View]
 
@@ -170,13 +172,13 @@ def _endpoint(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Req
     return endpoint
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most: int = MAX_BODY_BYTES) -> bytes:
     """The body of a request, up to its limit. Raises BadParameter."""
     found = bytearray()
     async for part in request.stream():
         found += part
-        if len(found) > MAX_BODY_BYTES:
-            raise BadParameter(f"the body has more than {MAX_BODY_BYTES} bytes")
+        if len(found) > most:
+            raise BadParameter(f"the body has more than {most} bytes")
     return bytes(found)
 
 
@@ -235,7 +237,7 @@ def _shown_session(rules: Rules, request: Request) -> Response:
 
 
 async def _log_in(rules: Rules, request: Request) -> Response:
-    body = Body.parse(await _body(request))
+    body = Body.parse(await _body(request, MAX_LOGIN_BYTES))
     body.takes("user", "password")
     user, password, address = body.text("user"), body.text("password"), address_of(request.scope)
     if not rules.sessions.needs_login:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from broker.cli.console.application import MAX_LOGIN_BYTES
 from broker.cli.console.login.passwords import HashedPassword, Passwords, hashed, read_passwords
 from broker.cli.console.login.sessions import (
     ATTEMPTS_AT_ONCE,
@@ -145,6 +146,11 @@ def test_an_unknown_user_is_refused_like_a_wrong_password(console: ConsoleUnderT
     answer = log_in(console, user="mallory")
     assert (answer.status, answer.error) == (401, "wrong user or password")
     assert "set-cookie" not in answer.headers
+
+
+def test_a_login_is_small(console: ConsoleUnderTest) -> None:
+    answer = console.change("POST", "session", {"user": "alice", "password": "x" * MAX_LOGIN_BYTES})
+    assert (answer.status, answer.error) == (400, f"the body has more than {MAX_LOGIN_BYTES} bytes")
 
 
 def test_a_console_without_passwords_has_no_login() -> None:
