@@ -9,6 +9,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 FIRST_VERSION_WITH_MANY_MEMBERS = 3
+MEMBERS_PER_STEP = 500
+"""Members that leave together; so many take a millisecond."""
 
 
 def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> Steps[LeaveGroupResponse]:
@@ -23,12 +25,15 @@ def handle_leave_group(request: LeaveGroupRequest, context: RequestContext) -> S
     for each in request.members:
         leaving.append(Leaving(each.member_id, each.group_instance_id, reason_of(each.reason)))
         yield
-    error, errors = groups.leave(request.group_id, leaving)
-    if error:
-        return LeaveGroupResponse(error_code=error)
-    return LeaveGroupResponse(
-        members=[
+    response = LeaveGroupResponse()
+    for begin in range(0, len(leaving) or 1, MEMBERS_PER_STEP):
+        some = leaving[begin : begin + MEMBERS_PER_STEP]
+        error, errors = groups.leave(request.group_id, some)
+        if error:
+            return LeaveGroupResponse(error_code=error)
+        response.members += [
             MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=code)
-            for each, code in zip(leaving, errors, strict=True)
+            for each, code in zip(some, errors, strict=True)
         ]
-    )
+        yield
+    return response

@@ -47,12 +47,14 @@ class Told:
     def __init__(self) -> None:
         self.joins: list[Join] = []
         self.leaving: list[Leaving] = []
+        self.times = 0
 
     def join(self, group_id: str, join: Join) -> None:
         self.joins.append(join)
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
         self.leaving += leaving
+        self.times += 1
         return ErrorCode.NONE, [ErrorCode.NONE] * len(leaving)
 
 
@@ -79,3 +81,23 @@ def test_a_reason_is_as_long_as_those_of_java_clients_at_most(given_: str | None
     leaving = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m", reason=given_)])
     list(handle_leave_group(leaving, a_context(ApiKey.LEAVE_GROUP, 5, groups)))
     assert [each.reason for each in (*groups.joins, *groups.leaving)] == [told, told]
+
+
+@pytest.mark.parametrize("count", [0, 1, 500, 501, 1200])
+def test_very_many_members_leave_in_steps_and_each_is_answered(count: int) -> None:
+    groups = Told()
+    members = [MemberIdentity(member_id=f"m{number}") for number in range(count)]
+    steps = handle_leave_group(LeaveGroupRequest(group_id="g", members=members), a_context(ApiKey.LEAVE_GROUP, 5, groups))
+    response, taken = None, 0
+    while response is None:
+        try:
+            next(steps)
+            taken += 1
+        except StopIteration as end:
+            response = end.value
+    assert (
+        [each.member_id for each in response.members]
+        == [each.member_id for each in groups.leaving]
+        == [f"m{each}" for each in range(count)]
+    )
+    assert groups.times == taken - count == max(1, -(-count // 500))
