@@ -49,8 +49,8 @@ def _element(wire_type: WireType, version: int, number: int, within: int) -> Any
 
 
 def huge_requests(elements: int, only: frozenset[str] = frozenset(), *, in_first_version: bool = False) -> Iterator[tuple[str, bytes]]:
-    """(what it is, its frame) of every API that a client may ask, in the last version, or in the first."""
-    for key in sorted(SERVED - INTER_BROKER_APIS):
+    """(what it is, its frame) of every API that a client may ask, or of those that are named; in the last version, or in the first."""
+    for key in sorted(SERVED if only else SERVED - INTER_BROKER_APIS):
         types = api(key)
         version = types.versions.first if in_first_version else types.versions.last
         if only and key.name not in only:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import islice
 
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.handlers.transactions.marker_writer import MarkerWriter
@@ -28,6 +29,8 @@ from protocol.messages.write_txn_markers import (
 )
 from storage.disk.topic_partition import TopicPartition
 
+PARTITIONS_PER_STEP = 256
+
 
 def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> Steps[WriteTxnMarkersResponse | Answer]:
     """Write every marker, then wait for the followers."""
@@ -38,7 +41,7 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
     if not is_authorized:
         for marker in request.markers:
             refused = codes.setdefault(marker.producer_id, {})
-            for partition in _partitions(marker):
+            for partition in (yield from _partitions(marker)):
                 refused[partition] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
                 yield
         return (yield from _response(codes))
@@ -49,7 +52,7 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
         producer_id = each.producer_id
         codes.setdefault(producer_id, {})
         said = Marker(producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch)
-        yield from writer.write(said, _partitions(each), sender, partial(markers.on_marked, producer_id))
+        yield from writer.write(said, (yield from _partitions(each)), sender, partial(markers.on_marked, producer_id))
     answer = markers.answer.answer()
     if isinstance(answer, Pending):
         return answer
@@ -76,9 +79,14 @@ class WrittenMarkers:
             self.answer.complete_steps(_response(self.codes))
 
 
-def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
+def _partitions(marker: WritableTxnMarker) -> Steps[list[TopicPartition]]:
     """Each of them once."""
-    found = {TopicPartition(topic.name, index): None for topic in marker.topics for index in topic.partition_indexes}
+    found: dict[TopicPartition, None] = {}
+    for topic in marker.topics:
+        name, left = topic.name, iter(topic.partition_indexes)
+        while some := [TopicPartition(name, index) for index in islice(left, PARTITIONS_PER_STEP)]:
+            found |= dict.fromkeys(some)
+            yield
     return list(found)
 
 
