@@ -5,7 +5,7 @@ A coordinator often calls back before its method returns; the handler then retur
 
 from __future__ import annotations
 
-from broker.network.request_channel import Answer, Completion, Pending
+from broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from broker.request.context import RequestContext
 from broker.request.turns import Steps, Unfinished
 from protocol.schema.message import Message
@@ -34,7 +34,12 @@ class DelayedAnswer:
             self._response = steps
             return
         turns = self._context.broker.turns
-        response = turns.first_slice(steps)
+        try:
+            response = turns.first_slice(steps)
+        except Exception:
+            # A bug of the broker, which the coordinator logs. The client would wait for an answer for ever.
+            self._pending.complete(CLOSE)
+            raise
         if isinstance(response, Unfinished):
             turns.go_on(self._answer_steps(steps, self._pending), self._pending)
         else:
