@@ -50,7 +50,7 @@ def doctor(
 ) -> None:
     """Examine a broker's host and a cluster, and show what is wrong.
 
-    PROPERTIES is the server.properties of a broker of this host, which is examined with its log directories. DIRECTORY
+    PROPERTIES is the server.properties of a broker on this host; its log directories are examined, too. DIRECTORY
     is a log directory. The exit status is 0 without a finding, 1 with warnings only, 2 with a problem.
     """
     from broker.cli.doctor.examination import examine_cluster
