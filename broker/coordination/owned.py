@@ -1,7 +1,8 @@
 """Tracks the states that this broker coordinates: those whose partition of an internal topic it leads.
 
-A state is what the topic's records are about: a group, a transactional id. Its partition is Kafka's `abs(hashCode) % partitions` of its
-key, so any broker and client can tell the coordinator. `elections` adds and removes partitions; all others look states up here.
+A state is a group or a transactional id, which the records of the topic describe. Its partition is Kafka's `abs(hashCode) % partitions` of
+its key, so every broker and client can determine the coordinator. `elections` adds and removes partitions; all other modules look up states
+here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ State = TypeVar("State")
 
 
 class OwnedPartition(Generic[State]):
-    """A partition that this broker leads, and the states in it by key. Its states are served once it is loaded."""
+    """A partition that this broker leads, and its states by key. The states are served when the partition is loaded."""
 
     __slots__ = ("_has_failed", "_once_loaded", "index", "is_loading", "leader_epoch", "loaded_end_offset", "states")
 

@@ -1,9 +1,9 @@
 """Carries out the effects of a coordinator's state machines: answers and timers itself, others by their `Machines`.
 
-Effects of a state are carried out in the order in which its transitions happened, also when carrying one out leads to the next transition
-(an append that is replicated at once completes a rebalance): what comes up meanwhile is queued. They are carried out at once unless there
-are many: the end of a rebalance answers all members, and others have the event loop between one part of that and the next. The timers of a
-state that is behind wait for it, so that none fires that an effect in the queue would have put off.
+Effects of a state are carried out in the order of its transitions. An effect may cause the next transition: an append that is replicated at
+once completes a rebalance. The effects of that transition are queued. Effects are carried out at once unless there are many. The end of a
+rebalance answers all members, so it is split into parts, and other work of the event loop runs in between. While effects of a state are
+queued, its timers wait, because a queued effect may re-arm or disarm them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Machines(Protocol[Subject_contra, Other]):
 
 
 class Due(NamedTuple):
-    """A timer fired while the subject was behind."""
+    """A timer fired while effects of the subject were queued."""
 
     key: Hashable
     timer: Cancellable

@@ -1,7 +1,7 @@
-"""Appends a coordinator's records to its internal topic, through the same partition, log and acks=all as any producer's.
+"""Appends a coordinator's records to its internal topic, by the same functions as records of producers, with acks=all.
 
-`then` is called exactly once with (error, base offset): at once when nothing has to be waited for, otherwise when every in-sync replica
-has the records or the time is up. It may be called while the append itself is still on the stack.
+`then` is called exactly once with (error, base offset): at once if there is nothing to wait for, otherwise when every in-sync replica has
+the records or the time is up. It may be called before the append returns.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class TopicLog:
 
 
 class DelayedAppend(DelayedOperation):
-    """An append that waits until every in-sync replica has it, and the disk where `flush.messages` says so."""
+    """An append that waits until every in-sync replica has it, and until it is flushed if `flush.messages` requires that."""
 
     __slots__ = ("_end_offset", "_error", "_partition", "_required_offset", "_then")
 

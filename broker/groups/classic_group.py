@@ -5,8 +5,8 @@ change a group. A group knows no clock, no timer and no connection: a member tha
 gives back.
 
 Invariants: `protocol_votes[p]` is the number of members that support p, `preferences[p]` of those that support the protocols p in this
-order; `join_waiters` and `newcomers` name members only; a member id is a member or pending, never both; a group without
-members has no leader. A change of one member costs the same in a large group as in a small one; only a rebalance looks at all members.
+order; `join_waiters` and `newcomers` name members only; a member id is a member or pending, never both; a group without members has no
+leader. A change of one member costs the same in a large group as in a small one; only a rebalance visits all members.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class GroupSettings(NamedTuple):
 
 
 class Member:
-    """One member. `sync_waiter` is who waits for the answer to its SyncGroup."""
+    """One member. `sync_waiter` waits for the answer to its SyncGroup."""
 
     __slots__ = (
         "assignment",

@@ -1,10 +1,10 @@
 """Keeps the committed offsets of a group as compactly as the log: 1,000,000 offsets take 130 MB less than as objects.
 
 An entry by topic and partition is one `bytes` (`Stored`): the offset of the commit's batch in the log, and the value of its record. So a
-commit keeps the bytes that were encoded for the log anyway, and loading keeps slices of the log. Deleting a topic looks at one entry per
-group. The garbage collector does not walk over the entries. Fields that are read often are read with one `unpack`.
+commit keeps the bytes that were encoded for the log anyway, and loading keeps slices of the log. The deletion of a topic visits one entry
+per group. The garbage collector does not visit the entries. One `unpack` reads the fields that are read often.
 
-Invariants: no topic is without offsets; every value can be read; of two commits the one further up in the log stays.
+Invariants: every topic has offsets; every value can be read; of two commits the one with the higher position in the log stays.
 """
 
 from __future__ import annotations

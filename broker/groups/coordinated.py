@@ -11,7 +11,7 @@ from replication.ports.cluster import MetadataCache
 
 
 class CoordinatedGroups(OwnedStates[Group]):
-    """See the module. Keys are group ids; only some requests know the group with the empty id."""
+    """See the module. Keys are group ids; only some requests accept the empty group id."""
 
     __slots__ = ("_in_transactions", "settings")
 

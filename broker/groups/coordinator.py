@@ -1,4 +1,4 @@
-"""Coordinates the groups of this broker: the shell around their state machines. Kafka's GroupCoordinator.
+"""Coordinates the groups of this broker: connects their state machines with timers, log and connections. Kafka's GroupCoordinator.
 
 A request takes three steps: check that this broker coordinates the group, hand the event to the group's state machine, carry out the
 effects. Requests about members are here. Requests about offsets are in `offsets`, an `OffsetCommits`. Handlers call both.

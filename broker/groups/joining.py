@@ -1,9 +1,9 @@
-"""Decides on JoinGroup: newcomers, members that join again, and static members that return under a new member id.
+"""Decides on JoinGroup: new members, members that join again, and static members that return under a new member id.
 
-The module is a part of the state machine of a group. From version 4 on a newcomer gets a member id and has to join again with it (KIP-394).
-So a client whose answers get lost does not fill the group with members that do not exist. A static member (KIP-345) that joins without a
-member id takes its old place. The group does not rebalance then, unless its protocol changes. The answer may ask a static leader to skip
-the assignment (KIP-814).
+The module is a part of the state machine of a group. From version 4 on a new member gets a member id and has to join again with it
+(KIP-394). So a client whose answers are lost does not fill the group with members that do not exist. A static member (KIP-345) that joins
+without a member id replaces its former member. The group then rebalances only if its protocol changes. The answer may make a static leader
+skip the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
 class Join(NamedTuple):
-    """A JoinGroup. `uuid` is a fresh one, for the member id of a newcomer."""
+    """A JoinGroup. `uuid` is new, for the member id of a new member."""
 
     waiter: object
     member_id: str

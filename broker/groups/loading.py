@@ -1,12 +1,12 @@
-"""Reads groups and offsets back out of the records of `__consumer_offsets`.
+"""Loads groups and offsets from the records of `__consumer_offsets`.
 
-`GroupLoader` is pure: it takes the bytes of the log in order, then makes the groups. Both halves are generators that pause every few
-records, so that the event loop can do other things.
+`GroupLoader` is pure: it reads the bytes of the log in order, then creates the groups. Both steps are generators that pause every few
+records, so that the event loop can do other work.
 
-A log has millions of offsets. Those are read by hand, in the form in which nearly all are written: 0.5 µs each. They are kept as slices of
-the log (`committed`), found by the part of their key that names group and topic. Values are decoded after the last record, for then only
-the latest value of each key is left. A batch that holds anything else is read again from its start by the functions for every case. That
-is safe: the last record of a key wins. Of groups only the latest record is decoded.
+A log has millions of offsets. Hand-written code reads the form in which nearly all of them are written: 0.5 µs each. They are kept as
+slices of the log (`committed`), by the part of their key that names group and topic. Values are decoded after the last record, because then
+only the latest value of each key is left. A batch with any other record is read again from its start by the general functions. That is
+safe: the last record of a key wins. Of groups only the latest record is decoded.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _Transaction: TypeAlias = dict[bytes, Stored]
 
 
 class GroupLoader:
-    """See the module. `offsets` counts those that were found, `skipped` records that cannot be read; they are left out."""
+    """See the module. `offsets` counts the offsets that were found, `skipped` the records that cannot be read and are left out."""
 
     __slots__ = ("_names", "_offsets", "_open", "_others", "_repeated", "_settings", "name", "offsets", "skipped")
 

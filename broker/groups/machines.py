@@ -1,4 +1,4 @@
-"""Runs the state machines of the groups for `broker/coordination`: how a group is loaded, let go, timed and stored."""
+"""Runs the state machines of the groups for `broker/coordination`: loads, unloads, times and stores groups."""
 
 from __future__ import annotations
 

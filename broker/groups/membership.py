@@ -1,4 +1,5 @@
-"""Decides on heartbeats, on leaving, and on groups that come and go with their partition. Part of the state machine of a group."""
+"""Decides on heartbeats, on LeaveGroup, and on groups that are loaded or unloaded with their partition. Part of the state machine of a
+group."""
 
 from __future__ import annotations
 

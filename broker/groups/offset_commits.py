@@ -1,7 +1,7 @@
 """Commits, fetches, deletes and expires the offsets of groups.
 
-`coordinator.GroupCoordinator`, the other half of the coordinator, owns the one instance; handlers call both. A simple consumer, with
-generation -1 and no member id, may commit to any group without members, which then exists for its offsets only.
+`coordinator.GroupCoordinator`, the other half of the coordinator, owns the only instance; handlers call both. A simple consumer, with
+generation -1 and no member id, may commit to any group without members. Such a group exists only for its offsets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keeps the offsets of one group: those in the log (`committed`), and those on their way there.
+"""Keeps the offsets of one group: those in the log (`committed`), and pending ones.
 
-The coordinator calls these pure functions. An offset counts once its record is in the log and replicated. Until then it is pending, and a
-reader that wants stable offsets has to ask again (KIP-447). Of two commits the one further up in the log wins, whichever answer came first.
-Offsets committed in a transaction wait per producer id until its marker is written.
+The coordinator calls these pure functions. An offset is committed when its record is in the log and replicated. Until then it is pending,
+and a client that requires stable offsets has to retry (KIP-447). Of two commits the one with the higher position in the log wins, whichever
+is replicated first. Offsets of a transaction are kept by producer id until the marker is written.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Runs a rebalance: all members are asked to join, those that joined are the next generation, its leader assigns.
+"""Runs a rebalance: all members have to join again; those that joined form the next generation, and its leader assigns the partitions.
 
-The module is a part of the state machine of a group; `joining`, `syncing` and `membership` call it. Pure functions change the group and
-put effects into `out`. `on_timer` is the event of every timer.
+The module is a part of the state machine of a group; `joining`, `syncing` and `membership` call it. Pure functions change the group and add
+effects to `out`. `on_timer` is the event of every timer.
 
-Invariants: in PreparingRebalance the join timer is armed, so a rebalance ends; from then on the sync timer is armed until every member
-asked for its assignment, so a member that never does is put out.
+Invariants: in PreparingRebalance the join timer is armed, so a rebalance ends. Afterwards the sync timer is armed until every member has
+sent its SyncGroup, so a member that never sends one is removed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Batches of `__consumer_offsets` that commit the same partitions as one before, which is most of what a log has that was not cleaned yet.
+"""Recognises batches of `__consumer_offsets` that commit the same partitions as an earlier one: most batches of a log that was not cleaned
+yet.
 
-A consumer commits what it was assigned again and again: its batches differ in nothing but their values. So of a batch that came twice it
-is remembered where the values stand and what is between them; the next ones are only compared with that, 0.06 µs a record where reading
-one takes 0.5, and kept until the values are asked for. Called by `loading` alone.
+A consumer commits the offsets of its assignment repeatedly, and its batches differ only in their values. When a batch occurs for the second
+time, the positions of its values and the bytes between them are stored. Later batches are only compared with these bytes: 0.06 µs a record,
+where reading one takes 0.5. The latest one is kept until its values are needed. Called by `loading` only.
 
-Invariant: `flush` puts a kept value in its place unless a later one is there already; before anything is deleted it must have been called.
+Invariant: `flush` stores a kept value unless there is a later one already. It must be called before any offset is deleted.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from protocol.records.errors import InvalidRecord
 from protocol.records.reader import read_varint, read_varlong
 
 FEWEST_RECORDS = 8
-"""A smaller batch is read as fast as it is compared."""
+"""Fewest records of a batch that is compared; a smaller batch is read as fast."""
 
 MOST_RECORDS = 20_000
-"""So many are remembered at a time, at 300 bytes each."""
+"""Largest number of records that are remembered at a time, 300 bytes each."""
 
 MOST_HEADS = 10_000
 RECORDS_PER_PAUSE = 64
@@ -30,7 +31,7 @@ _INDEX = Struct(">i")
 
 
 class _Repeated:
-    """A batch that came more than once. `body` is the latest of those that were not put in place yet, and `place` where it stands."""
+    """A batch that occurred more than once. `body` is the latest one whose values are not stored yet, and `place` its position."""
 
     __slots__ = ("between", "body", "fixed", "place", "targets", "values")
 

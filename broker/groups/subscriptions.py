@@ -1,4 +1,4 @@
-"""Reads the topics out of subscriptions of the consumer protocol, which are unchecked bytes of clients."""
+"""Reads the topics of subscriptions of the consumer protocol, which are unchecked bytes from clients."""
 
 from __future__ import annotations
 

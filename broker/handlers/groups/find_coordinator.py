@@ -2,8 +2,8 @@
 
 Transactional ids from 1, many keys at once from 4 (KIP-699), share groups from 6 (KIP-932).
 
-The coordinator is the broker that leads the key's partition of the internal topic. A topic that is missing is created first.
-Before there is a leader the answer is COORDINATOR_NOT_AVAILABLE, and the client asks again. There are no coordinators of share groups here.
+The coordinator is the broker that leads the key's partition of the internal topic. A missing topic is created first. While the partition
+has no leader, the answer is COORDINATOR_NOT_AVAILABLE, and the client retries. Share groups have no coordinator here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST_VERSION_WITH_SHARE_GROUPS = 6
 
 
 class CoordinatorType(IntEnum):
-    """The kind of name that a key is."""
+    """The kind of a key."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -42,7 +42,7 @@ RESOURCES: Final[Mapping[int, ResourceType]] = {
 
 
 class Found(NamedTuple):
-    """A broker that clients can reach, or why there is none."""
+    """A broker that clients can reach, or the reason why there is none."""
 
     error: ErrorCode
     node_id: int = -1

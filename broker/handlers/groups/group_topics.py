@@ -1,4 +1,4 @@
-"""Says which partitions of a topic the offsets of a group may be about: for OffsetCommit and OffsetDelete."""
+"""Decides for which partitions of a topic a group may have offsets: for OffsetCommit and OffsetDelete."""
 
 from collections.abc import Collection
 

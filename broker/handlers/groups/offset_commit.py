@@ -1,13 +1,13 @@
 """Serves OffsetCommit (api 8), versions 0-9.
 
-To the group's log from 1, a retention time in 2-4, the leader epoch from 6 (KIP-320), static members from 7 (KIP-345).
+Offsets go to the group's log from 1 on; a retention time in 2-4, the leader epoch from 6 (KIP-320), static members from 7 (KIP-345).
 
-Version 0 commits to the metadata store, where the consumers of old kept their offsets. The answer comes when all in-sync replicas have the
+Version 0 commits to the metadata store, where old consumers kept their offsets. The answer is sent when all in-sync replicas have the
 offsets.
 
-One road serves any number of partitions, and TxnOffsetCommit, too. `OffsetCommit` reads the request where it lies, and makes the value of a
-record of each offset. The coordinator writes the records, and the answer is written when they are safe. A large request is copied, and goes
-on in turns.
+The same functions serve any number of partitions, and TxnOffsetCommit. `OffsetCommit` reads the request in the receive buffer, and builds
+the value of a record for each offset. The coordinator writes the records, and the answer is written when they are replicated. A large
+request is copied, and continues in turns.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _commit(
 
 
 class OffsetCommit:
-    """One OffsetCommit or TxnOffsetCommit on its way: `read` it, then `answer`."""
+    """One OffsetCommit or TxnOffsetCommit in progress: `read` it, then `answer`."""
 
     __slots__ = (
         "_answer",
