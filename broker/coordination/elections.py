@@ -104,7 +104,7 @@ class Elections(Generic[State]):
         self.load_times = LoadTimes(clock.monotonic)
 
     def on_leadership_change(self, partition: Partition) -> None:
-        """This broker leads a partition, or does not any more. Those of other topics are passed over."""
+        """This broker has become leader of a partition, or is no longer leader. Those of other topics are passed over."""
         topic, index = partition.topic_partition
         if topic != self._owned.topic:
             return
@@ -124,7 +124,7 @@ class Elections(Generic[State]):
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def unload_all(self) -> None:
-        """Let go of all partitions; clients that wait are sent to look for another coordinator."""
+        """Unload all partitions; waiting clients get an error that makes them look for another coordinator."""
         for owned in list(self._owned.partitions.values()):
             self._unload(owned)
 
@@ -191,7 +191,7 @@ class Elections(Generic[State]):
     async def _read(self, partition: Partition, owned: OwnedPartition[State], loader: Loader[State]) -> None:
         loop = asyncio.get_running_loop()
         offset = partition.log.log_start_offset
-        # Asked for anew each time: the log may move to another directory meanwhile, and its files there are closed a minute later.
+        # Looked up each time: the log may move to another directory meanwhile, and its old files are closed a minute later.
         while offset < (log := partition.log).log_end_offset:
             found = log.read(offset, self._load_bytes, log.log_end_offset, True)
             if found.region is None:
@@ -248,7 +248,7 @@ class Elections(Generic[State]):
                 asyncio.get_running_loop().call_soon(self._release_some)
 
     def _release_some(self) -> None:
-        """Forget states that are gone a few at a time: freeing all of a partition takes longer than others should wait."""
+        """Free unloaded states a few at a time: freeing all states of a partition would block the event loop for too long."""
         left = RELEASED_PER_TURN
         while self._released and left > 0:
             released = next(self._released[-1], None)

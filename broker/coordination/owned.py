@@ -89,7 +89,7 @@ class OwnedStates(Generic[State]):
         return absolute_hash(key) % self.partition_count
 
     def check(self, key: str) -> ErrorCode:
-        """Whether this broker answers for the state."""
+        """Whether this broker coordinates the state."""
         if not self.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         owned = self.partitions.get(self.partition_for(key))

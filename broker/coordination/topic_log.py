@@ -69,7 +69,8 @@ class TopicLog:
         self._required_acks = required_acks
         self._timeout_ms = timeout_ms
         self._refused: dict[int, ErrorCode] = {}
-        """By partition, why the last append was refused: that is said once, for every commit may be until a broker is back."""
+        """By partition, the reason why the last append was refused. It is logged once, because every commit may fail until a broker is
+        back."""
 
     def append(
         self,
@@ -130,7 +131,7 @@ class TopicLog:
         return True
 
     def has_what_was_loaded(self, owned: OwnedPartition[State]) -> bool:
-        """Whether all replicas in sync have what was loaded of a partition."""
+        """Whether all in-sync replicas have the loaded records of a partition."""
         if owned.loaded_end_offset:
             partition = self._replica_manager.partition(self._topic, owned.index)
             if partition is None or partition.log.high_watermark < owned.loaded_end_offset:
@@ -170,7 +171,7 @@ class TopicLog:
         run.guard = guard
         partition.append(run, required_acks, now_ms, COORDINATOR)
         if run.needs_worker:
-            # The topic's compression.type was changed by hand, or it keeps an old message format. The batches are small.
+            # The topic's compression.type was changed, or it has an old message format. The batches are small.
             log = partition.log
             run = complete_validation(run, log.rules, now_ms, log.log_end_offset)
             partition.append(run, required_acks, now_ms, COORDINATOR)
@@ -202,7 +203,7 @@ class DelayedAppend(DelayedOperation):
         self._error = ErrorCode.NONE
 
     def try_complete(self) -> bool:
-        """Complete when the high watermark is past the records, or this broker leads no more."""
+        """Complete when the high watermark is past the records, or this broker is no longer leader."""
         partition = self._partition
         if not partition.is_leader:
             self._error = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,6 +1,6 @@
 """Runs an ephemeral broker in the process of its test, for `ottla.testing`.
 
-The event loop, the garbage collector, the signals and the log are the test's, and are left alone.
+The event loop, the garbage collector, the signals and the log belong to the test, and are not changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from config.errors import ConfigError
 
 
 class Refused(Exception):
-    """One line: what was not done, and why."""
+    """One line: the refused command, and the reason."""
 
 
 class _SharedProcess(FaultySurroundings):
@@ -92,7 +92,7 @@ class InProcessBroker:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(settle)
 
-        # A daemon thread: a client may try for half a minute to reach a broker that is gone, and the interpreter does not wait for it.
+        # A daemon thread: a client may retry for half a minute to reach a stopped broker, and must not delay the exit.
         threading.Thread(target=work, daemon=True).start()
         try:
             return await outcome

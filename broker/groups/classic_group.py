@@ -63,7 +63,7 @@ class GroupSettings(NamedTuple):
 
     @property
     def knows_static_members(self) -> bool:
-        """Whether records say which members are static. Otherwise the next coordinator would take them for dynamic ones."""
+        """Whether records contain which members are static. Otherwise the next coordinator would take them for dynamic ones."""
         return self.group_value_version >= FIRST_VALUE_WITH_STATIC_MEMBERS
 
 
@@ -104,7 +104,7 @@ class Member:
         self.assignment = assignment
         self.sync_waiter: object | None = None
         self.record_part: tuple[str | None, bytes] | None = None
-        """The member's part of the group's record, made by `records.member_part`; None when it has to be made anew.
+        """The member's part of the group's record, made by `records.member_part`; None when it has to be built again.
 
         It is made when a member joins, for soon after that the record is written for all members at once.
         """
@@ -305,7 +305,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for; never negative."""
+        """The longest timeout that any member requested; never negative."""
         return max(0, max([member.rebalance_timeout_ms for member in self.members.values()], default=0))
 
     # -- protocols -------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class CoordinatedGroups(OwnedStates[Group]):
         return super().find(key) if key or may_be_empty else (ErrorCode.INVALID_GROUP_ID, None)
 
     def refuses(self, group_instance_id: str | None) -> bool:
-        """Whether this is a static member, and the cluster may have brokers of before 2.3, which would forget that."""
+        """Whether this is a static member, and the cluster may have brokers older than 2.3, which would lose this property."""
         return group_instance_id is not None and not self.settings.knows_static_members
 
     def get_or_create(self, group_id: str, now_ms: int) -> Group:

@@ -98,5 +98,5 @@ def reply_to_sync(member: Member, result: SyncResult, out: list[Effect]) -> bool
 
 
 def arm_session(member: Member, out: list[Effect]) -> None:
-    """The member was heard of: its session lasts for another session timeout."""
+    """The member sent a request: its session lasts for another session timeout."""
     out.append(Arm(member.member_id, member.session_timeout_ms))

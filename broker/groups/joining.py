@@ -19,7 +19,7 @@ from broker.groups.records import group_value, is_too_long, member_part
 from protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a newcomer may wait for its first rebalance; its client, which cannot send heartbeats meanwhile, may be gone."""
+"""Longest wait of a new member for its first rebalance; the client cannot send heartbeats meanwhile, and may have ended."""
 
 
 class Join(NamedTuple):

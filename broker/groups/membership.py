@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 
 
 def on_heartbeat(group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int) -> tuple[ErrorCode, list[Effect]]:
-    """A member lives. REBALANCE_IN_PROGRESS tells it to join again."""
+    """A member lives. REBALANCE_IN_PROGRESS makes it join again."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
     error = group.check_member(member_id, group_instance_id)
@@ -64,7 +64,7 @@ def _leave(group: ClassicGroup, leaving: Leaving, now_ms: int, out: list[Effect]
 
 
 def on_loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
-    """The group was read from the log: its members have a session timeout to be heard of."""
+    """The group was loaded from the log: its members have a session timeout to send a request."""
     out: list[Effect] = []
     if len(group.members) > group.settings.max_size:
         prepare_rebalance(group, f"it has more members than group.max.size, {group.settings.max_size}", now_ms, out)

@@ -44,7 +44,7 @@ COMMIT_ERRORS = {
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 OFFSETS_PER_TURN = 2_000
-"""How many are looked at for their age before others have their turn: 1 ms. Each group counts for some."""
+"""Number of groups that are checked for expired offsets in one turn: 1 ms. Each group counts for some."""
 
 OFFSETS_PER_GROUP = 8
 

@@ -93,7 +93,7 @@ def encode_value(offset: int, leader_epoch: int, metadata: bytes, commit_timesta
 
 
 def in_version(value: bytes, version: int) -> bytes:
-    """A value in this version, without what it has no place for; a value of an older version as it is."""
+    """A value converted to this version, without the fields that the version lacks; a value of an older version is unchanged."""
     if version_of(value) <= version:
         return value
     known = read_offset_value(value)

@@ -158,7 +158,7 @@ def fail_syncs(group: ClassicGroup, error: ErrorCode, out: list[Effect]) -> None
 
 
 def on_member_synced(group: ClassicGroup, member: Member, out: list[Effect]) -> None:
-    """A member asked for its assignment: with the last one the sync timer ends."""
+    """A member sent its SyncGroup; after the last one the sync timer ends."""
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
         out.append(Disarm(Timer.SYNC))

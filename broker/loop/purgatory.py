@@ -51,7 +51,7 @@ class DelayedOperation:
         return True
 
     def cancel(self) -> None:
-        """End without an answer, because the connection is gone."""
+        """End without an answer, because the connection is closed."""
         self._finish()
 
     def expire(self) -> None:

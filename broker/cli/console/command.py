@@ -1,6 +1,6 @@
 """Implements `ottla console`: a web page about one cluster or several, in a process of its own.
 
-Loopback addresses need nothing. Another address is refused without TLS, and without the passwords of users or a proxy that names them.
+A loopback address needs no TLS and no login. Any other address needs TLS, and either passwords or a proxy that names the user.
 """
 
 from __future__ import annotations

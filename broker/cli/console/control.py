@@ -79,7 +79,7 @@ def planned_moves(cluster: Cluster, query: QueryParams) -> View:
 
 
 def start_moves(cluster: Cluster, _: Path, body: Body) -> View:
-    """Start to move partitions as a plan says, in the format of Kafka's tool. Raises BadParameter, Conflict, ClientError."""
+    """Start the reassignment of a plan, in the format of Kafka's tool. Raises BadParameter, Conflict, ClientError."""
     body.takes("plan", "throttle", "additional")
     throttle, additional = body.optional_integer("throttle"), body.flag("additional")
     if throttle is not None and throttle < 1:
@@ -168,7 +168,7 @@ def transaction(cluster: Cluster, name: str) -> View:
 def hanging_transactions(cluster: Cluster, query: QueryParams) -> View:
     """The transactions that are open on a partition while no coordinator will end them there. Raises BadParameter, ClientError.
 
-    Only partitions whose last stable offset is behind their end are asked for their producers.
+    Producers are requested only of partitions whose last stable offset is below their end.
     """
     timeout_ms = number(query.get("max_timeout_ms"), "max_timeout_ms")
     now_ms = int(time.time() * 1000)

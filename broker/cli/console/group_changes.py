@@ -1,4 +1,4 @@
-"""Changes groups for the console: plans a reset of offsets, carries out what was shown, and deletes offsets and groups."""
+"""Changes groups for the console: plans a reset of offsets, carries out the plan that was shown, and deletes offsets and groups."""
 
 from __future__ import annotations
 

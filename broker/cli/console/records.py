@@ -1,6 +1,6 @@
 """Reads records for the console: searches with limits, live views, and exports, all in steps that a caller can end.
 
-A step is one poll of the brokers. Between two steps nothing is held but the connections and the positions.
+A step is one poll of the brokers. Between two steps only the connections and the positions are kept.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Query(NamedTuple):
 
     @property
     def has_beginning(self) -> bool:
-        """Whether the first matching records are asked for, and not the last ones."""
+        """Whether the first matching records are requested, and not the last ones."""
         return self.offset is not None or self.timestamp_ms is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Delays the answer to a Produce until its records are safe: on all in-sync replicas (acks=all), or on the disk (`flush.messages`).
+"""Delays the answer to a Produce until its records are on all in-sync replicas (acks=all), or flushed (`flush.messages`).
 
 An `AppendedPartition` waits in the list of its own partition, and checks only that partition. So a change of one partition costs the same
 for a request of many partitions. The request (`DelayedProduce`) counts the partitions that are left, and has the timeout.

@@ -53,7 +53,7 @@ class Found(NamedTuple):
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> Steps[FindCoordinatorResponse] | Coroutine[Any, Any, Steps[FindCoordinatorResponse]]:
-    """Say who coordinates each key. Waits only while an internal topic is created."""
+    """Find the coordinator of each key. Waits only while an internal topic is created."""
     keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS else [request.key]
     if request.key_type not in CoordinatorType.__members__.values():
         return _response(keys, [Found(ErrorCode.INVALID_REQUEST)] * len(keys), context, ErrorCode.INVALID_REQUEST.message)
@@ -64,7 +64,7 @@ def handle_find_coordinator(
 
 
 async def _create_topic(key_type: int, topic: str, keys: list[str], context: RequestContext) -> Steps[FindCoordinatorResponse]:
-    """Create the internal topic for its first key. The topic may have leaders by then, or the client asks again."""
+    """Create the internal topic for its first key. By then the topic may have leaders; otherwise the client retries."""
     if any(context.is_authorized(Operation.DESCRIBE, RESOURCES[key_type], key, log_if_denied=False) for key in keys):
         quota = context.connection.mutation_quota(is_strict=False)
         await context.broker.administration.auto_topics.create([topic], quota.take)
@@ -105,7 +105,7 @@ def _leader(topic: str, partition: int, context: RequestContext) -> Found:
 
 
 def _response(keys: list[str], found: list[Found], context: RequestContext, message: str = "") -> Steps[FindCoordinatorResponse]:
-    """`message` goes into versions that have many keys; a single one always says the error's own."""
+    """`message` is for versions with many keys; a version with a single key always has the default text of the error."""
     if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS:
         response = FindCoordinatorResponse(error_message="")
         for key, each in zip(keys, found, strict=True):

@@ -41,7 +41,7 @@ PARTITIONS_PER_STEP = 128
 def handle_offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> Steps[OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]]:
-    """Say what a group, or several, committed."""
+    """Return the committed offsets of one group or of several."""
     version = context.api_version
     if version >= FIRST_VERSION_WITH_MANY_GROUPS:
         response = OffsetFetchResponse()

@@ -57,7 +57,7 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
 
 
 class WrittenMarkers:
-    """The markers of one request. `codes` says by producer id what became of them in each partition."""
+    """The markers of one request. `codes` has the result in each partition, by producer id."""
 
     __slots__ = ("_left", "answer", "codes")
 
