@@ -1,8 +1,8 @@
-"""Checks what a broker was given at its start: its settings, the log directories, the metadata store and the broker id.
+"""Checks the inputs of a start: the settings, the log directories, the metadata store and the broker id.
 
-`broker.server` calls `refuse_unsupported` first, and the rest once directories are locked and the store has a session, before anything is
-written into the directories. An operator's slip then ends the start with one line, and leaves no trace to be cleaned up: another cluster's
-ZooKeeper or path, an id that is in use, a directory that was moved.
+`broker.server` calls `refuse_unsupported` first. It calls the other checks when the directories are locked and the store has a session,
+before it writes to the directories. So a mistake of the operator ends the start with one line, and leaves nothing to clean up: the
+ZooKeeper or the path of another cluster, an id that is in use, a directory that was moved.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 
 
 class Unsupported(Exception):
-    """A setting asks for what this broker cannot do; the text is one line for the operator."""
+    """A setting requires a feature that this broker does not have; the text is one line for the operator."""
 
 
 def refuse_unsupported(config: BrokerConfig) -> None:
-    """Refuse security settings that are not implemented. Ignoring them would leave the broker open to everyone.
+    """Refuse security settings that are not implemented. Ignoring them would give all clients access to the broker.
 
     Raises Unsupported; ConfigError and StoreUnavailable for logins that cannot work.
     """

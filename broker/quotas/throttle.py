@@ -1,4 +1,4 @@
-"""Counts what the client of one connection uses, and says for how long the client has to wait (KIP-124, KIP-219).
+"""Counts the usage of the client of one connection, and determines its throttle time (KIP-124, KIP-219).
 
 Every connection owns a `Throttle`. Handlers charge the cost of each request; the connection is not read for the returned time. A connection
 looks up its quotas once. It does so again when `Quotas.generation` changes, or when its client has another principal or client id.

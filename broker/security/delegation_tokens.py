@@ -75,7 +75,7 @@ class TokenInformation(NamedTuple):
 
 
 class Lifetimes(NamedTuple):
-    """The longest life of a token, and its time until it has to be renewed, ms."""
+    """The longest lifetime of a token, and the time until it has to be renewed, ms."""
 
     max_ms: int
     expiry_ms: int
@@ -105,7 +105,7 @@ class DelegationTokens:
         self._changes = ChangeNotifications(store, clock, TOKEN_CHANGES, "delegation tokens", self._on_notification)
         self._tokens: dict[str, TokenInformation] = {}
         self._ids: dict[bytes, str] = {}
-        """By digest of the HMAC, so that the time of a look-up tells nothing about an HMAC that is nearly right."""
+        """By digest of the HMAC, so that the time of a look-up reveals nothing about an HMAC that is nearly right."""
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         """By mechanism and token id; made when a client first uses the token, since one takes milliseconds."""
         self._making: dict[tuple[str, str], asyncio.Task[None]] = {}

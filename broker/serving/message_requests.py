@@ -1,7 +1,7 @@
 """Serves requests that are decoded to messages: at once, in steps, or by a task.
 
-The dispatcher hands over the requests of every API that has no handler of frames. A request of LARGE_BYTES is read, handled and answered in
-steps (`broker.request.turns`); it is handled in steps if its handler is a generator. A generator that is not done in its first slice also
+The dispatcher passes the requests of every API without a handler of frames. A request of LARGE_BYTES is read, handled and answered in steps
+(`broker.request.turns`); it is handled in steps if its handler is a generator. A generator that is not done in its first slice also
 continues in steps. A request between brokers never waits for others. An unexpected error becomes UNKNOWN_SERVER_ERROR in the answer, if the
 answer has a field for it, and a stack trace in the log.
 """
@@ -229,7 +229,7 @@ class MessageRequests:
 
 
 class _Running:
-    """A request that a task serves. As in Apache Kafka, the time for which it holds a handler slot is its request time."""
+    """A request that a task handles. As in Apache Kafka, the time for which it holds a handler slot is its request time."""
 
     __slots__ = ("_began_ns", "context", "pending")
 

@@ -1,8 +1,8 @@
-"""Holds requests that begin a transaction while the markers of the one before are written.
+"""Delays requests that begin a transaction until the markers of the previous one are written.
 
-Apache Kafka refuses them with CONCURRENT_TRANSACTIONS, and clients ask again after a pause of 20 ms or more. Markers are written within a
-millisecond or two as a rule, so the request waits here, for MOST_MS at most. Then it is answered like every other. A connection is not read
-while its request waits, so the number of connections bounds these requests.
+Apache Kafka refuses them with CONCURRENT_TRANSACTIONS, and clients retry after a pause of 20 ms or more. Markers are usually written within
+one or two milliseconds, so the request waits here, for MOST_MS at most. Then it is answered like any other. A connection is not read while
+its request waits, so the number of connections bounds these requests.
 """
 
 from __future__ import annotations

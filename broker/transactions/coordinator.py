@@ -1,7 +1,8 @@
-"""Coordinates transactions: the shell around the state machines of the transactional ids. Kafka's TransactionCoordinator.
+"""Coordinates transactions: connects the state machines of the transactional ids with log, timers and connections. Kafka's
+TransactionCoordinator.
 
-Checks that this broker coordinates the id, hands the event to its state machine (`state`) and carries out the effects (`machines`).
-Handlers call it. Every `reply` is called exactly once, now or when the record of the transition is on all replicas in sync.
+Checks that this broker coordinates the id, passes the event to its state machine (`state`) and carries out the effects (`machines`).
+Handlers call it. Every `reply` is called exactly once, at once or when the record of the transition is on all in-sync replicas.
 
 Wiring, by the server:
 

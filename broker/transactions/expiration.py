@@ -1,4 +1,4 @@
-"""Aborts transactions that ran past their timeout, and removes transactional ids that were not used for long.
+"""Aborts transactions that exceeded their timeout, and removes transactional ids that were unused for long.
 
 Both are looked for periodically, as by Apache Kafka: every `transaction.abort.timed.out.transaction.cleanup.interval.ms`, and every
 `transaction.remove.expired.transaction.cleanup.interval.ms`. An id is removed by a tombstone. While the tombstone is not on all replicas in
@@ -27,7 +27,7 @@ from storage.disk.clock import Clock
 logger = logging.getLogger(__name__)
 
 IDS_PER_TURN: Final = 2_000
-"""Transactional ids that are looked at before others have the event loop: 0.5 ms."""
+"""Transactional ids that are checked in one turn: 0.5 ms."""
 
 TOMBSTONE_BYTES: Final = 16 * 1024
 """Size of the keys in one batch of tombstones, bytes; as in Apache Kafka."""
@@ -157,7 +157,7 @@ class TransactionExpiration:
 
 
 class _Round:
-    """Something that is looked for every `interval_ms`."""
+    """A periodic check, every `interval_ms`."""
 
     __slots__ = ("interval_ms", "look", "task", "timer")
 

@@ -1,18 +1,18 @@
-"""Has markers written to the partitions of finished transactions. Kafka's TransactionMarkerChannelManager.
+"""Writes markers to the partitions of finished transactions, by requests to their leaders. Kafka's TransactionMarkerChannelManager.
 
-A broker that leads some of the partitions gets one WriteTxnMarkers at a time, with what is due for it by then, up to a number of partitions
-that bounds a turn of the event loop. A marker is sent until the leader of its partition has it. An unreachable broker and a retriable error
-lead to another look at the metadata. Partitions without a leader are looked at again after a pause.
+A broker that leads some of the partitions gets one WriteTxnMarkers at a time, with all markers that are due for it, up to a number of
+partitions that bounds a turn of the event loop. A marker is sent until the leader of its partition has it. After a failed connection or a
+retriable error the leader is looked up again. Partitions without a leader are looked up again after a pause.
 
-This broker writes the markers of its own partitions without a request, once the answers of the present turn have left: the producers read
-them meanwhile. Each of these markers is waited for by itself.
+This broker writes the markers of its own partitions without a request, after the answers of the current turn are sent: the producers read
+these meanwhile. It waits for each of these markers separately.
 
-A partition that this broker's metadata does not have may be new, so the metadata store is asked. Without the partition there is nothing to
-mark.
+A partition that is missing in this broker's metadata may be new, so the metadata store is read. If the partition does not exist, it needs
+no marker.
 
-Two refusals end a transaction's markers in Apache Kafka, and its id waits for a new coordinator. Here the id goes on. A partition with a
-newer producer epoch needs no marker of the older one. A newer coordinator epoch is either that of another broker, which this broker learns
-soon, or this broker had a newer one itself by the time of the answer.
+After two kinds of refusal Apache Kafka sends no more markers of a transaction, and its id waits for a new coordinator. Here the id
+continues. A partition with a newer producer epoch needs no marker of the older one. A newer coordinator epoch belongs to another broker, of
+which this broker learns soon, or this broker itself had a newer epoch when the answer arrived.
 
 Invariant: a transaction is in `_pending` from its outcome to its last marker, unless its partition of `__transaction_state` is lost.
 """
@@ -46,10 +46,10 @@ from storage.disk.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS: Final = 100
-"""Pause before partitions without a leader, or with a retriable error, are looked at again, ms; an election takes about as long."""
+"""Pause before partitions without a leader, or with a retriable error, are tried again, ms; an election takes about as long."""
 
 PUT_OFF_PER_TURN: Final = 200
-"""Transactions with such partitions that are looked at in a turn of the event loop: 1 ms."""
+"""Transactions with such partitions that are processed in a turn of the event loop: 1 ms."""
 
 LEAST_PAUSE_MS: Final = 10
 """Pause between two such turns when there are many transactions, ms; so they take a tenth of the processor at most."""
@@ -109,7 +109,7 @@ WriteHere: TypeAlias = Callable[[Marker, Iterable[TopicPartition], str, OnMarked
 """Writes a marker to partitions of this broker, in steps. The text names the coordinator, for the log."""
 
 PartitionsOf: TypeAlias = Callable[[str], Awaitable[Collection[int]]]
-"""Asks the metadata store for the partitions of a topic; what it raises means that the store could not be asked."""
+"""Reads the partitions of a topic from the metadata store; an exception means that the store could not be read."""
 
 
 class Marked:
@@ -133,7 +133,7 @@ class Due(NamedTuple):
 
 
 class DueMarkers(NamedTuple):
-    """Send to a broker what is due for it."""
+    """Send the due markers to a broker."""
 
 
 FLUSH: Final = DueMarkers()
@@ -142,7 +142,8 @@ FLUSH: Final = DueMarkers()
 class TransactionMarkers:
     """See the module. Owned by the coordinator.
 
-    `requests` and `responses` count those to and from other brokers, and one of each for what is written here in a turn.
+    `requests` and `responses` count those to and from other brokers, and one of each for the markers that this broker writes itself in a
+    turn.
     """
 
     __slots__ = (
@@ -385,7 +386,7 @@ class TransactionMarkers:
         return _Channel(self, broker_id)
 
     async def flush(self, broker_id: int) -> None:
-        """Send a broker some of what is due for it. Raises OSError, if some of it is due for the same broker still."""
+        """Send some of the due markers to a broker. Raises OSError, if some of it is due for the same broker still."""
         await self._flush(broker_id)
         self._flushing.discard(broker_id)
         if broker_id in self._due:
@@ -468,7 +469,7 @@ class TransactionMarkers:
 
 
 class _Channel:
-    """The way to one broker. Implements `replication.ports.senders.Channel`."""
+    """The channel to one broker. Implements `replication.ports.senders.Channel`."""
 
     __slots__ = ("_broker_id", "_markers")
 

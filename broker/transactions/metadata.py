@@ -1,7 +1,7 @@
-"""Tracks what the coordinator knows of one transactional id, and prepares and completes its transitions. Kafka's TransactionMetadata.
+"""Holds the state of one transactional id, and prepares and completes its transitions. Kafka's TransactionMetadata.
 
-A transition has two halves. `prepare_*` returns the new values, and marks the id as pending. `complete_transition` takes the values over
-once all replicas in sync have them. While a transition is pending no other is prepared. `state` decides which one follows an event.
+A transition has two steps. `prepare_*` returns the new values, and marks the id as pending. `complete_transition` applies the values when
+all in-sync replicas have them. While a transition is pending, no other is prepared. `state` decides which transition follows an event.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 
 
 class IllegalTransition(Exception):
-    """A transition that no event leads to: a fault of the coordinator itself."""
+    """A transition that no event causes: a fault of the coordinator itself."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -283,7 +283,7 @@ class TransactionMetadata:
         self.pending_state = None
 
     def remove_partitions(self, partitions: Partitions) -> None:
-        """These partitions have their markers, or are gone. Raises IllegalTransition while no markers are written."""
+        """These partitions have their markers, or do not exist any more. Raises IllegalTransition while no markers are written."""
         if self.state not in PREPARED:
             raise IllegalTransition(f"{self}: no markers are written now")
         self.partitions = NO_PARTITIONS if partitions == self.partitions else difference(self.partitions, partitions)

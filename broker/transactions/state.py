@@ -1,7 +1,7 @@
-"""Decides what follows an event of a transactional id: the state machine of Apache Kafka's TransactionCoordinator, without input or output.
+"""Decides the effects of an event of a transactional id: the state machine of Apache Kafka's TransactionCoordinator, without I/O.
 
-Events and the time come in, effects go out. Requests that are refused change nothing. `coordinator` finds the id and carries out the
-effects; `metadata` holds the values.
+The input is an event and the time, the output is a list of effects. Refused requests change nothing. `coordinator` finds the id and carries
+out the effects; `metadata` holds the values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def on_init_producer_id(
 ) -> list[Effect]:
     """InitProducerId: a new instance of the producer, or the same one that goes on after an error (`expected`, KIP-360).
 
-    An open transaction is aborted first, and the producer asks again.
+    An open transaction is aborted first, and the producer retries.
     """
     error = ErrorCode.NONE
     transit: TransitMetadata | None = None

@@ -1,9 +1,9 @@
-"""Asks transaction coordinators whether partitions belong to open transactions (KIP-890). Kafka's AddPartitionsToTxnManager.
+"""Verifies with transaction coordinators that partitions belong to open transactions (KIP-890). Kafka's AddPartitionsToTxnManager.
 
-A leader asks before a transactional batch opens a transaction in one of its partitions. If it coordinates the transaction itself, it looks
-at once (`is_confirmed_here`). The question to another broker is an AddPartitionsToTxn that only verifies. One request is in flight for each
-coordinator; the questions that come meanwhile go into the next request, at most one of each transactional id. Each question is held by a
-request of a client that waits for it, so connections bound their number.
+A leader verifies a transactional batch before it opens a transaction in one of its partitions. If this broker also coordinates the
+transaction, it looks the transaction up (`is_confirmed_here`). Otherwise it sends an AddPartitionsToTxn that only verifies. One request is
+in flight for each coordinator. Questions that arrive meanwhile go into the next request, at most one of each transactional id. A request of
+a client waits for each question, so the number of connections bounds the questions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from storage.disk.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 VERIFICATION_VERSION: Final = 5
-"""Of AddPartitionsToTxn between brokers: the first that tells TRANSACTION_ABORTABLE."""
+"""The first version of AddPartitionsToTxn between brokers with TRANSACTION_ABORTABLE."""
 
 OnVerified: TypeAlias = Callable[[dict[TopicPartition, ErrorCode]], None]
 """Called once, with the partitions that do not belong to the transaction, or of which that is not known."""
@@ -43,7 +43,8 @@ AskCoordinator: TypeAlias = Callable[[int, AddPartitionsToTxnRequest], Awaitable
 
 
 class TransactionVerifier:
-    """See the module. `failures` counts partitions that were not verified, `on_answered` hears how long each question took, ms."""
+    """See the module. `failures` counts partitions that were not verified; `on_answered` is called with the duration of each question,
+    ms."""
 
     __slots__ = ("_ask", "_coordinators", "_metadata", "_monotonic", "_partition_for", "failures", "on_answered", "verify_here")
 
@@ -80,7 +81,7 @@ class TransactionVerifier:
     ) -> None:
         """Ask whether the partitions belong to the open transaction of the producer.
 
-        `knows_abortable` says that the client knows TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE. `then` may be called at once.
+        `knows_abortable`: whether the client supports TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE. `then` may be called at once.
         """
         if all(self.is_confirmed_here(transactional_id, producer_id, producer_epoch, *each) for each in partitions):
             then({})
@@ -98,7 +99,7 @@ class TransactionVerifier:
             if producer_epoch < former.producer_epoch:
                 self._refuse(question, ErrorCode.INVALID_PRODUCER_EPOCH)
                 return
-            # The same epoch asks again because its client gave up waiting. The older request gets an error that its client may retry.
+            # The same epoch retries because its client did not wait longer. The older request gets an error that its client may retry.
             is_fenced = former.producer_epoch < producer_epoch
             del coordinator.waiting[transactional_id]
             self._refuse(former, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
@@ -174,7 +175,7 @@ class TransactionVerifier:
 
 
 class _Coordinator:
-    """The questions that wait for a broker, by transactional id, and the task that asks it."""
+    """The questions that wait for a broker, by transactional id, and the task that sends them."""
 
     __slots__ = ("task", "waiting")
 
@@ -218,7 +219,7 @@ class _Question:
         )
 
     def told(self, error_code: int) -> ErrorCode:
-        """An error of the coordinator in the words that producers know."""
+        """An error of the coordinator, mapped to one that producers support."""
         if error_code == ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error_code == ErrorCode.TRANSACTION_ABORTABLE and not self._knows_abortable:

@@ -1,7 +1,7 @@
 """Keeps the public keys that verify signed tokens, a JSON Web Key Set (RFC 7517), and reads it again from time to time.
 
-Kafka's RefreshingHttpsJwks, for files too. One `JsonWebKeys` serves all listeners with the same source. A token with an unknown key brings
-the next reading forward. A reading that fails leaves the keys that were read before.
+Kafka's RefreshingHttpsJwks, also for files. One `JsonWebKeys` serves all listeners with the same source. A token with an unknown key makes
+the next read earlier. A read that fails keeps the keys of the previous read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Authenticates by a salted challenge, so that the password never travels (RFC 5802). Kafka's ScramSaslServer.
+"""Authenticates by a salted challenge, so that the password is never sent (RFC 5802). Kafka's ScramSaslServer.
 
-An unknown user gets a salt derived from the name and fails in the second step, so that the exchange does not reveal which users exist.
-An exchange keeps only digests of the client's messages: strangers can begin many, with messages as long as a frame.
+An unknown user gets a salt derived from the name and fails in the second step, so that the exchange does not reveal which users exist. An
+exchange keeps only digests of the client's messages: unauthenticated clients can begin many exchanges, with messages as long as a frame.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TOKEN_EXTENSION: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 
 
 class ScramCredential(NamedTuple):
-    """The stored part of a password: it can check the password, but not take the user's place."""
+    """The stored part of a password: it verifies the password, but is not sufficient to log in."""
 
     salt: bytes
     stored_key: bytes
