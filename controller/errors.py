@@ -56,7 +56,7 @@ class StoreUnavailable(StoreError):
 
 
 class NoAuth(StoreUnavailable):
-    """ZooKeeper does not let this client do it: the node belongs to another identity."""
+    """ZooKeeper denies this client the operation: the node belongs to another identity."""
 
 
 SAME_IDENTITY = (
@@ -188,4 +188,4 @@ class AdminTimeout(ControllerError):
 
 
 class ThrottlingQuotaExceeded(ControllerError):
-    """The client has created or deleted too many partitions, and has to wait before it may go on (KIP-599)."""
+    """The client has created or deleted too many partitions, and has to wait (KIP-599)."""

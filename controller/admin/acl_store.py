@@ -1,7 +1,7 @@
 """Reads and writes the ACLs in the metadata store. Kafka's ZkAclStore and the writing part of its AclAuthorizer.
 
-Writes are conditional on the version that was read, so that brokers that write at the same time lose no ACL. With each
-write comes a notification, from which the other brokers learn of it.
+Writes are conditional on the version that was read, so that brokers that write at the same time lose no ACL. Each write includes a
+notification for the other brokers.
 """
 
 import asyncio
@@ -164,7 +164,7 @@ def _acls(pattern: StoredPattern, found: Result | StoreError) -> tuple[list[AclE
 
 
 def _notification(pattern: StoredPattern) -> Create:
-    """Tells all brokers of a change. The names of resource types in notifications are those of Java's constants."""
+    """Notifies all brokers of a change. The names of resource types in notifications are those of Java's constants."""
     constant = "".join(f"_{letter}" if letter.isupper() else letter for letter in pattern.resource_type)[1:].upper()
     if pattern.pattern_type == LITERAL:
         return Create(ACL_CHANGE_PREFIX, encode_acl_change(constant, pattern.name), sequential=True)

@@ -49,7 +49,7 @@ class _Stopped(NamedTuple):
 
 
 class RequestBatch:
-    """The requests to be wanted; empty again after `send`."""
+    """The collected requests; empty again after `send`."""
 
     def __init__(
         self,

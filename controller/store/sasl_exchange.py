@@ -1,4 +1,4 @@
-"""Defines the client's side of a SASL login at ZooKeeper, which `zookeeper_client` conducts on each new connection."""
+"""Defines the client's side of a SASL login to ZooKeeper, which `zookeeper_client` runs on each new connection."""
 
 from __future__ import annotations
 

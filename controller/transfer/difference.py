@@ -101,7 +101,7 @@ def _writes(wanted: Difference, source: Contents) -> Iterator[Write]:
             if path == BROKER_SEQUENCE_ID:
                 yield SetData(path, source.nodes[path].data)
             else:
-                # A child that comes and goes counts like one that was ever there.
+                # A child that is created and deleted counts like one that exists.
                 yield Create(f"{path}/counted")
                 yield Delete(f"{path}/counted")
 

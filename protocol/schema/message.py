@@ -151,7 +151,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, buf: bytes | bytearray | memoryview, version: int, offset: int = 0) -> tuple[Self, int]:
-        """The message that starts at `offset`, and the offset after it. Bytes behind that offset are not looked at.
+        """The message that starts at `offset`, and the offset after it. Bytes after that offset are ignored.
 
         Raises UnsupportedVersion when there is no such version, and ProtocolError, and nothing else, on bytes that are not such a message.
         """

@@ -274,7 +274,7 @@ class Fetcher:
             topic = answer.topic
             of_topic = wanted.get(topic if uses_topic_ids else topic.decode())
             followed = of_topic.get(answer.index) if of_topic is not None else None
-            # The offset differs from the requested one if it was followed anew meanwhile.
+            # The offset differs from the requested one if the partition was unfollowed and followed again meanwhile.
             if followed is None or followed.requested_offset != followed.offset:
                 continue
             error_code = answer.partition_error_code

@@ -41,7 +41,8 @@ class Isolation:
         clock: Clock,
         send_away: Callable[[], None] = lambda: None,
     ) -> None:
-        """`is_connected` tells about ZooKeeper, `timeout_ms` is the session timeout, `send_away` closes the connections of clients."""
+        """`is_connected`: whether the broker reaches ZooKeeper. `timeout_ms` is the session timeout, `send_away` closes the connections of
+        clients."""
         self._partitions = partitions
         self._is_connected = is_connected
         self._timeout_ms = timeout_ms

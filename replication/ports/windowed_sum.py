@@ -1,7 +1,7 @@
 """Sums amounts over the last windows of time. Kafka's SampledStat with WindowedSum; rates of quotas are made of it.
 
 Time is cut into windows, and every window with an amount has a sample. A sample expires when its last amount is older than all windows
-together. One more sample than windows is kept, because one may overlap the start of the period. An expired sample begins anew, empty.
+together. One more sample than windows is kept, because one may overlap the start of the period. An expired sample is reset.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ from storage.validation.conversion_cost import Conversion
 class BatchRun:
     """Consecutive batches. After an append it has their offsets.
 
-    `epochs` are the leader epochs that began in the run, with their first offsets. `forgets_epochs` tells that the run has messages, which
-    know no epoch, so that the log must forget the earlier ones. `records_checked` is the number of examined records.
-    `is_message_set` tells that the run holds messages of format 0 or 1, which `complete_validation` converts.
+    `epochs` are the leader epochs that began in the run, with their first offsets. `forgets_epochs`: the run has messages, which have no
+    leader epoch, so the log must drop its earlier epochs. `records_checked` is the number of examined records. `is_message_set`: the run
+    has messages of format 0 or 1, which `complete_validation` converts.
     """
 
     __slots__ = (
