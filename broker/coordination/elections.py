@@ -104,7 +104,7 @@ class Elections(Generic[State]):
         self.load_times = LoadTimes(clock.monotonic)
 
     def on_leadership_change(self, partition: Partition) -> None:
-        """This broker has become leader of a partition, or is no longer leader. Those of other topics are passed over."""
+        """This broker has become leader of a partition, or is no longer leader. Partitions of other topics are ignored."""
         topic, index = partition.topic_partition
         if topic != self._owned.topic:
             return
@@ -118,7 +118,7 @@ class Elections(Generic[State]):
             self._elected(partition, index)
 
     async def stop(self) -> None:
-        """Load no more."""
+        """Stop loading."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -143,7 +143,7 @@ class Elections(Generic[State]):
             owned.load_again()
 
     async def _has_to_load_again(self, partition: Partition, owned: OwnedPartition[State]) -> bool:
-        """Load the partition; True if its log could not be read, so that this should be repeated."""
+        """Load the partition; True if its log could not be read, and the load has to be repeated."""
         name = str(partition.topic_partition)
         noun = self._kind.noun
         began = self._clock.monotonic()
@@ -184,7 +184,7 @@ class Elections(Generic[State]):
         return False
 
     def _give_up(self, owned: OwnedPartition[State], states: LargeTable[str, State]) -> None:
-        """Serve none of the states. Some of them may have timers already."""
+        """Stop serving the states. Some of them may have timers already."""
         owned.fail()
         self._kind.on_unloaded(states)
 

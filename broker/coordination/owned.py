@@ -31,25 +31,26 @@ class OwnedPartition(Generic[State]):
         self.is_loading = True
         self._has_failed = False
         self.loaded_end_offset = 0
-        """The end of the log that was loaded, 0 once all replicas in sync have it. Above the high watermark records may yet be lost."""
+        """The end of the loaded log; 0 when all in-sync replicas have it. Records above the high watermark may still be lost."""
         self.states: LargeTable[str, State] = LargeTable()
         self._once_loaded: list[Callable[[], None]] = []
 
     def once_loaded(self, then: Callable[[], None]) -> None:
-        """Call `then` when the states are served: now, or at the end of loading. If that fails, or the partition is lost before, never."""
+        """Call `then` when the states are served: now, or at the end of the load. It is never called if the load fails, or the partition is
+        lost before."""
         if not self.is_loading:
             then()
         elif not self._has_failed:
             self._once_loaded.append(then)
 
     def fail(self) -> None:
-        """Have no states, and answer as while loading: a state that was not read is not one that does not exist."""
+        """Drop the states, and answer as during a load: a state that was not loaded may exist."""
         self._has_failed = True
         self._once_loaded.clear()
         self.states = LargeTable()
 
     def load_again(self) -> None:
-        """The log is about to be read from its start once more."""
+        """The log is about to be read again from its start."""
         self._has_failed = False
 
     def end_loading(self) -> None:
@@ -75,7 +76,7 @@ class OwnedStates(Generic[State]):
 
     @property
     def partition_count(self) -> int:
-        """Number of partitions when the topic was first seen: partitions that are added later would scatter the states."""
+        """Number of partitions when the topic was first seen: partitions that are added later would change the partitions of the states."""
         image = self._cluster.topics.get(self.topic)
         if image is None:
             self._partition_count = None
@@ -98,7 +99,7 @@ class OwnedStates(Generic[State]):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE
 
     def find(self, key: str) -> tuple[ErrorCode, State | None]:
-        """The answers of `check` and `get` in one step: heartbeats and commits are many."""
+        """The answers of `check` and `get` in one step, because heartbeats and commits are frequent."""
         if not self.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
         owned = self.partitions.get(self.partition_for(key))
@@ -123,7 +124,7 @@ class OwnedStates(Generic[State]):
         self.partitions[self.partition_for(key)].states[key] = state
 
     def forget(self, key: str, state: State) -> bool:
-        """Drop a state; False when it was not known here any more."""
+        """Drop a state; False if it was already dropped."""
         owned = self.partitions.get(self.partition_for(key))
         if owned is None or owned.states.get(key) is not state:
             return False

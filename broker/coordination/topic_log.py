@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 NOT_APPENDED = -1
-"""In place of a base offset, when nothing was written."""
+"""Replaces a base offset when nothing was written."""
 
 UNAVAILABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -40,7 +40,7 @@ UNAVAILABLE = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""The code for any client of the coordinator, by the error of an append."""
+"""The error code for clients of the coordinator, by the error of an append."""
 
 Then: TypeAlias = Callable[[ErrorCode, int], None]
 
@@ -85,11 +85,10 @@ class TopicLog:
         guard: object = None,
         timeout_ms: int | None = None,
     ) -> int:
-        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are safe.
-
-        Returns the base offset of the batch, or NOT_APPENDED when the partition took nothing. With a producer id the batch is part of that
-        producer's transaction, and `guard` comes from `begin_verification`. Replicas have `timeout_ms` for the batch, by default the
-        timeout of the coordinator's log.
+        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are replicated. Returns the base
+        offset of the batch, or NOT_APPENDED if nothing was written. With a producer id the batch is part of that producer's transaction,
+        and `guard` comes from `begin_verification`. Replicas have `timeout_ms` for the batch, by default the timeout of the coordinator's
+        log.
         """
         try:
             partition, base_offset, next_offset = self._append(
@@ -110,9 +109,8 @@ class TopicLog:
         return base_offset
 
     def begin_verification(self, index: int, producer_id: int, producer_epoch: int) -> tuple[ErrorCode, object]:
-        """Note that the producer's coordinator is about to be asked whether a partition is part of its transaction.
-
-        Returns (error, guard of the append). The guard is None if the coordinator is not to be asked.
+        """Begin the verification that a partition is part of the producer's transaction. Returns (error, guard of the append). The guard is
+        None if no verification is necessary.
         """
         try:
             partition = self._replica_manager.partition_or_raise(self._topic, index)
@@ -121,7 +119,7 @@ class TopicLog:
             return self._failed(index, error), None
 
     def append_tombstones(self, index: int, keys: Sequence[bytes]) -> bool:
-        """Mark keys as deleted, without waiting for replicas: if it is lost, it is done again. False when that failed."""
+        """Write tombstones for keys, without waiting for replicas: lost ones are written again later. False if the append failed."""
         try:
             records = encode_pairs([(key, None) for key in keys])
             self._append(index, records, len(keys), 0, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, None)
@@ -215,9 +213,9 @@ class DelayedAppend(DelayedOperation):
         return self.force_complete()
 
     def on_expiration(self) -> None:
-        """The replicas are too slow."""
+        """The replicas did not get the batch in time."""
         self._error = ErrorCode.REQUEST_TIMED_OUT
 
     def on_complete(self) -> None:
-        """Tell."""
+        """Report the result."""
         self._then(self._error)

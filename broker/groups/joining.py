@@ -41,7 +41,7 @@ class Join(NamedTuple):
 
 
 def on_join(group: ClassicGroup, join: Join, now_ms: int) -> list[Effect]:
-    """A client wants to be a member, or a member joins a rebalance or begins one."""
+    """A client joins the group, or a member joins a rebalance or begins one."""
     out: list[Effect] = []
     if any(map(is_too_long, (join.client_id, join.protocol_type, *[name for name, _ in join.protocols]))):
         _refuse(join, ErrorCode.INVALID_REQUEST, out)
@@ -68,7 +68,8 @@ def _refuse(join: Join, error: ErrorCode, out: list[Effect], member_id: str | No
 
 
 def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
-    """Whether group.max.size admits the member. During a rebalance the joined members count: a group that is too large sheds the last."""
+    """Whether group.max.size admits the member. During a rebalance the joined members count: a group that is too large loses those that
+    join last."""
     state = group.state
     if state in (GroupState.EMPTY, GroupState.DEAD):
         return True
@@ -132,13 +133,13 @@ def _member(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> 
     member = group.members[join.member_id]
     state = group.state
     if state is GroupState.COMPLETING_REBALANCE and member.protocols == join.protocols:
-        # It may not have got the answer to its first JoinGroup.
+        # The answer to its first JoinGroup may have been lost.
         out.append(Reply(join.waiter, joined(group, member)))
         return
     if state is GroupState.STABLE and group.leader_id != member.member_id and member.protocols == join.protocols:
         out.append(Reply(join.waiter, joined(group, member)))
         return
-    # A leader that joins a stable group wants a rebalance, for changes that do not show in its metadata (new partitions of a topic).
+    # A leader that joins a stable group requests a rebalance, because of changes that are not in its metadata (new partitions of a topic).
     _update(group, member, join, out)
     maybe_prepare_rebalance(group, f"{member.member_id} joined again in {state.value}; its reason: {join.reason}", now_ms, out)
 
@@ -152,7 +153,7 @@ def _update(group: ClassicGroup, member: Member, join: Join, out: list[Effect]) 
 
 
 def _replace_static_member(group: ClassicGroup, join: Join, member: Member, new_member_id: str, now_ms: int, out: list[Effect]) -> None:
-    """A static member came back without its member id: it gets a new one, and a client with the old one is fenced."""
+    """A static member joins without its member id: it gets a new one, and a client with the old one is fenced."""
     old_leader_id = group.leader_id
     old_member_id = member.member_id
     reply_to_join(group, member, JoinResult(old_member_id, ErrorCode.FENCED_INSTANCE_ID), out)
@@ -184,7 +185,7 @@ def _replace_static_member(group: ClassicGroup, join: Join, member: Member, new_
 
 
 def on_static_rejoin_stored(group: ClassicGroup, before: AfterStaticRejoin, error: ErrorCode, out: list[Effect]) -> None:
-    """The new id of a static member is known for good, or could not be stored and is taken back."""
+    """The new id of a static member is stored, or could not be stored and is revoked."""
     member = before.member
     if group.members.get(before.new_member_id) is not member:
         return  # it left, or came back once more; its waiter was answered then

@@ -53,15 +53,15 @@ class RepeatedCommits:
 
     def __init__(self) -> None:
         self._head_sizes: dict[int, int] = {}
-        """Where the first value begins in bodies of a length, as it was seen last."""
+        """The last known position of the first value, by length of the body."""
         self._seen: set[tuple[int, bytes]] = set()
         self._known: dict[tuple[int, bytes], _Repeated | None] = {}
-        """By length and all that is before the first value; None for one that cannot be remembered."""
+        """By length and the bytes before the first value; None for a batch that cannot be compared."""
         self._room = MOST_RECORDS
         self._waiting: list[_Repeated] = []
 
     def take(self, body: bytes, place: bytes, count: int, offsets: Mapping[bytes, dict[int, Stored]]) -> bool:
-        """Whether this batch repeats one that is known, and need not be read. `offsets` stand by a key without its last four bytes."""
+        """Whether this batch repeats a known one, and need not be read. `offsets` has entries by a key without its last four bytes."""
         size = len(body)
         head_size = self._head_sizes.get(size, 0)
         head = size, body[:head_size]
@@ -102,7 +102,7 @@ class RepeatedCommits:
         return known
 
     def flush(self) -> Iterator[None]:
-        """Put the values that were kept where they belong. Pauses every few records."""
+        """Store the kept values in their entries. Pauses every few records."""
         count = 0
         for repeated in self._waiting:
             assert repeated.body is not None
@@ -119,9 +119,8 @@ class RepeatedCommits:
 
 
 def _parts(body: bytes, count: int) -> list[tuple[bytes, int, slice]]:
-    """(the key without the partition, the partition, where the value stands) of the first records; fewer if one has no value, or headers.
-
-    If all are asked for, they are also fewer when more follows.
+    """(key without the partition, partition, position of the value) of the first records; fewer if a record has no value, or headers. If
+    all are requested, they are also fewer if more bytes follow.
     """
     parts: list[tuple[bytes, int, slice]] = []
     at = 0

@@ -45,7 +45,7 @@ class Sync(NamedTuple):
 
 
 def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
-    """A member asks for its assignment; the leader's request carries the assignments of all members."""
+    """A member requests its assignment; the leader's request has the assignments of all members."""
     out: list[Effect] = []
     error = _check(group, sync)
     if error:

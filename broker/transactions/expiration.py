@@ -30,7 +30,7 @@ IDS_PER_TURN: Final = 2_000
 """Transactional ids that are checked in one turn: 0.5 ms."""
 
 TOMBSTONE_BYTES: Final = 16 * 1024
-"""Size of the keys in one batch of tombstones, bytes; as in Apache Kafka."""
+"""Size of the keys in one batch of tombstones, bytes; the same as in Apache Kafka."""
 
 Expired = tuple[TransactionMetadata, bytes]
 
@@ -60,12 +60,12 @@ class TransactionExpiration:
         self._rounds = (_Round(self.abort_timed_out, abort_interval_ms), _Round(self.remove_expired, remove_interval_ms))
 
     def start(self) -> None:
-        """Look periodically."""
+        """Start the periodic checks."""
         for each in self._rounds:
             self._arm(each)
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         for each in self._rounds:
             if each.timer is not None:
                 each.timer.cancel()
@@ -143,7 +143,7 @@ class TransactionExpiration:
             logger.info("%s-%d: removed %d unused transactional ids", self._owned.topic, index, len(expired))
 
     async def _all(self) -> AsyncIterator[tuple[OwnedPartition[TransactionMetadata], TransactionMetadata]]:
-        """All ids that are coordinated here at the time they come up, some in each turn of the event loop."""
+        """All ids that are coordinated here when they are visited, some in each turn of the event loop."""
         looked_at = 0
         for owned in list(self._owned.partitions.values()):
             if owned.is_loading:

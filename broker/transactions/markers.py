@@ -77,23 +77,22 @@ RETRIABLE: Final = frozenset(
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     }
 )
-"""The leader is another broker, or may have the marker the next time."""
+"""The leader is another broker, or may accept the marker at the next attempt."""
 
 UNANSWERED: Final = ErrorCode.UNKNOWN_SERVER_ERROR
-"""In place of an error code that a broker left out of its answer."""
+"""Replaces an error code that is missing in a broker's answer."""
 
 UNMARKABLE: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""The partition gets no marker of this producer epoch, now or later.
-
-It cannot hold markers, and has no transactional records then. Or it has records of a newer epoch: the coordinator has lost what it knew of
-it, in an unclean election. The transaction of the older epoch had ended before, or ends with the newer one's.
+"""The partition will never accept a marker of this producer epoch. Either it cannot contain markers, and so has no transactional records.
+Or it has records of a newer epoch, which the coordinator lost in an unclean election. Then the transaction of the older epoch has ended
+before, or ends with the newer one.
 """
 
 WriteMarkers: TypeAlias = Callable[[int, WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
-"""Asks a broker by its id, this one among them, to write markers. Raises OSError; the markers may have been written."""
+"""Requests a broker by its id, possibly this one, to write markers. Raises OSError; the markers may have been written."""
 
 OnMarked: TypeAlias = Callable[[Mapping[tuple[str, int], int]], None]
-"""Called once with the error code of each partition, when it is known of all what became of the marker."""
+"""Called once with the error code of each partition, when all results are known."""
 
 
 class Marker(NamedTuple):
@@ -178,7 +177,7 @@ class TransactionMarkers:
         monotonic: Callable[[], float],
         on_written: Callable[[TransactionMetadata, TransitMetadata], None],
     ) -> None:
-        """`coordinator_epoch` gives the present epoch, or None when this broker does not coordinate the id any more."""
+        """`coordinator_epoch` returns the current epoch, or None if this broker does not coordinate the id any more."""
         self._cluster = cluster
         self._listener = listener
         self._write_markers = write_markers
@@ -194,11 +193,11 @@ class TransactionMarkers:
         self._routing: deque[tuple[Marked, Iterator[Partitions]]] = deque()
         """Transactions with more partitions than are looked up in a turn."""
         self._unrouted: dict[Marked, Partitions] = {}
-        """Markers that no broker can be sent now."""
+        """Markers that cannot be sent to any broker now."""
         self._look_again: TimerTask | None = None
         self._looking: asyncio.Task[None] | None = None
         self.here: tuple[int, WriteHere] | None = None
-        """The id of this broker, and its way to its own partitions. Without it this broker is asked like the others."""
+        """The id of this broker, and the writer for its own partitions. Without it this broker gets requests like the others."""
         self.requests = 0
         self.responses = 0
         self._senders: Senders[int, DueMarkers, None] = Senders("transaction markers", self._channel_to, monotonic)
@@ -215,11 +214,11 @@ class TransactionMarkers:
 
     @property
     def queue_sizes(self) -> dict[int, int]:
-        """Requests that wait behind another one, by broker."""
+        """Requests that wait for the one in flight, by broker."""
         return self._senders.queue_sizes
 
     def write(self, txn: TransactionMetadata, is_commit: bool, completion: TransitMetadata) -> None:
-        """Have a marker written to each partition of the transaction, and call `on_written` after the last one."""
+        """Write a marker to each partition of the transaction, and call `on_written` after the last one."""
         marked = self._pending[txn] = Marked(txn, is_commit, completion)
         self._route(marked, txn.partitions)
         self._maybe_complete(marked)
@@ -242,7 +241,7 @@ class TransactionMarkers:
     # -- to which broker ---------------------------------------------------------------------------------------------------
 
     def _route(self, marked: Marked, partitions: Partitions) -> None:
-        """Queue the markers of these partitions for their leaders; of many, some in each turn."""
+        """Queue the markers of these partitions for their leaders; if there are many, some in each turn."""
         parts = in_parts(partitions, PARTITIONS_PER_TURN)
         first = next(parts, None)
         if first is None:
@@ -325,7 +324,7 @@ class TransactionMarkers:
         return image is not None and indexes <= image.partitions.keys()
 
     async def _drop_deleted(self, topics: Iterable[str]) -> None:
-        """Go on without partitions that do not exist any more. A topic may have been created again, with fewer partitions."""
+        """Continue without partitions that do not exist any more. A topic may have been created again, with fewer partitions."""
         for topic in topics:
             try:
                 existing = await self._partitions_of(topic)
@@ -386,7 +385,7 @@ class TransactionMarkers:
         return _Channel(self, broker_id)
 
     async def flush(self, broker_id: int) -> None:
-        """Send some of the due markers to a broker. Raises OSError, if some of it is due for the same broker still."""
+        """Send some of the due markers to a broker. Raises OSError, if some of the markers are still due for the same broker."""
         await self._flush(broker_id)
         self._flushing.discard(broker_id)
         if broker_id in self._due:
@@ -438,7 +437,7 @@ class TransactionMarkers:
         return taken
 
     def _take(self, marked: Marked, partitions: Partitions, codes: Mapping[tuple[str, int], int], broker_id: int) -> None:
-        """Take in what became of the markers of a transaction on one broker."""
+        """Process the results of the markers of a transaction on one broker."""
         txn = marked.txn
         again: dict[str, list[int]] = {}
         for topic, indexes in partitions.items():

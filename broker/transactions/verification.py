@@ -33,13 +33,14 @@ VERIFICATION_VERSION: Final = 5
 """The first version of AddPartitionsToTxn between brokers with TRANSACTION_ABORTABLE."""
 
 OnVerified: TypeAlias = Callable[[dict[TopicPartition, ErrorCode]], None]
-"""Called once, with the partitions that do not belong to the transaction, or of which that is not known."""
+"""Called once, with the partitions that do not belong to the transaction, or for which the result is unknown."""
 
 VerifyHere: TypeAlias = Callable[[str, ProducerIdAndEpoch], tuple[ErrorCode, Partitions]]
 """`TransactionCoordinator.verify_partitions`."""
 
 AskCoordinator: TypeAlias = Callable[[int, AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]]
-"""Asks a broker by its id. Raises OSError when it does not answer, UnsupportedVersion or UnsupportedField when it cannot be asked this."""
+"""Sends the question to a broker by its id. Raises OSError if it does not answer, UnsupportedVersion or UnsupportedField if it does not
+support the question."""
 
 
 class TransactionVerifier:
@@ -60,7 +61,7 @@ class TransactionVerifier:
         self.failures = 0
         self.on_answered: Callable[[float], None] | None = None
         self.verify_here: VerifyHere | None = None
-        """Asks this broker's own coordinator. Without it this broker is asked like the others."""
+        """Calls this broker's own coordinator. Without it this broker gets requests like the others."""
 
     def is_confirmed_here(self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, index: int) -> bool:
         """Whether this broker coordinates the id, and the partition belongs to the open transaction of the producer. Sends no request."""
@@ -79,7 +80,7 @@ class TransactionVerifier:
         *,
         knows_abortable: bool,
     ) -> None:
-        """Ask whether the partitions belong to the open transaction of the producer.
+        """Verify that the partitions belong to the open transaction of the producer.
 
         `knows_abortable`: whether the client supports TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE. `then` may be called at once.
         """
@@ -108,7 +109,7 @@ class TransactionVerifier:
             coordinator.task = asyncio.get_running_loop().create_task(self._run(broker_id, coordinator), name=f"verification-{broker_id}")
 
     async def close(self) -> None:
-        """Stop asking; what waits for an answer gets none."""
+        """Stop; pending questions get no answer."""
         tasks = [each.task for each in self._coordinators.values() if each.task is not None]
         for task in tasks:
             task.cancel()
@@ -138,7 +139,7 @@ class TransactionVerifier:
             if response.error_code:
                 code = ErrorCode.of(response.error_code)
                 logger.error("broker %d refuses to verify transactions: %s", broker_id, code.name)
-                # Whether brokers may ask each other is no business of the client.
+                # A missing right of the brokers is not the client's fault.
                 self._refuse_all(asked, ErrorCode.INVALID_TXN_STATE if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code)
             else:
                 self._take_results(asked, response)
