@@ -44,7 +44,7 @@ COMMIT_ERRORS = {
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 OFFSETS_PER_TURN = 2_000
-"""Number of offsets that are checked for expiry in one turn: 1 ms. Each group counts for some, too."""
+"""Number of offsets that are checked for expiry in one turn: 1 ms. A group counts as OFFSETS_PER_GROUP more."""
 
 OFFSETS_PER_GROUP = 8
 
