@@ -468,7 +468,7 @@ class Broker:
         self._background.schedule("delegation-token-removal", check_ms, check_ms, self._access_control.maybe_remove_expired_tokens)
 
     def _send_clients_away(self) -> None:
-        """Close all connections, so that clients look for the present leaders before they come back."""
+        """Close all connections, so that clients look for the current leaders before they come back."""
         for connection in self.socket_server.connections():
             connection.close()
 

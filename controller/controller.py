@@ -175,7 +175,7 @@ class Controller:
         await self._resign()
 
     async def _join(self) -> int:
-        """Register in the present session, or in a new one, and take part in the election. Returns the broker epoch."""
+        """Register in the current session, or in a new one, and take part in the election. Returns the broker epoch."""
         session = await self._store.open_session()
         if self._registered_session != session:
             self.broker_epoch = await register_broker(

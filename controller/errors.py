@@ -111,7 +111,7 @@ class InvalidPartitions(ControllerError):
 
 
 class InvalidReplicationFactor(ControllerError):
-    """The replication factor is not possible with the present brokers."""
+    """The replication factor is not possible with the current brokers."""
 
 
 class InvalidReplicaAssignment(ControllerError):

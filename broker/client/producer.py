@@ -72,7 +72,7 @@ class _Batch:
         self.bytes = 0
         self.begun_at = begun_at
         self.not_before = 0.0
-        self.sent_at = 0.0  # time of the present attempt
+        self.sent_at = 0.0  # time of the current attempt
         self.sequence = NO_SEQUENCE
         self.may_be_written = False  # a broker may have taken it, and the answer was lost
 

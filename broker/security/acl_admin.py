@@ -71,7 +71,7 @@ class AclAdmin:
         await self._read_all()
 
     async def on_new_session(self) -> None:
-        """Follow the changes in the present session, and read all ACLs again."""
+        """Follow the changes in the current session, and read all ACLs again."""
         for changes in self._changes:
             await changes.on_new_session()
         try:

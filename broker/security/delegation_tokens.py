@@ -119,7 +119,7 @@ class DelegationTokens:
         await self._read_all()
 
     async def on_new_session(self) -> None:
-        """Follow the changes in the present session, and read all tokens again."""
+        """Follow the changes in the current session, and read all tokens again."""
         await self._changes.on_new_session()
         try:
             await self._read_all()

@@ -48,7 +48,7 @@ _ROOTS = {LITERAL: ACL, PREFIXED: PREFIXED_ACL}
 
 
 Change = Callable[[list[AclEntry]], Iterable[AclEntry]]
-"""Makes the wanted ACLs of a pattern from the present ones."""
+"""Makes the wanted ACLs of a pattern from the current ones."""
 Failure = StoreError | MalformedZNode
 
 
@@ -107,7 +107,7 @@ class AclStore:
         return found
 
     async def update(self, changes: Sequence[tuple[StoredPattern, Change]]) -> list[list[AclEntry] | Failure]:
-        """Set the ACLs of each pattern to the change of the present ones; without ACLs the node is deleted.
+        """Set the ACLs of each pattern to the change of the current ones; without ACLs the node is deleted.
 
         Returns for each pattern its ACLs, or the reason why they were not changed: a StoreError, also when other brokers are quicker at
         every attempt, or a MalformedZNode. A change is called again for each attempt, and may raise MalformedZNode. Patterns are

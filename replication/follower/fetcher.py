@@ -121,7 +121,7 @@ class Fetcher:
     # -- called by the pool
 
     def follow(self, partition: Partition) -> None:
-        """Fetch a partition in its present leader epoch. Does nothing if it is fetched in that epoch already."""
+        """Fetch a partition in its current leader epoch. Does nothing if it is fetched in that epoch already."""
         topic_partition = partition.topic_partition
         known = self.followed.get(topic_partition)
         if known is not None:

@@ -149,7 +149,7 @@ class LeaderEpochCache:
             self.write()
 
     def take_file(self) -> bytes:
-        """The present content of the file; the caller writes it."""
+        """The current content of the file; the caller writes it."""
         content = encode_leader_epochs(self.entries)
         self.is_dirty = False
         return content

@@ -90,7 +90,7 @@ class SmallFiles:
         return self._gone
 
     def sync_directory(self) -> None:
-        """Makes the entries of the directory durable, whatever its present name. Blocks; raises OSError."""
+        """Makes the entries of the directory durable, whatever its current name. Blocks; raises OSError."""
         directory = self.directory
         while not self.is_gone():
             try:

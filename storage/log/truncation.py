@@ -158,7 +158,7 @@ class Truncation:
             self._filesystem.sync_directory(self._directory)
 
     def give_back(self, filesystem: FileSystem, directory: str) -> list[str]:
-        """Return everything to the event loop. `directory` is the present name of the directory. Returns the names of files to delete
+        """Return everything to the event loop. `directory` is the current name of the directory. Returns the names of files to delete
         later."""
         for each in (*self.gone, *([] if self.segment is None else [self.segment])):
             each.use_filesystem(filesystem)

@@ -54,7 +54,7 @@ class Discard:
             raise self.error
 
     def give_back(self, filesystem: FileSystem, directory: str) -> None:
-        """Return the segments to the event loop after `run`. `directory` is the present name of their directory."""
+        """Return the segments to the event loop after `run`. `directory` is the current name of their directory."""
         for segment in self.segments:
             segment.use_filesystem(filesystem)
             segment.move_to(directory)

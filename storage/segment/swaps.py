@@ -1,6 +1,6 @@
 """Replaces segments by the cleaned segment made from them, in a thread, because each rename may wait for the file system's journal.
 
-`PartitionLog.replace_segments` creates a `Swap`. From then on the log has the cleaned segment. The event loop reads it under the present
+`PartitionLog.replace_segments` creates a `Swap`. From then on the log has the cleaned segment. The event loop reads it under the current
 names of its files (`CleanedFiles`). A `Swap` is a `Discard`: truncating, restarting and closing the log, and deleting segments of it, wait
 for the swap in the same way.
 

@@ -59,7 +59,7 @@ def moves(cluster: Cluster) -> View:
 
 
 def planned_moves(cluster: Cluster, query: QueryParams) -> View:
-    """A plan that balances topics over brokers, beside the present replicas. Nothing is moved. Raises BadParameter, ClientError."""
+    """A plan that balances topics over brokers, beside the current replicas. Nothing is moved. Raises BadParameter, ClientError."""
     topics = query.getlist("topic")
     if not topics:
         raise BadParameter("name the topics")

@@ -240,7 +240,7 @@ def export(
     line: Callable[[TopicPartition, Record, TimestampType], str],
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Generator[list[str], None, None]:
-    """All selected records up to the present ends as lines of a file, in steps. Raises ClientError."""
+    """All selected records up to the current ends as lines of a file, in steps. Raises ClientError."""
     until = monotonic() + MAX_LIVE_SECONDS
     scan = Scan(cluster, query, monotonic)
     if not query.has_beginning:
