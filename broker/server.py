@@ -154,7 +154,7 @@ class Broker:
         self._clock = self._surroundings.clock
         self._random = self._surroundings.random
         self.on_fatal: Callable[[], None] = lambda: None
-        """Called when the broker cannot go on because its last log directory failed. The owner of the broker replaces this."""
+        """Called when the broker cannot continue because its last log directory failed. The owner of the broker replaces this."""
         self._stage = _STARTING
         self._progress: Progress | None = None
         """Of the opening of the logs, once that is known."""
@@ -520,7 +520,7 @@ class Broker:
     # -- the end -----------------------------------------------------------------------------------------------------------
 
     def _fail(self) -> None:
-        """Report that the broker cannot go on."""
+        """Report that the broker cannot continue."""
         self.failed = True
         self.on_fatal()
 

@@ -1,8 +1,8 @@
 """Reports the state of this process to systemd by the protocol of sd_notify(3), for units with `Type=notify`.
 
-Messages are READY=1 when requests are served, STATUS with the progress of the start, EXTEND_TIMEOUT_USEC while the start or the stop goes
-on, STOPPING=1, and WATCHDOG=1 in half of the interval of `WatchdogSec`. The event loop sends all of them. If the loop is blocked, the
-messages stop, and systemd restarts the broker. Without `NOTIFY_SOCKET` in the environment nothing is sent.
+Messages are READY=1 when requests are served, STATUS with the progress of the start, EXTEND_TIMEOUT_USEC during the start or the stop,
+STOPPING=1, and WATCHDOG=1 in half of the interval of `WatchdogSec`. The event loop sends all of them. If the loop is blocked, the messages
+stop, and systemd restarts the broker. Without `NOTIFY_SOCKET` in the environment nothing is sent.
 """
 
 from __future__ import annotations

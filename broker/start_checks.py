@@ -97,7 +97,7 @@ async def check_belongings(config: BrokerConfig, store: MetadataStore, directori
 
 
 async def check_znodes(config: Reading, store: MetadataStore) -> None:
-    """Check that ZooKeeper lets this broker change what the brokers of the cluster have made, also the registrations of those that run.
+    """Check that ZooKeeper lets this broker change the nodes of the cluster's brokers, also the registrations of running ones.
 
     Raises NoAuth. Without the check the broker would start, and the first change that another one has to continue would fail.
     """
@@ -134,7 +134,7 @@ async def check_broker_id(
     """Check that no other broker uses this id. Raises BrokerIdInUse.
 
     With unused directories, this waits until a registration of the id expires: marking the directories with it could be wrong. A broker
-    with directories of its own goes on at once, and reads its logs meanwhile.
+    with its own directories continues at once, and reads its logs meanwhile.
     """
     is_new = all(directory.meta_properties is None for directory in directories)
     patience_s = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE if is_new else 0.0

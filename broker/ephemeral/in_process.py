@@ -43,7 +43,7 @@ class InProcessBroker:
         self._waiting: set[asyncio.Future[object]] = set()
         """Outcomes of commands that clients carry out in threads."""
         self._ending: asyncio.Task[None] | None = None
-        """Stops a broker that cannot go on."""
+        """Stops a broker that cannot continue."""
 
     async def start(self) -> str:
         """Start the broker; returns host:port for clients. Raises Refused, and leaves nothing behind then."""
@@ -117,7 +117,7 @@ class InProcessBroker:
         return self._address
 
     def _on_fatal(self) -> None:
-        """The broker cannot go on: its last log directory failed."""
+        """The broker cannot continue: its last log directory failed."""
         broker, self._broker = self._broker, None
         if broker is not None:
             self._ending = asyncio.get_running_loop().create_task(broker.stop())
@@ -137,7 +137,7 @@ class InProcessBroker:
 
 
 def _settle(outcome: asyncio.Future[object], result: object, error: Exception | None) -> None:
-    """Let the caller of a command go on, unless it waits no more."""
+    """Let the caller of a command continue, unless it has stopped waiting."""
     if outcome.done():
         return
     if error is None:

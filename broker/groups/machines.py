@@ -62,7 +62,7 @@ class GroupMachines:
         self.runner.run(state, on_loaded(_classic(state), self._clock.now_ms()))
 
     def on_unloaded(self, states: LargeTable[str, Group]) -> None:
-        """This broker coordinates the groups no more."""
+        """This broker no longer coordinates the groups."""
         for state in states.each():
             self._groups.leave_transactions(state)
             self.runner.cancel_timers(state)

@@ -556,7 +556,7 @@ class Connection:
         self._state &= ~QUEUED
 
     def eof_received(self) -> None:
-        """Answer earlier requests before the transport closes itself, because the client sends no more."""
+        """Answer earlier requests before the transport closes itself, because the client will send nothing more."""
         self.send_unsent()
 
     def close(self) -> None:

@@ -224,7 +224,7 @@ class DelegationTokens:
         return changed.expiry_timestamp_ms
 
     def begin_removal(self) -> None:
-        """Begin to remove expired tokens. Does nothing while an earlier removal goes on."""
+        """Begin to remove expired tokens. Does nothing while an earlier removal is in progress."""
         if self._removal is None or self._removal.done():
             self._removal = asyncio.get_running_loop().create_task(self.remove_expired(), name="delegation-token-removal")
 

@@ -36,7 +36,7 @@ class Between:
         waiting[1].append(then)
 
     def end(self, txn: TransactionMetadata) -> None:
-        """Go on with what waits for the end of the transaction, in the next turn of the event loop.
+        """Continue the requests that wait for the end of the transaction, in the next turn of the event loop.
 
         The end may be stored while the waiters of the log are notified. Those that were asked before would not see an append of that turn.
         """
@@ -49,6 +49,6 @@ class Between:
                 loop.call_soon(then)
 
     def end_lost(self, is_lost: Callable[[TransactionMetadata], bool]) -> None:
-        """Go on with what waits for transactions that another broker coordinates now."""
+        """Continue the requests that wait for transactions that another broker coordinates now."""
         for txn in [txn for txn in self._waiting if is_lost(txn)]:
             self.end(txn)

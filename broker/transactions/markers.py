@@ -229,7 +229,7 @@ class TransactionMarkers:
             del self._pending[txn]
 
     async def close(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         if self._look_again is not None:
             self._look_again.cancel()
         if self._looking is not None:

@@ -48,7 +48,7 @@ _ROOTS = {LITERAL: ACL, PREFIXED: PREFIXED_ACL}
 
 
 Change = Callable[[list[AclEntry]], Iterable[AclEntry]]
-"""Makes the wanted ACLs of a pattern from the current ones."""
+"""Computes the new ACLs of a pattern from the current ones."""
 Failure = StoreError | MalformedZNode
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class LoginFailed(Exception):
-    """The login cannot go on: this side has no credential, or does not trust the server."""
+    """The login cannot continue: this side has no credential, or does not trust the server."""
 
 
 class SaslExchange(Protocol):

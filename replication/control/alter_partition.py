@@ -107,7 +107,7 @@ class AlterPartition:
         return True
 
     async def close(self) -> None:
-        """Send no more requests. Undecided proposals are dropped."""
+        """Stop sending requests. Undecided proposals are dropped."""
         self._proposed.clear()
         task, self._task = self._task, None
         if task is not None:

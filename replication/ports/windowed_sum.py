@@ -53,7 +53,7 @@ class WindowedSum:
         self.total += amount
 
     def pass_time(self, now_ms: int) -> None:
-        """Forget what has expired by now."""
+        """Drop expired amounts."""
         if now_ms >= self._due_ms:
             self._expire(now_ms)
 

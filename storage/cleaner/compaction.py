@@ -394,7 +394,7 @@ class LogCleaner:
         self._background.submit("log-cleaner-end", clean_up, then)
 
     def _give_up(self, each: PartitionLog, reason: str) -> None:
-        """Clean the log no more until the next start."""
+        """Do not clean the log again until the next start."""
         self._uncleanable.setdefault(each.log_dir, set()).add(each.topic_partition)
         log.warning(
             "%s: it cannot be cleaned and will grow (%s); %d partitions of %s are in this state. `ottla dump-log --verify %s` "

@@ -1,4 +1,4 @@
-"""Shows and changes what the controller and coordinators do, for the console: elections, reassignments, transactions."""
+"""Shows and changes the work of controller and coordinators for the console: elections, reassignments, transactions."""
 
 from __future__ import annotations
 

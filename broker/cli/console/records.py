@@ -190,7 +190,7 @@ class Search:
         return "seconds" if self._monotonic() >= self._until else None
 
     def answer(self) -> View:
-        """The records that were found. `next` has the offsets from which the search goes on, if a limit has ended it."""
+        """The records that were found. `next` has the offsets at which the search continues, if a limit has ended it."""
         after = dict(self._scan.positions)
         for left_out in list(self._found)[self._query.limit :]:
             after[left_out.where] = min(after[left_out.where], left_out.record.offset)

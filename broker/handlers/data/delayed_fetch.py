@@ -32,7 +32,7 @@ QUOTA_LOOK_MS = 10
 
 
 def go_on(fetch: Fetch, cold: ColdRead | None) -> Pending:
-    """Let a fetch that began wait or go on later, or have threads read the pages that its beginning found missing."""
+    """Let a fetch wait or continue later, or let threads read the pages that were not in the page cache."""
     pending = Pending()
     delayed = DelayedFetch(fetch, pending)
     if cold is not None:

@@ -52,7 +52,7 @@ class DelayedProduce(DelayedOperation):
     __slots__ = ("_left", "_then", "_waiting", "acks")
 
     def __init__(self, waiting: Sequence[AppendedPartition], acks: int, then: Callable[[Sequence[AppendedPartition]], None]) -> None:
-        """`then` is called once it is known what became of each."""
+        """`then` is called when the results of all partitions are known."""
         super().__init__()
         self.acks = acks
         self._waiting = waiting

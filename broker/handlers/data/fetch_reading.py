@@ -351,7 +351,7 @@ class Fetch:
             self._min_bytes = min(self._min_bytes, self._max_bytes)
 
     def _end_session(self) -> None:
-        """End a session that has no partitions left; the partitions that the request itself names are read once more."""
+        """End a session without remaining partitions; the partitions that the request itself names are read once more."""
         self.session.end_fetch(self)
         self.services.data.fetch_sessions.remove(self.session.session_id)
         self.is_incremental = False

@@ -471,7 +471,7 @@ class Produce:
     def _is_kept_back(self, index: int, partition: Partition | None) -> bool:
         """Refuse a transactional batch without a transactional id; leave one that opens a transaction until it is verified.
 
-        False if the batch goes on like every other. Raises NotLeaderOrFollower, LogBeingTruncated.
+        False if the batch is handled like any other. Raises NotLeaderOrFollower, LogBeingTruncated.
         """
         run = self._run
         if self.reader.transactional_id is None:

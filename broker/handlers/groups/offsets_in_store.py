@@ -39,7 +39,7 @@ async def fetch_from_store(group_id: str, partition: TopicPartition, context: Re
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSET
     path = _path(group_id, partition)
     try:
-        check_path(path)  # not every store tells what cannot be there from what is not there
+        check_path(path)  # not every store distinguishes impossible paths from missing nodes
         data, _ = await context.broker.administration.store.get(path)
         return ErrorCode.NONE, int(data or b"")
     except NoNode:

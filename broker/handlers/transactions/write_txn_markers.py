@@ -69,7 +69,7 @@ class WrittenMarkers:
             answer.complete_steps(_response(codes))
 
     def on_marked(self, producer_id: int, codes: Mapping[tuple[str, int], int]) -> None:
-        """It is known of one more marker what became of it in all of its partitions."""
+        """The results of another marker are known for all of its partitions."""
         self.codes[producer_id].update(codes)
         self._left -= 1
         if not self._left:

@@ -103,7 +103,7 @@ class JsonWebKeys:
         self._task: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Read the keys, and go on reading them. Raises ConfigError, which names the URL, if they cannot be read now."""
+        """Read the keys, and read them again periodically. Raises ConfigError, which names the URL, if they cannot be read now."""
         try:
             await self._load()
         except JwksUnavailable as reason:
