@@ -1,6 +1,6 @@
 # Ottla: `make serve` runs a broker, `make test` shows that it works. Everything is installed into .venv.
-# The distribution's Python before another that comes first on the PATH: it is built with profile-guided optimisation, which takes a tenth
-# of a broker's time. Without Python's headers nothing can be compiled for it, and that takes more.
+# Prefers the Python of the distribution to another one on the PATH: its build has profile-guided optimisation, which saves a tenth of a
+# broker's time. But without Python's headers the hot path cannot be compiled, which costs more.
 PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, os, sys, sysconfig, venv; sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null && echo /usr/bin/python3 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,18 +9,18 @@ DATA ?= ./data
 SIMULATED ?= 10
 BROKERS ?= 3
 CLUSTER ?= ./cluster
-# Tests of brokers, Java and Spark wait a third of their time: two more than there are processors.
+# Two processes more than processors, because tests of brokers, Java and Spark wait for a third of their time.
 WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
-# Also for those who set PYTHONDONTWRITEBYTECODE: each process of pytest would rewrite the assertions of all tests anew, 8 s each.
+# Overrides PYTHONDONTWRITEBYTECODE: with it each process of pytest would rewrite the assertions of all tests, which takes 8 s each.
 PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 PYTEST = $(PYTEST_ALONE) -n $(WORKERS)
-# Unit tests wait for nothing: another process would only collect them once more.
+# Unit tests do not wait: another process would only collect them once more.
 UNIT_PYTEST = $(PYTEST_ALONE) -n $(shell nproc) --timeout 60
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
-# Where the sources of this version can be read: links in the descriptions of the wheels lead there.
+# The base address of the sources of this version, for the links in the descriptions of the wheels.
 SOURCE_URL ?=
-# What a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), it runs as Python.
+# The modules that a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), they run as Python.
 COMPILED := setup.py protocol/hot_modules.py $(wildcard $(shell $(PYTHON) -c 'import runpy; print(*runpy.run_path("protocol/hot_modules.py")["sources"]())'))
 SANITIZED := build/sanitize
 SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fetch_cursor.py wire/test_offset_commit_cursor.py \
@@ -46,16 +46,16 @@ help:
 	@echo "make sanitize   tests of hostile bytes, frames and appends, compiled with ASan and UBSan (minutes)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
-	@echo "make bench-quick, bench-long   the same in a few minutes, to see that it works; with more turns"
-	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, every record accounted for (ROWS=, RECORD_BYTES=)"
+	@echo "make bench-quick, bench-long   the same in a few minutes, as a check that it works; with more turns"
+	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, with a check of every record (ROWS=, RECORD_BYTES=)"
 	@echo "make judge      the tests of transactions and of the console against Apache Kafka 3.9.1 instead of Ottla (minutes)"
 	@echo "make neighbours  Kafka Connect, MirrorMaker 2, Kafka Streams 4, a schema registry, Flink, Debezium, faust, Go; minutes each"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
 	@echo "make dist       wheels for the Pythons at hand and those of aarch64, a pure one, pytest-ottla, and an archive of the sources (SOURCE_URL=);"
 	@echo "                make dist-test tests them as installed"
 	@echo "make package-test  the Debian package, the Dockerfile and the compose file, tried in chroots, as root (some minutes)"
-	@echo "make format     let ruff format the code"
-	@echo "make docs       write the generated reference pages anew"
+	@echo "make format     format the code with ruff"
+	@echo "make docs       write the generated reference pages"
 	@echo "make kerberos   compile the package gssapi against the host's Kerberos library, for tests of Kerberos"
 	@echo "make install    only what a broker needs, into $(VENV); make clean removes that again"
 
@@ -77,7 +77,7 @@ $(VENV)/.installed-security: pyproject.toml constraints.txt $(COMPILED) | $(BIN)
 	$(PIP) install --constraint constraints.txt --editable '.[security]'
 	@touch $@ $(VENV)/.installed
 
-# Also for those who set PYTHONDONTWRITEBYTECODE, who would compile everything at every start.
+# Overrides PYTHONDONTWRITEBYTECODE, with which every start would compile everything.
 compile: | $(BIN)/python
 	@$(BIN)/python -m compileall -q $(PACKAGES)
 

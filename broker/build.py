@@ -1,4 +1,5 @@
-"""Tells which Ottla this is: its version, and what it emulates. `--version` and the metric `ottla_build_info` show it."""
+"""Identifies this Ottla: its version, and the version of Apache Kafka that it emulates. `--version` and the metric `ottla_build_info` show
+it."""
 
 from functools import cache
 from typing import Final

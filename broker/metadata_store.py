@@ -101,7 +101,8 @@ def check_zookeeper_login(config: Reading) -> None:
 
 
 def zookeeper_login_settings(config: Reading) -> str:
-    """The settings by which ZooKeeper knows the broker, as NAME=VALUE and without secrets; in words without any. Raises ConfigError."""
+    """The settings by which the broker authenticates to ZooKeeper, as NAME=VALUE without secrets; a phrase if there are none. Raises
+    ConfigError."""
     address = f"{ZOOKEEPER_CONNECT.name}={config[ZOOKEEPER_CONNECT]}"
     return ", ".join(_logins(config)) or f"{address} without a login"
 

@@ -70,7 +70,7 @@ def map_tls_buffers() -> None:
 
 @cache
 def _native() -> Any:
-    """The module with the system calls; None without it. To import it anew for each TLS connection would cost 15 µs."""
+    """The module with the system calls; None without it. To import it again for each TLS connection would cost 15 µs."""
     return compiled("broker.network.native")
 
 

@@ -3,10 +3,9 @@
 A `Broker` starts and stops inside any event loop, on port 0 if asked, and leaves nothing behind. The command line runs one; a test runs
 several in its own process. The start is safe because of its order:
 
-1. The directories are locked, and checked to belong to this broker, before anything is read.
-2. The metadata store is opened before logs are loaded, since it holds the configuration of the logs.
-3. Addresses are tried before the first file is written, and bound before the broker registers, since the registration names them.
-4. Requests are served once this broker knows which partitions it leads.
+1. The directories are locked, and checked to belong to this broker, before anything is read. 2. The metadata store is opened before logs
+are loaded, since it holds the configuration of the logs. 3. Addresses are checked before the first file is written, and bound before the
+broker registers, because the registration contains them. 4. Requests are served once this broker knows which partitions it leads.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ class Broker:
         self._clock = self._surroundings.clock
         self._random = self._surroundings.random
         self.on_fatal: Callable[[], None] = lambda: None
-        """Called when the broker cannot go on because its last log directory failed. The owner of the broker replaces this."""
+        """Called when the broker cannot continue because its last log directory failed. The owner of the broker replaces this."""
         self._stage = _STARTING
         self._progress: Progress | None = None
         """Of the opening of the logs, once that is known."""
@@ -475,7 +474,7 @@ class Broker:
         self._background.schedule("delegation-token-removal", check_ms, check_ms, self._access_control.maybe_remove_expired_tokens)
 
     def _send_clients_away(self) -> None:
-        """Close all connections, so that clients look for the present leaders before they come back."""
+        """Close all connections, so that clients look for the current leaders before they come back."""
         for connection in self.socket_server.connections():
             connection.close()
 
@@ -531,7 +530,7 @@ class Broker:
     # -- the end -----------------------------------------------------------------------------------------------------------
 
     def _fail(self) -> None:
-        """Report that the broker cannot go on."""
+        """Report that the broker cannot continue."""
         self.failed = True
         self.on_fatal()
 

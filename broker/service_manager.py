@@ -1,8 +1,8 @@
 """Reports the state of this process to systemd by the protocol of sd_notify(3), for units with `Type=notify`.
 
-Messages are READY=1 when requests are served, STATUS with the progress of the start, EXTEND_TIMEOUT_USEC while the start or the stop goes
-on, STOPPING=1, and WATCHDOG=1 in half of the interval of `WatchdogSec`. All come from the event loop. If the loop stands still, they end,
-and systemd restarts the broker. Without `NOTIFY_SOCKET` in the environment nothing is sent.
+Messages are READY=1 when requests are served, STATUS with the progress of the start, EXTEND_TIMEOUT_USEC during the start or the stop,
+STOPPING=1, and WATCHDOG=1 in half of the interval of `WatchdogSec`. The event loop sends all of them. If the loop is blocked, the messages
+stop, and systemd restarts the broker. Without `NOTIFY_SOCKET` in the environment nothing is sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXTEND_USEC: Final = 30_000_000
 
 
 class ServiceManager:
-    """See the module. `status` tells what the broker does while it starts or stops."""
+    """See the module. `status` describes the progress of the start or the stop."""
 
     def __init__(self, environment: Mapping[str, str], status: Callable[[], str], process_id: int | None = None) -> None:
         self._address = _address(environment.get("NOTIFY_SOCKET", ""))

@@ -1,8 +1,8 @@
-"""Checks what a broker was given at its start: its settings, the log directories, the metadata store and the broker id.
+"""Checks the inputs of a start: the settings, the log directories, the metadata store and the broker id.
 
-`broker.server` calls `refuse_unsupported` first, and the rest once directories are locked and the store has a session, before anything is
-written into the directories. An operator's slip then ends the start with one line, and leaves no trace to be cleaned up: another cluster's
-ZooKeeper or path, an id that is in use, a directory that was moved.
+`broker.server` calls `refuse_unsupported` first. It calls the other checks when the directories are locked and the store has a session,
+before it writes to the directories. So a mistake of the operator ends the start with one line, and leaves nothing to clean up: the
+ZooKeeper or the path of another cluster, an id that is in use, a directory that was moved.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 
 
 class Unsupported(Exception):
-    """A setting asks for what this broker cannot do; the text is one line for the operator."""
+    """A setting requires a feature that this broker does not have; the text is one line for the operator."""
 
 
 def refuse_unsupported(config: BrokerConfig) -> None:
-    """Refuse security settings that are not implemented. Ignoring them would leave the broker open to everyone.
+    """Refuse security settings that are not implemented. Ignoring them would give all clients access to the broker.
 
     Raises Unsupported; ConfigError and StoreUnavailable for logins that cannot work.
     """
@@ -97,7 +97,7 @@ async def check_belongings(config: BrokerConfig, store: MetadataStore, directori
 
 
 async def check_znodes(config: Reading, store: MetadataStore) -> None:
-    """Check that ZooKeeper lets this broker change what the brokers of the cluster have made, also the registrations of those that run.
+    """Check that ZooKeeper lets this broker change the nodes of the cluster's brokers, also the registrations of running ones.
 
     Raises NoAuth. Without the check the broker would start, and the first change that another one has to continue would fail.
     """
@@ -134,7 +134,7 @@ async def check_broker_id(
     """Check that no other broker uses this id. Raises BrokerIdInUse.
 
     With unused directories, this waits until a registration of the id expires: marking the directories with it could be wrong. A broker
-    with directories of its own goes on at once, and reads its logs meanwhile.
+    with its own directories continues at once, and reads its logs meanwhile.
     """
     is_new = all(directory.meta_properties is None for directory in directories)
     patience_s = config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000 * SESSION_PATIENCE if is_new else 0.0

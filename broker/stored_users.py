@@ -1,4 +1,4 @@
-"""Changes SCRAM users in the metadata store itself, before the first start of a broker or while none runs.
+"""Changes SCRAM users directly in the metadata store, before the first start of a broker or while none runs.
 
 Brokers that authenticate to each other by SCRAM need their user before they can start. `ottla users` calls this; like
 `kafka-configs.sh --zookeeper` it needs no broker. While a broker runs, the users are changed by requests to it.

@@ -1,4 +1,4 @@
-"""Reads how a client reaches a secured cluster, from a file of properties in the words of Java's clients or of librdkafka's.
+"""Reads the security of a client's connections from a properties file with the keys of Java's clients or of librdkafka.
 
 Keys of other subjects are left alone, since such files often configure a producer or consumer, too.
 """

@@ -21,22 +21,22 @@ This page is written by `python -m config.docs` from the declarations in `config
 
 The keys, their types, bounds and defaults are those of Apache Kafka 3.9. A broker takes them from a `server.properties` file, from
 environment variables (`KAFKA_NUM_PARTITIONS` is `num.partitions`; `__` stands for an underscore and `___` for a hyphen) and from
-`--set key=value`; the later ones win. A value that cannot be used ends the start with one line; an unknown key is a warning.
+`--set key=value`; later sources win. With an invalid value the broker prints one line and does not start. An unknown key is a warning.
 
-- **Change** says where a key may be changed while the broker runs: `cluster-wide` keys for the whole cluster or for one broker,
-  `per-broker` keys for one broker only, those marked `per listener` only with the prefix `listener.name.NAME.` of a listener. Empty means:
-  only with a restart.
-- **Effect** is `yes` where this server acts on the key. The others are accepted and checked, shown by DescribeConfigs, and named in one
-  line of the log when they are set.
+- **Change** is the scope in which a key may be changed while the broker runs: `cluster-wide` keys for the whole cluster or for one broker,
+  `per-broker` keys for one broker only, keys marked `per listener` only with the prefix `listener.name.NAME.` of a listener. Without an
+  entry a change needs a restart.
+- **Effect** is `yes` if this server acts on the key. The other keys are accepted, checked, and shown by DescribeConfigs. If they are set,
+  the log names them in one line.
 """
 
 _STANDALONE = """\
 ## Without zookeeper.connect
 
-Apache Kafka in this mode requires `zookeeper.connect`. Here it may be left out: the broker then keeps the metadata in an embedded store.
-Such a broker is usually alone, on a developer's machine. So these defaults differ, and DescribeConfigs shows them as defaults. Internal
-topics then do not wait for brokers that do not exist. Other machines on the network cannot connect. The data stays in the directory where
-the broker was started.
+In ZooKeeper mode Apache Kafka requires `zookeeper.connect`. Ottla does not: without it the broker keeps the metadata in an embedded store.
+Such a broker is usually alone, on a developer's machine. So these defaults differ, and DescribeConfigs shows them as defaults. With them
+internal topics do not wait for brokers that do not exist, other machines on the network cannot connect, and the data is in the directory
+where the broker was started.
 """
 
 

@@ -178,7 +178,7 @@ class TopicConfig:
 
 
 def validate_topic_overrides(overrides: Mapping[str, str], broker: BrokerConfig, existing: Mapping[str, str] | None = None) -> None:
-    """Raises TopicConfigError or ConfigValueError unless a topic may have these overrides; `existing` are its present
+    """Raises TopicConfigError or ConfigValueError unless a topic may have these overrides; `existing` are its current
     ones.
 
     TopicConfigError: an unknown name, or overrides that contradict each other. ConfigValueError: an invalid value.

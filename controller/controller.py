@@ -175,7 +175,7 @@ class Controller:
         await self._resign()
 
     async def _join(self) -> int:
-        """Register in the present session, or in a new one, and take part in the election. Returns the broker epoch."""
+        """Register in the current session, or in a new one, and take part in the election. Returns the broker epoch."""
         session = await self._store.open_session()
         if self._registered_session != session:
             self.broker_epoch = await register_broker(
@@ -281,7 +281,7 @@ class Controller:
         self._queue.put_alone("Expire", self._on_session_expired)
 
     async def _on_session_expired(self) -> None:
-        """Everything ephemeral is gone: resign, register again, take part in the next election."""
+        """All ephemeral nodes are gone: resign, register again, take part in the next election."""
         if self._registered_session == self._store.session_id != 0:
             return  # an attempt failed because the next session ended too; the event of that end made up for it
         self.active_controller_id = NO_CONTROLLER
@@ -386,7 +386,7 @@ class Controller:
             await self._queue.ask("UncleanLeaderElectionEnable" if topic is None else "TopicUncleanLeaderElectionEnable", elect)
 
     async def rebalance_leaders(self) -> None:
-        """Elect preferred leaders now where the imbalance is too large, whatever `auto.leader.rebalance.enable` says."""
+        """Elect preferred leaders now where the imbalance is too large, whatever the value of `auto.leader.rebalance.enable`."""
 
         async def rebalance() -> None:
             if self._core.is_active:

@@ -60,7 +60,7 @@ class RequestTooLong(StoreUnavailable):
 
 
 class NoAuth(StoreUnavailable):
-    """ZooKeeper does not let this client do it: the node belongs to another identity."""
+    """ZooKeeper denies this client the operation: the node belongs to another identity."""
 
 
 SAME_IDENTITY = (
@@ -115,7 +115,7 @@ class InvalidPartitions(ControllerError):
 
 
 class InvalidReplicationFactor(ControllerError):
-    """The replication factor is not possible with the present brokers."""
+    """The replication factor is not possible with the current brokers."""
 
 
 class InvalidReplicaAssignment(ControllerError):
@@ -192,4 +192,4 @@ class AdminTimeout(ControllerError):
 
 
 class ThrottlingQuotaExceeded(ControllerError):
-    """The client has created or deleted too many partitions, and has to wait before it may go on (KIP-599)."""
+    """The client has created or deleted too many partitions, and has to wait (KIP-599)."""

@@ -54,8 +54,8 @@ def startup_paths() -> list[str]:
 async def in_session(store: MetadataStore, work: Callable[[], Awaitable[T]]) -> T:
     """The result of `work`, which is repeated from its beginning in a new session if the session ends meanwhile.
 
-    A session can end while the process stands still for too long. For the start of a broker; Apache Kafka's client also
-    begins the next session by itself.
+    A session can end while the process is suspended for too long. For the start of a broker; Apache Kafka's client also begins the next
+    session by itself.
     """
     while True:
         try:
@@ -104,7 +104,7 @@ async def check_id_is_free(
     is_listening: IsListening,
     patience_s: float,
 ) -> None:
-    """Raise BrokerIdInUse if another broker lives under this id; called before log directories are marked with the id.
+    """Raise BrokerIdInUse if a live broker uses this id; called before log directories are marked with the id.
 
     `own_addresses` are those that this broker will register, `own_listeners` those that it will bind. A proxy may
     listen at the former on behalf of this broker, but only another broker listens at the latter. Waits up to

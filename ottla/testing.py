@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.02
 
 
 class BrokerError(Exception):
-    """One line: what a broker could not do, and how to go on."""
+    """One line: the failure of a broker, and the remedy."""
 
 
 class Record(NamedTuple):

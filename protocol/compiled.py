@@ -1,6 +1,6 @@
 """Decides whether the compiled modules are used, before the first of them is imported: all of them, or none.
 
-They are used when all are present and were built from the present sources. `OTTLA_PURE_PYTHON=1` disables them. The packages that hold
+They are used when all are present and were built from the current sources. `OTTLA_PURE_PYTHON=1` disables them. The packages that hold
 compiled modules import this one first.
 """
 

@@ -136,7 +136,7 @@ class RecordBatchTooLarge(StorageError):
 
 
 class UnsupportedForMessageFormat(StorageError):
-    """The log keeps a message format that has no place for what was asked: producers, transactions, or timestamps."""
+    """The log keeps a message format without the requested feature: producers, transactions, or timestamps."""
 
     def __init__(self, topic_partition: TopicPartition, what: str, magic: int) -> None:
         super().__init__(f"{what} not possible in message format {magic} of {topic_partition}")

@@ -57,7 +57,7 @@ def _filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(("any", "match", "literal", "prefixed")),
             default="any",
             show_default=True,
-            help="match: all that cover the named resources, also by a prefix or by *.",
+            help="match: all ACLs that apply to the named resources, also by a prefix or by *.",
         ),
     ):
         command = option(command)
@@ -104,13 +104,13 @@ def list_acls(cluster: Cluster, as_json: bool, **options: Any) -> None:
 @click.option("--producer", is_flag=True, help="All that a producer needs: of topics, and of transactional ids if given.")
 @click.option("--consumer", is_flag=True, help="All that a consumer needs: of topics and groups.")
 @_host_option
-@click.option("--deny", is_flag=True, help="Deny the operations. A denial counts more than any permission.")
+@click.option("--deny", is_flag=True, help="Deny the operations. A Deny takes precedence over every Allow.")
 @json_option
 @cluster_command
 def add(cluster: Cluster, principals: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Allow operations to principals, as in `ottla acls add User:alice --operation read --topic orders`.
 
-    User:* stands for everyone, and * for every name. An ACL that exists already stays.
+    User:* stands for all users, and * for all names. An existing ACL is left unchanged.
     """
     from broker.client.acl_admin import acl_text, create_acls
 

@@ -42,13 +42,13 @@ def cluster() -> None:
 @cluster.command()
 @click.argument("brokers", type=click.IntRange(1, 1000), default=3)
 @directory_option
-@click.option("--zookeeper", metavar="HOST:PORT[/PATH]", help="Keep the metadata there; by default in a file in the directory.")
+@click.option("--zookeeper", metavar="HOST:PORT[/PATH]", help="Keep the metadata in this ZooKeeper; by default in a file in the directory.")
 @click.option(
     "--base-port",
     type=click.IntRange(0, 65535),
     default=9092,
     show_default=True,
-    help="Port of the first broker; 0 takes free ones, and keeps them.",
+    help="Port of the first broker; the others follow. 0 takes free ports, and keeps them.",
 )
 @click.option("--first-id", type=click.IntRange(0), default=0, show_default=True, help="The id of the first broker.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address at which the brokers listen.")
@@ -385,8 +385,8 @@ def start(broker_id: int, directory: Path, as_json: bool) -> None:
 def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path, command_config: Path | None, as_json: bool) -> None:
     """Restart the brokers (all without BROKER_IDS) one after the other.
 
-    The next one is restarted once all replicas are in sync. At any trouble the command ends with status 1, and leaves
-    the other brokers as they are.
+    The next broker is restarted when all replicas are in sync. If a restart fails, the command ends with status 1, and
+    does not restart the other brokers.
     """
     from broker.supervisor import control
     from broker.supervisor.rolling_restart import RealSurroundings, Trouble

@@ -38,9 +38,9 @@ Render = Callable[["FetchedBatch"], Iterator[bytes]]
     default="start",
     show_default=True,
     metavar="OFFSET",
-    help="start, end, N, +N (after the first N of each), -N (the last N) or @TIME.",
+    help="The beginning: start, end, N, +N (after the first N of each), -N (the last N) or @TIME.",
 )
-@click.option("--until", metavar="OFFSET", help="end, N (exclusive) or @TIME; by default waits for new records.")
+@click.option("--until", metavar="OFFSET", help="The end: end, N (exclusive) or @TIME; by default the command waits for new records.")
 @click.option("-e", "--exit", "to_end", is_flag=True, help="The same as --until end.")
 @click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("-G", "--group", help="Read as a member of this group: partitions are shared, offsets committed.")
@@ -51,7 +51,7 @@ Render = Callable[["FetchedBatch"], Iterator[bytes]]
     "--format",
     "template",
     metavar="FORMAT",
-    help="As kcat's: %t topic, %p partition, %o offset, %k key, %s value, %h headers, %T time.",
+    help="Like kcat's: %t topic, %p partition, %o offset, %k key, %s value, %h headers, %T time.",
 )
 @click.option("-J", "--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.option("--base64", "as_base64", is_flag=True, help="With --json: keys, values and header values in base64.")
@@ -92,9 +92,9 @@ def consume(
     """Print the records of TOPICs.
 
     \b
-    ottla consume -e orders                        # all there is
+    ottla consume -e orders                        # all records
     ottla consume -o -10 -e -f '%p:%o %k=%s\\n' orders
-    ottla consume -o @-1h --json orders            # the last hour, then go on
+    ottla consume -o @-1h --json orders            # from an hour ago on
     ottla consume -G readers orders                # as a member of a group
     """
     from broker.client.fetcher import FetchSettings

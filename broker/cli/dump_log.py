@@ -24,10 +24,10 @@ _DECODER_CLASSES = "StringDecoder, IntegerDecoder, LongDecoder or DefaultDecoder
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[FILE|DIR]...")
-@click.option("--files", "listed", metavar="FILE,FILE...", help="Files, comma-separated, as the original takes them.")
+@click.option("--files", "listed", metavar="FILE,FILE...", help="Files, comma-separated, as kafka-dump-log.sh takes them.")
 @click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches. With --verify: check every record.")
 @click.option("--print-data-log", is_flag=True, help="Print keys and values, too.")
-@click.option("--index-sanity-check", is_flag=True, help="Check indexes only as a start does.")
+@click.option("--index-sanity-check", is_flag=True, help="Check indexes only as far as a broker does when it starts.")
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with the log without printing entries.")
 @click.option("--offsets-decoder", is_flag=True, help="Decode keys and values as those of __consumer_offsets.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Decode keys and values as those of __transaction_state.")

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("names", nargs=-1, metavar="TOPIC[:PARTITIONS]...")
 @click.option("--all", "everything", is_flag=True, help="All partitions of the cluster.")
-@click.option("--unclean", is_flag=True, help="Where there is no leader, take a replica that is not in sync: records may be lost.")
+@click.option("--unclean", is_flag=True, help="If a partition has no leader, elect a replica that is not in sync: records may be lost.")
 @json_option
 @cluster_command
 def elect(cluster: Cluster, names: tuple[str, ...], everything: bool, unclean: bool, as_json: bool) -> None:
     """Elect leaders: the preferred (first) replicas, or with --unclean any live one.
 
-    Status 1 when an election failed; one that was not needed is no failure.
+    The exit status is 1 if an election failed. An election that was not needed is no failure.
     """
     from broker.client.errors import Refused
     from broker.client.reassignments import elect as elect_leaders

@@ -38,7 +38,7 @@ def _transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "properties",
             type=click.Path(path_type=Path),
             metavar="PROPERTIES",
-            help="The server.properties that the brokers have with ZooKeeper: connection, TLS, ottla.zookeeper.auth, zookeeper.set.acl.",
+            help="The server.properties that the brokers use with ZooKeeper: connection, TLS, ottla.zookeeper.auth, zookeeper.set.acl.",
         ),
         click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A configuration key; overrides the file."),
         click.option("--dry-run", is_flag=True, help="Only show what would be written."),
@@ -58,7 +58,7 @@ def metadata() -> None:
 def export_metadata(file: Path, **options: Any) -> None:
     """Copy the metadata file to an empty path of ZooKeeper.
 
-    All brokers are stopped. A copy that was interrupted is completed by the same command.
+    All brokers have to be stopped. The same command completes an interrupted copy.
     """
     _run(file, to_zookeeper=True, **options)
 
@@ -68,7 +68,7 @@ def export_metadata(file: Path, **options: Any) -> None:
 def import_metadata(file: Path, **options: Any) -> None:
     """Copy the metadata in ZooKeeper to a new metadata file.
 
-    All brokers are stopped. A copy that was interrupted is completed by the same command.
+    All brokers have to be stopped. The same command completes an interrupted copy.
     """
     _run(file, to_zookeeper=False, **options)
 

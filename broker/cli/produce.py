@@ -43,7 +43,7 @@ _RECORDS_PER_POLL = 64
 @click.option("--base64", "as_base64", is_flag=True, help="With --json: keys, values and header values are base64.")
 @click.option("--timestamp", metavar="TIME", help="The timestamp of all records.")
 @click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", show_default=True)
-@click.option("--compression-level", type=int, help="By default the codec's own.")
+@click.option("--compression-level", type=int, help="Compression level; by default that of the codec.")
 @click.option("-a", "--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True)
 @click.option("--linger", type=Amount(min=0), default=5.0, show_default=True, metavar="MS", help="How long a batch waits for more records.")
 @click.option("--batch-bytes", type=click.IntRange(min=1), default=262_144, show_default=True, help="Largest batch, before compression.")

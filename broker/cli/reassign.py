@@ -82,8 +82,10 @@ def generate(
 @click.option(
     "--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Replication throttle of the reassignment, bytes per second and broker."
 )
-@click.option("--additional", is_flag=True, help="Even during other reassignments.")
-@click.option("--save", type=click.File("w", encoding="utf-8"), metavar="PLAN.json", help="Save the present assignment, for going back.")
+@click.option("--additional", is_flag=True, help="Start even if other reassignments are in progress.")
+@click.option(
+    "--save", type=click.File("w", encoding="utf-8"), metavar="PLAN.json", help="Save the current assignment, as a plan for the way back."
+)
 @click.option("--wait", is_flag=True, help="Return when all partitions are moved, and remove the throttles then.")
 @json_option
 @cluster_command

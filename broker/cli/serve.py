@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
     help="Serve only users who authenticate over TLS. Makes a certificate, users, ACLs and their clients' settings in FOLDER.",
 )
 @click.option(
-    "--ephemeral", is_flag=True, help="For tests: a free port, data that is removed, and the end with the process that started it."
+    "--ephemeral", is_flag=True, help="For tests: take a free port, remove the data at the end, and end with the process that started it."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print addresses, process id and ids in one line of JSON.")
 def serve(properties: Path | None, overrides: tuple[str, ...], secure: Path | None, ephemeral: bool, as_json: bool) -> None:

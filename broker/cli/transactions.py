@@ -195,7 +195,7 @@ def abort(
 ) -> None:
     """Abort a hanging transaction on one partition: its leader writes an abort marker.
 
-    The coordinator is not asked. Use `forget` for a transaction that it still knows.
+    The coordinator is not involved. Use `forget` for a transaction that it still knows.
     """
     from broker.client.transaction_admin import Marker, abort_transaction, marker_of_transaction
 

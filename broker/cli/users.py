@@ -94,9 +94,10 @@ def add(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Add a user, or give another password to one.
+    """Add a user, or change the password of a user.
 
-    The password is asked for on a terminal, and read from standard input otherwise. It does not leave this command.
+    On a terminal the command prompts for the password; otherwise it reads standard input. The password does not leave
+    this command.
     """
     from broker.client.user_admin import alter_users, new_credential
 

@@ -5,5 +5,5 @@ Kafka.
   cluster      bootstrap, metadata, leaders, coordinators, retries after a move
   producer, fetcher, group_member, offsets, and the administration of topics, groups and configs
 
-Without SASL and TLS. Errors are `ClientError`s whose texts are meant for the person at the terminal.
+Connections may use TLS and SASL. Errors are `ClientError`s, whose texts are for the user at the terminal.
 """

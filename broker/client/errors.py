@@ -1,4 +1,4 @@
-"""Defines the errors of the client. The text says what failed and, if it is known, what to do."""
+"""Defines the errors of the client. The text contains the failure and, if it is known, the remedy."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ class ConnectionLost(ClientError):
 
 
 class NotAuthenticated(ClientError):
-    """The broker refused the login, or this client does not trust the broker. Another attempt would end the same."""
+    """The broker refused the login, or this client does not trust the broker. A retry would fail in the same way."""
 
 
 class UnsupportedByBroker(ClientError):

@@ -31,7 +31,7 @@ _NO_IDEMPOTENCE: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSU
 
 
 class OutgoingRecord(NamedTuple):
-    """A record to send. Without a partition the key decides; without a timestamp the present time is used."""
+    """A record to send. Without a partition the key decides; without a timestamp the current time is used."""
 
     value: bytes | None
     key: bytes | None = None
@@ -72,7 +72,7 @@ class _Batch:
         self.bytes = 0
         self.begun_at = begun_at
         self.not_before = 0.0
-        self.sent_at = 0.0  # time of the present attempt
+        self.sent_at = 0.0  # time of the current attempt
         self.sequence = NO_SEQUENCE
         self.may_be_written = False  # a broker may have taken it, and the answer was lost
 
@@ -107,8 +107,8 @@ class Producer:
         self._buffered = 0
         self._sequences: dict[int, int] = {}
         self._uncertain: dict[int, ClientError] = {}
-        """Partitions with a batch that failed although it may be written, and the reason. A broker would take another batch with the same
-        sequence for the same batch, and acknowledge what it has not written."""
+        """Partitions with a batch that failed although it may be written, and the reason. A broker would recognise another batch with the
+        same sequence as a duplicate, and acknowledge it without writing it."""
         self._producer_id, self._producer_epoch = self._ask_producer_id()
 
     def _ask_producer_id(self) -> tuple[int, int]:

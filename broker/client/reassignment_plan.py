@@ -19,7 +19,7 @@ Plan = dict[TopicPartition, list[int]]
 
 
 def balanced(current: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], factor: int | None = None) -> Plan:
-    """The plan for these partitions over the brokers of `racks`; `factor` replicas each, or their present number.
+    """The plan for these partitions over the brokers of `racks`; `factor` replicas each, or their current number.
 
     No rack has two replicas of a partition while another rack has none. Within that, the numbers of replicas per broker
     differ by at most one if possible, and leadership is as even as another order of replicas makes it. Racks are

@@ -46,7 +46,7 @@ class Move(NamedTuple):
 
 
 def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[int]]:
-    """The present replicas. Raises ClientError for a partition that does not exist."""
+    """The current replicas. Raises ClientError for a partition that does not exist."""
     wanted = list(partitions)
     answer = cluster.refresh(dict.fromkeys(name.topic for name in wanted))
     found: dict[TopicPartition, list[int]] = {}

@@ -32,7 +32,7 @@ _ASKED_ALONE: Final = frozenset(
         ErrorCode.GROUP_ID_NOT_FOUND,
     }
 )
-"""Errors after which a group is asked alone, at its present coordinator."""
+"""Errors after which a group is asked alone, at its current coordinator."""
 
 
 class Reader(NamedTuple):
@@ -123,7 +123,7 @@ def _offsets(group: str, answer: OffsetFetchResponse) -> Iterator[tuple[int, int
 
 
 def _asked_alone(cluster: Cluster, topic: str, partitions: list[int], group: str) -> Reader | None:
-    """One group, at its present coordinator; None if it may not be described. Raises ClientError."""
+    """One group, at its current coordinator; None if it may not be described. Raises ClientError."""
     try:
         described = describe_group(cluster, group)
         committed = committed_offsets(cluster, group, [TopicPartition(topic, each) for each in partitions])

@@ -39,7 +39,7 @@ class ListedTransaction(NamedTuple):
 
 
 class DescribedTransaction(NamedTuple):
-    """A transactional id as its coordinator knows it. The start time is that of the present or last transaction, None
+    """A transactional id as its coordinator knows it. The start time is that of the current or last transaction, None
     before the first; the partitions are those without a marker."""
 
     transactional_id: str

@@ -74,7 +74,7 @@ class AutoTopics:
         self._topic_admin = topic_admin
         self._in_flight: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
         self._reported: dict[str, str] = {}
-        """Why an internal topic could not be created, as the log has it: clients ask again ten times a second."""
+        """The last logged reason why an internal topic could not be created: clients retry ten times a second."""
 
     @property
     def enabled(self) -> bool:
@@ -84,8 +84,8 @@ class AutoTopics:
     async def create(self, names: Iterable[str], take_mutations: TakeMutations = unlimited) -> dict[str, ErrorCode]:
         """Create topics; for each the code for a Metadata response. Their partitions count towards the quota of the client.
 
-        LEADER_NOT_AVAILABLE means that the topic was created, or existed already, and that the client should ask again.
-        Every broker answers so, not only the controller: some clients take UNKNOWN_TOPIC_OR_PARTITION as final.
+        LEADER_NOT_AVAILABLE means that the topic was created, or existed already, and that the client should retry. Every broker answers
+        so, not only the controller: some clients take UNKNOWN_TOPIC_OR_PARTITION as final.
         """
         wanted = dict.fromkeys(names)
         codes: dict[str, ErrorCode] = {}
@@ -107,7 +107,7 @@ class AutoTopics:
 
     async def _create(self, names: list[str], take_mutations: TakeMutations) -> dict[str, ErrorCode]:
         try:
-            # Without a timeout: the client asks again until the topic has leaders.
+            # Without a timeout: the client retries until the topic has leaders.
             new = [self._new_topic(name) for name in names]
             results = await self._topic_admin.create_topics(new, timeout_ms=0, take_mutations=take_mutations)
         except StoreError as error:

@@ -1,6 +1,6 @@
-"""Asks brokers by their ids, over a connection to each; the handlers of this broker are called without one.
+"""Sends requests to brokers by their ids, over one connection to each; calls the handlers of this broker directly.
 
-Used where this broker asks the leader of a partition: one request at a time of each broker, and not again when it fails.
+Used for requests to the leader of a partition: one request in flight per broker, without retries.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class BrokerRequests:
         self._peers: dict[int, Peer] = {}
 
     async def ask(self, broker_id: int, api_key: ApiKey, version: int, message: Message) -> Message:
-        """The answer of a broker, in this version or in the newest that it knows.
+        """The answer of a broker, in this version or in the newest that it supports.
 
-        Raises PeerUnavailable; UnsupportedVersion or UnsupportedField when the broker knows none in which this can be said.
+        Raises PeerUnavailable; UnsupportedVersion or UnsupportedField if the broker supports no version that can express the request.
         """
         if broker_id == self._broker_id:
             return await self._ask_here(api_key, version, message)

@@ -1,8 +1,8 @@
 """Handles the controller's requests on this broker, from the controller in this process or over the network.
 
-The replica manager does the work. This module adds what a broker needs around it: the configuration of a topic is read
-before its logs are created, and waits on the metadata are notified. An internal error becomes an error response, as
-over the network, so that the controller's queue to this broker continues.
+The replica manager does the work. This module reads the configuration of a topic before its logs are created, and notifies operations that
+wait for the metadata. An internal error becomes an error response, as over the network, so that the controller's queue to this broker
+continues.
 """
 
 import logging

@@ -5,9 +5,9 @@ Called by `broker.server` first of all when it stops. The request goes over a co
 ApiVersions, in version 3. It is repeated if the controller could not move all leaderships, or cannot be reached; after
 the last attempt the broker stops anyway.
 
-Differences from Apache Kafka: the pause between attempts ends early, when the last other broker is gone or when another
-replica is in sync again. The broker does not wait for an answer while the metadata store is unavailable: probably the
-controller cannot reach the store either, and then decides nothing.
+Differences from Apache Kafka: the pause between attempts ends early if no other broker is left, or if another replica is in sync again. The
+broker does not wait for an answer while the metadata store is unavailable: probably the controller cannot reach the store either, and then
+decides nothing.
 """
 
 from __future__ import annotations

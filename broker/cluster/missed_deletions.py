@@ -1,4 +1,4 @@
-"""Removes topics from the metadata cache whose deletion this broker never heard of.
+"""Removes topics from the metadata cache whose deletion was never reported to this broker.
 
 A controller reports deletions only to brokers with a session. A broker that was disconnected, or whose controller died
 before it sent the report, later receives existing topics only, never the deleted ones. So when the controller or the

@@ -1,7 +1,7 @@
 """Allocates producer ids for InitProducerId from blocks of 1000 that the controller allocates. Kafka's
 ProducerIdManager.
 
-Owned by the server, called by the InitProducerId handler. The next block is fetched when a tenth of the present one is
+Owned by the server, called by the InitProducerId handler. The next block is fetched when a tenth of the current one is
 left, so that requests need not wait. A request that finds no id waits for the one fetch in progress.
 
 Invariant: no id is allocated twice, even across a restart: the rest of a block is then lost.

@@ -1,12 +1,11 @@
 """Sets aside replicas that were moved to other brokers while this broker was down: it never receives a StopReplica for
 them.
 
-A controller sends StopReplica to live brokers only, and sends a broker that comes back only its present replicas. Such
-a log would remain for ever, opened at each start and served to no client. So, some time after a change of controller or
-a restart of this broker, the logs without a LeaderAndIsr are compared with the metadata and with the metadata store. A
-log's directory is renamed to end with `-stray` if both have the topic with the log's id, and the partition with
-replicas on other brokers only. As in Apache Kafka with KRaft, the directory remains until an operator deletes it. Owned
-by `ClusterWiring`.
+A controller sends StopReplica to live brokers only, and sends a broker that comes back only its current replicas. Such a log would stay
+forever: opened at each start, but served to no client. So, some time after a change of controller or a restart of this broker, the logs
+without a LeaderAndIsr are compared with the metadata and with the metadata store. A log's directory is renamed to end with `-stray` if both
+have the topic with the log's id, and the partition with replicas on other brokers only. As in Apache Kafka with KRaft, the directory
+remains until an operator deletes it. Owned by `ClusterWiring`.
 """
 
 from __future__ import annotations

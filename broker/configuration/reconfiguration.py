@@ -36,7 +36,7 @@ class Reconfiguration:
         broker_id: int,
         registration: Callable[[], BrokerRegistration],
     ) -> None:
-        """`registration` returns the broker's registration with its present listeners."""
+        """`registration` returns the broker's registration with its current listeners."""
         self._config = config
         self._hosts = hosts
         self._socket_server = socket_server

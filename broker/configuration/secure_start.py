@@ -1,4 +1,4 @@
-"""Prepares a broker that only its own users reach, over TLS: the shortest way to try security. `ottla serve --secure` uses it.
+"""Prepares a broker with TLS, users and ACLs, to try security with little effort. `ottla serve --secure` uses it.
 
 Makes a certificate, the users `admin` (a super user) and `alice` (with ACLs), and files with the settings of their clients. Files in
 the folder are used again. Passwords are only in these files, which only their owner can read.
@@ -48,7 +48,7 @@ class SecureStart:
         self._broker = self.folder / "broker.pem"
 
     def prepare(self) -> list[str]:
-        """Make what is missing. Returns the broker's settings as KEY=VALUE. Raises ConfigError."""
+        """Create the missing files. Returns the broker's settings as KEY=VALUE. Raises ConfigError."""
         _require_cryptography()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ class SecureStart:
             raise ConfigError("the users or their ACLs cannot be stored; see the log of the metadata store")
 
     def write_client_files(self, address: str) -> str:
-        """Write the settings of the users' clients, and return what to do with them. `address` is HOST:PORT."""
+        """Write the settings of the users' clients, and return instructions for their use. `address` is HOST:PORT."""
         for user in (ADMIN, ALICE):
             password = self._password_of(user)
             _write(

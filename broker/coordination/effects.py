@@ -1,7 +1,7 @@
-"""Declares what any coordinator's state machines may want done; each adds effects of its own.
+"""Declares the effects that the state machines of all coordinators share; each coordinator adds effects of its own.
 
-A transition of a state machine returns effects in the order in which `runner` is to carry them out. Every waiter that was given to an event
-comes back in exactly one `Reply`. Errors are values here: most of them answer an earlier waiter, not the sender of the event.
+A transition of a state machine returns effects in the order in which `runner` carries them out. Every waiter that was passed to an event is
+in exactly one `Reply`. Errors are values here, because most of them answer an earlier waiter, not the sender of the event.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Reply(NamedTuple):
 
 
 class Arm(NamedTuple):
-    """Call `on_timer` with `key` after `delay_ms`; replaces what was armed for the key before."""
+    """Call `on_timer` with `key` after `delay_ms`; replaces an earlier timer of the key."""
 
     key: Hashable
     delay_ms: int
@@ -31,8 +31,9 @@ class Disarm(NamedTuple):
 
 
 class Many(NamedTuple):
-    """Do all of these in order, each made when its turn comes: what concerns thousands is decided at once and done a part at a time."""
+    """Carry out all of these in order, each created when its turn comes. So a decision about thousands of members is carried out in
+    parts."""
 
     effects: Iterator[Reply | Arm]
     concerned: int
-    """The members, or their like, that were looked at to decide: 1 µs was taken for each."""
+    """The number of members, or similar objects, that the decision visited: 1 µs each."""

@@ -1,9 +1,10 @@
-"""Takes over and lets go of the states of a coordinator, partition by partition of its internal topic.
+"""Loads and unloads the states of a coordinator, partition by partition of its internal topic.
 
-Called when this broker begins or ends to lead a partition. A partition is loaded by a task that reads in a worker thread and hands the
-event loop back every few milliseconds; until it is done its states answer COORDINATOR_LOAD_IN_PROGRESS. A partition that was lost, and
-perhaps won again, while it loaded is not installed. One that cannot be loaded is not served, and is read again later: a group without its
-offsets would begin anew, and a transactional id without its state would fence no producer.
+Called when this broker becomes leader of a partition, or is no longer leader. A task loads a partition: it reads in a worker thread, and
+yields to the event loop every few milliseconds. Until it is done, requests for its states get COORDINATOR_LOAD_IN_PROGRESS. If this broker
+lost the leadership during the load, even if it has won it again, the result is dropped. A partition that cannot be loaded is not served,
+and is read again later: a group without its offsets would start from scratch, and a transactional id without its state would fence no
+producer.
 """
 
 from __future__ import annotations
@@ -25,36 +26,37 @@ from storage.errors import StorageError
 logger = logging.getLogger(__name__)
 
 SLICE_SECONDS = 0.0015
-"""How long loading may hold the event loop at a time."""
+"""Longest slice of loading on the event loop, seconds."""
 
 RELEASED_PER_TURN = 5_000
-"""Weight of the states that are given back to the memory at a time: 0.5 ms."""
+"""Weight of the states that are freed in one turn: 0.5 ms."""
 
 RETRY_SECONDS = 10.0
 """Pause before the log of a partition is read again after its disk failed."""
 
 POLL_SECONDS = 0.01
-"""How often a log is looked at that is being cut, or whose end is not on all replicas in sync."""
+"""Pause between two checks of a log that is being truncated, or whose end is not on all in-sync replicas, seconds."""
 
 
 class Loader(Protocol[State]):
-    """Reads the states of a partition out of the bytes of its log. Both halves pause every few records."""
+    """Reads the states of a partition from the bytes of its log. `feed` and `states` pause every few records."""
 
     skipped: int
     """Records that could not be read and were left out."""
 
     def feed(self, data: bytes) -> Iterator[None]:
-        """Take in whole batches, the next in the log."""
+        """Read whole batches, the next ones in the log."""
 
     def states(self, now_ms: int, into: MutableMapping[str, State]) -> Iterator[None]:
-        """Put the states that were found into `into`, by key."""
+        """Put the states into `into`, by key."""
 
     def found(self, states: int) -> str:
         """The number of states, for the log: "3 groups"."""
 
 
 class StateKind(Protocol[State]):
-    """The states that a coordinator keeps in the partitions of its topic: how they are read, and what follows when they come and go."""
+    """The kind of states that a coordinator keeps in the partitions of its topic: how they are loaded, and the consequences of loading and
+    unloading."""
 
     @property
     def noun(self) -> str:
@@ -62,7 +64,7 @@ class StateKind(Protocol[State]):
 
     @property
     def waits_for_replicas(self) -> bool:
-        """Whether states are served, and acted on, only once all replicas in sync have what was loaded."""
+        """Whether states are served, and acted on, only when all in-sync replicas have the loaded records."""
 
     def loader(self, name: str) -> Loader[State]:
         """A reader for the log of a partition of this name."""
@@ -71,7 +73,7 @@ class StateKind(Protocol[State]):
         """The state was read from the log and is served from now on."""
 
     def on_unloaded(self, states: LargeTable[str, State]) -> None:
-        """This broker coordinates these states no more; they are not among the owned ones already."""
+        """This broker no longer coordinates these states; they have been removed from the owned ones."""
 
     def weight(self, state: State) -> int:
         """The time that freeing the state takes, in units of 0.1 µs."""
@@ -102,7 +104,7 @@ class Elections(Generic[State]):
         self.load_times = LoadTimes(clock.monotonic)
 
     def on_leadership_change(self, partition: Partition) -> None:
-        """This broker leads a partition, or does not any more. Those of other topics are passed over."""
+        """This broker has become leader of a partition, or is no longer leader. Partitions of other topics are ignored."""
         topic, index = partition.topic_partition
         if topic != self._owned.topic:
             return
@@ -116,13 +118,13 @@ class Elections(Generic[State]):
             self._elected(partition, index)
 
     async def stop(self) -> None:
-        """Load no more."""
+        """Stop loading."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def unload_all(self) -> None:
-        """Let go of all partitions; clients that wait are sent to look for another coordinator."""
+        """Unload all partitions; waiting clients get an error that makes them look for another coordinator."""
         for owned in list(self._owned.partitions.values()):
             self._unload(owned)
 
@@ -141,7 +143,7 @@ class Elections(Generic[State]):
             owned.load_again()
 
     async def _has_to_load_again(self, partition: Partition, owned: OwnedPartition[State]) -> bool:
-        """Load the partition; True if its log could not be read, so that this should be repeated."""
+        """Load the partition; True if its log could not be read, and the load has to be repeated."""
         name = str(partition.topic_partition)
         noun = self._kind.noun
         began = self._clock.monotonic()
@@ -182,14 +184,14 @@ class Elections(Generic[State]):
         return False
 
     def _give_up(self, owned: OwnedPartition[State], states: LargeTable[str, State]) -> None:
-        """Serve none of the states. Some of them may have timers already."""
+        """Stop serving the states. Some of them may have timers already."""
         owned.fail()
         self._kind.on_unloaded(states)
 
     async def _read(self, partition: Partition, owned: OwnedPartition[State], loader: Loader[State]) -> None:
         loop = asyncio.get_running_loop()
         offset = partition.log.log_start_offset
-        # Asked for anew each time: the log may move to another directory meanwhile, and its files there are closed a minute later.
+        # Looked up each time: the log may move to another directory meanwhile, and its old files are closed a minute later.
         while offset < (log := partition.log).log_end_offset:
             found = log.read(offset, self._load_bytes, log.log_end_offset, True)
             if found.region is None:
@@ -246,7 +248,7 @@ class Elections(Generic[State]):
                 asyncio.get_running_loop().call_soon(self._release_some)
 
     def _release_some(self) -> None:
-        """Forget states that are gone a few at a time: freeing all of a partition takes longer than others should wait."""
+        """Free unloaded states a few at a time: freeing all states of a partition would block the event loop for too long."""
         left = RELEASED_PER_TURN
         while self._released and left > 0:
             released = next(self._released[-1], None)
@@ -259,4 +261,4 @@ class Elections(Generic[State]):
 
 
 class _Lost(Exception):
-    """The partition that was being loaded is not led by this broker any more."""
+    """This broker no longer leads the partition that it was loading."""

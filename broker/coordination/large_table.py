@@ -1,7 +1,7 @@
-"""Maps keys to values in several dicts, so that no step of it takes longer because there are a million entries.
+"""Maps keys to values in several dicts, so that no single operation on a million entries takes long.
 
-A dict that grows copies all of its entries in one piece, and one that goes frees them in one piece. A small table is one dict, in the order
-of insertion. A large table is PARTS dicts, and iterates over one after the other. Owned by the coordinators and their loaders.
+A dict that grows copies all of its entries at once, and a dict that is deleted frees them at once. A small table is one dict, in the order
+of insertion. A large table has PARTS dicts, and iterates over one after the other. Owned by the coordinators and their loaders.
 """
 
 from __future__ import annotations

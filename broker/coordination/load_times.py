@@ -1,4 +1,4 @@
-"""Keeps how long partitions took to load, for the time over which Apache Kafka averages it."""
+"""Keeps the load times of partitions, within the window over which Apache Kafka averages them."""
 
 from __future__ import annotations
 

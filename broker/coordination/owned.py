@@ -27,7 +27,7 @@ State = TypeVar("State")
 
 
 class OwnedPartition(Generic[State]):
-    """A partition that this broker leads, and the states in it by key. Its states are served once it is loaded."""
+    """A partition that this broker leads, and its states by key. The states are served when the partition is loaded."""
 
     __slots__ = ("_has_failed", "_once_loaded", "index", "is_loading", "leader_epoch", "loaded_end_offset", "states")
 
@@ -38,25 +38,26 @@ class OwnedPartition(Generic[State]):
         self.is_loading = True
         self._has_failed = False
         self.loaded_end_offset = 0
-        """The end of the log that was loaded, 0 once all replicas in sync have it. Above the high watermark records may yet be lost."""
+        """The end of the loaded log; 0 when all in-sync replicas have it. Records above the high watermark may still be lost."""
         self.states: LargeTable[str, State] = LargeTable()
         self._once_loaded: list[Callable[[], None]] = []
 
     def once_loaded(self, then: Callable[[], None]) -> None:
-        """Call `then` when the states are served: now, or at the end of loading. If that fails, or the partition is lost before, never."""
+        """Call `then` when the states are served: now, or at the end of the load. It is never called if the load fails, or the partition is
+        lost before."""
         if not self.is_loading:
             then()
         elif not self._has_failed:
             self._once_loaded.append(then)
 
     def fail(self) -> None:
-        """Have no states, and answer as while loading: a state that was not read is not one that does not exist."""
+        """Drop the states, and answer as during a load: a state that was not loaded may exist."""
         self._has_failed = True
         self._once_loaded.clear()
         self.states = LargeTable()
 
     def load_again(self) -> None:
-        """The log is about to be read from its start once more."""
+        """The log is about to be read again from its start."""
         self._has_failed = False
 
     def end_loading(self) -> None:
@@ -111,7 +112,7 @@ class OwnedStates(Generic[State]):
         return absolute_hash(key) % self.partition_count
 
     def check(self, key: str) -> ErrorCode:
-        """Whether this broker answers for the state."""
+        """Whether this broker coordinates the state."""
         if not self.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         owned = self.partitions.get(self.partition_for(key))
@@ -120,7 +121,7 @@ class OwnedStates(Generic[State]):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE
 
     def find(self, key: str) -> tuple[ErrorCode, State | None]:
-        """The answers of `check` and `get` in one step: heartbeats and commits are many."""
+        """The answers of `check` and `get` in one step, because heartbeats and commits are frequent."""
         if not self.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
         owned = self.partitions.get(self.partition_for(key))
@@ -145,7 +146,7 @@ class OwnedStates(Generic[State]):
         self.partitions[self.partition_for(key)].states[key] = state
 
     def forget(self, key: str, state: State) -> bool:
-        """Drop a state; False when it was not known here any more."""
+        """Drop a state; False if it was already dropped."""
         owned = self.partitions.get(self.partition_for(key))
         if owned is None or owned.states.get(key) is not state:
             return False

@@ -1,4 +1,4 @@
-"""Encodes the records of coordinators' batches as they stand in the body: all of the batch's own time, without headers.
+"""Encodes the records of coordinators' batches in the form of the body: with the timestamp of the batch, without headers.
 
 `protocol.records.builder.encode_records` does the same for any record, 1 µs each; a test holds both equal.
 """

@@ -1,9 +1,9 @@
 """Carries out the effects of a coordinator's state machines: answers and timers itself, others by their `Machines`.
 
-Effects of a state are carried out in the order in which its transitions happened, also when carrying one out leads to the next transition
-(an append that is replicated at once completes a rebalance): what comes up meanwhile is queued. They are carried out at once unless there
-are many: the end of a rebalance answers all members, and others have the event loop between one part of that and the next. The timers of a
-state that is behind wait for it, so that none fires that an effect in the queue would have put off.
+Effects of a state are carried out in the order of its transitions. An effect may cause the next transition: an append that is replicated at
+once completes a rebalance. The effects of that transition are queued. Effects are carried out at once unless there are many. The end of a
+rebalance answers all members, so it is split into parts, and other work of the event loop runs in between. While effects of a state are
+queued, its timers wait, because a queued effect may re-arm or disarm them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from broker.loop.timing_wheel import Cancellable, TimingWheel
 logger = logging.getLogger(__name__)
 
 EFFECTS_PER_TURN = 120
-"""How many are carried out before others have their turn: 1.5 ms, if half of them are answers and half are timers."""
+"""Number of effects that are carried out in one turn: 1.5 ms, if half of them are answers and half are timers."""
 
 LARGE = 500
-"""Members, or their like, from which on what concerns many begins a turn later, for to decide on it took 1 µs for each."""
+"""Number of members, or similar objects, from which on a `Many` begins one turn later, because the decision took 1 µs for each."""
 
 
 class Timed(Protocol):
@@ -36,7 +36,7 @@ class Timed(Protocol):
 
     @property
     def is_dead(self) -> bool:
-        """Whether nothing happens to the state any more: no timer is armed."""
+        """Whether the state is dead: no timer is armed for it."""
 
 
 Subject = TypeVar("Subject", bound=Timed)
@@ -51,14 +51,14 @@ class Machines(Protocol[Subject_contra, Other]):
         """A timer is due; returns the effects of the transition."""
 
     def carry_out(self, subject: Subject_contra, effect: Other) -> None:
-        """Do an effect that the runner does not know."""
+        """Carry out an effect that the runner does not know."""
 
     def name_of(self, subject: Subject_contra) -> str:
         """The name of the subject, for the log."""
 
 
 class Due(NamedTuple):
-    """A timer fired while the subject was behind."""
+    """A timer fired while effects of the subject were queued."""
 
     key: Hashable
     timer: Cancellable
@@ -77,7 +77,7 @@ class EffectRunner(Generic[Subject, Other]):
         self._scheduled = False
 
     def run(self, subject: Subject, effects: Sequence[Reply | Arm | Disarm | Many | Other]) -> None:
-        """Carry out the effects of a transition of the subject, after those that came before."""
+        """Carry out the effects of a transition of the subject, after its earlier effects."""
         if not effects:
             return
         queue = self._behind.get(subject)
@@ -94,7 +94,7 @@ class EffectRunner(Generic[Subject, Other]):
             self._schedule()
 
     def finish(self) -> None:
-        """Carry out all that is left, at once."""
+        """Carry out all remaining effects at once."""
         while self._behind:
             subject, queue = next(iter(self._behind.items()))
             self._carry_out_some(subject, queue, EFFECTS_PER_TURN)
@@ -105,7 +105,7 @@ class EffectRunner(Generic[Subject, Other]):
 
     def _go_on(self) -> None:
         self._scheduled = False
-        # Every subject that is behind has its part of the turn, in the order in which they fell behind.
+        # Every subject with queued effects gets its part of the turn, in the order in which the queues began.
         share = max(1, EFFECTS_PER_TURN // max(1, len(self._behind)))
         for subject, queue in list(self._behind.items()):
             self._carry_out_some(subject, queue, share)

@@ -1,7 +1,7 @@
-"""Appends a coordinator's records to its internal topic, through the same partition, log and acks=all as any producer's.
+"""Appends a coordinator's records to its internal topic, by the same functions as records of producers, with acks=all.
 
-`then` is called exactly once with (error, base offset): at once when nothing has to be waited for, otherwise when every in-sync replica
-has the records or the time is up. It may be called while the append itself is still on the stack.
+`then` is called exactly once with (error, base offset): at once if there is nothing to wait for, otherwise when every in-sync replica has
+the records or the time is up. It may be called before the append returns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 NOT_APPENDED = -1
-"""In place of a base offset, when nothing was written."""
+"""Replaces a base offset when nothing was written."""
 
 UNAVAILABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -40,7 +40,7 @@ UNAVAILABLE = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""The code for any client of the coordinator, by the error of an append."""
+"""The error code for clients of the coordinator, by the error of an append."""
 
 Then: TypeAlias = Callable[[ErrorCode, int], None]
 
@@ -69,7 +69,8 @@ class TopicLog:
         self._required_acks = required_acks
         self._timeout_ms = timeout_ms
         self._refused: dict[int, ErrorCode] = {}
-        """By partition, why the last append was refused: that is said once, for every commit may be until a broker is back."""
+        """By partition, the reason why the last append was refused. It is logged once, because every commit may fail until a broker is
+        back."""
 
     def append(
         self,
@@ -84,11 +85,10 @@ class TopicLog:
         guard: object = None,
         timeout_ms: int | None = None,
     ) -> int:
-        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are safe.
-
-        Returns the base offset of the batch, or NOT_APPENDED when the partition took nothing. With a producer id the batch is part of that
-        producer's transaction, and `guard` comes from `begin_verification`. Replicas have `timeout_ms` for the batch, by default the
-        timeout of the coordinator's log.
+        """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are replicated. Returns the base
+        offset of the batch, or NOT_APPENDED if nothing was written. With a producer id the batch is part of that producer's transaction,
+        and `guard` comes from `begin_verification`. Replicas have `timeout_ms` for the batch, by default the timeout of the coordinator's
+        log.
         """
         try:
             partition, base_offset, next_offset = self._append(
@@ -110,9 +110,8 @@ class TopicLog:
         return base_offset
 
     def begin_verification(self, index: int, producer_id: int, producer_epoch: int) -> tuple[ErrorCode, object]:
-        """Note that the producer's coordinator is about to be asked whether a partition is part of its transaction.
-
-        Returns (error, guard of the append). The guard is None if the coordinator is not to be asked.
+        """Begin the verification that a partition is part of the producer's transaction. Returns (error, guard of the append). The guard is
+        None if no verification is necessary.
         """
         try:
             partition = self._replica_manager.partition_or_raise(self._topic, index)
@@ -121,7 +120,7 @@ class TopicLog:
             return self._failed(index, error), None
 
     def append_tombstones(self, index: int, keys: Sequence[bytes]) -> bool:
-        """Mark keys as deleted, without waiting for replicas: if it is lost, it is done again. False when that failed."""
+        """Write tombstones for keys, without waiting for replicas: lost ones are written again later. False if the append failed."""
         try:
             records = encode_pairs([(key, None) for key in keys])
             self._append(index, records, len(keys), 0, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, None)
@@ -131,7 +130,7 @@ class TopicLog:
         return True
 
     def has_what_was_loaded(self, owned: OwnedPartition[State]) -> bool:
-        """Whether all replicas in sync have what was loaded of a partition."""
+        """Whether all in-sync replicas have the loaded records of a partition."""
         if owned.loaded_end_offset:
             partition = self._replica_manager.partition(self._topic, owned.index)
             if partition is None or partition.log.high_watermark < owned.loaded_end_offset:
@@ -171,7 +170,7 @@ class TopicLog:
         run.guard = guard
         partition.append(run, required_acks, now_ms, COORDINATOR)
         if run.needs_worker:
-            # The topic's compression.type was changed by hand, or it keeps an old message format. The batches are small.
+            # The topic's compression.type was changed, or it has an old message format. The batches are small.
             log = partition.log
             run = complete_validation(run, log.rules, now_ms, log.log_end_offset)
             partition.append(run, required_acks, now_ms, COORDINATOR)
@@ -212,9 +211,9 @@ class DelayedAppend(DelayedOperation):
         return self.force_complete()
 
     def on_expiration(self) -> None:
-        """The replicas are too slow."""
+        """The replicas did not get the batch in time."""
         self._error = ErrorCode.REQUEST_TIMED_OUT
 
     def on_complete(self) -> None:
-        """Tell."""
+        """Report the result."""
         self._then(self._error)

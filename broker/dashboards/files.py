@@ -126,7 +126,7 @@ def _panel(number: int, panel: Panel) -> dict[str, object]:
 
 
 def _short_name(expression: str) -> str:
-    """The last word of the metric, which tells the series of a panel apart."""
+    """The last word of the metric, which distinguishes the series of a panel."""
     (metric, *_) = sorted(metrics_in(expression))
     return metric.removesuffix("_total").rpartition("_")[2]
 

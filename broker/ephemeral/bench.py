@@ -34,7 +34,7 @@ class Bench:
         asyncio.get_running_loop().call_soon(self._carry_out_early)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._parent.close()
 
     def _on_line(self, line: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Carries out the commands that a test sends to its broker: faults, and what a client does to prepare and to look.
+"""Carries out the commands that a test sends to its broker: faults, and operations of a client that prepare or check a test.
 
 A command is a line of JSON on standard input, an answer a line of JSON on standard output with the same `id`:
 
@@ -20,8 +20,8 @@ A command is a line of JSON on standard input, an answer a line of JSON on stand
 | `consume` | `topic`, `count`, `timeout` in seconds | records: lists of partition, offset, key, value |
 | `lag` | `group`, `topic` | records between the committed offsets and the ends |
 
-A command that cannot be carried out is answered with `error`, one line. Commands of a client (`broker.ephemeral.client_commands`) run in
-threads, several at a time. The end of the broker waits for none of them.
+The answer to a command that fails has `error`, one line. Commands of a client (`broker.ephemeral.client_commands`) run in threads, several
+at a time. The broker does not wait for them when it ends.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Control:
         if work is not None:
             self._answer(_outcome(number, lambda: work(**order)))
         else:
-            # A daemon thread: a client may try for half a minute to reach a broker that is gone, and the interpreter does not wait for it.
+            # A daemon thread: a client may retry for half a minute to reach a stopped broker, and must not delay the exit.
             threading.Thread(target=self._as_client, args=(number, name, order), daemon=True).start()
 
     def _as_client(self, number: object, name: str, order: dict[str, Any]) -> None:

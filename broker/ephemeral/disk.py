@@ -1,4 +1,4 @@
-"""Lets the disk of an ephemeral broker be full or slow, as its tests order."""
+"""Simulates a full or slow disk of an ephemeral broker, for its tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Data = bytes | bytearray | memoryview
 
 
 class DiskFaults:
-    """The faults in force."""
+    """The active faults."""
 
     def __init__(self) -> None:
         self.is_full = False

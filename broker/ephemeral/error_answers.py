@@ -1,8 +1,8 @@
 """Makes the response to a request in which everything failed with one error code.
 
-The response repeats what the request names: its topics, partitions, groups. Messages name the same thing differently in both directions, so
-the first list of a request belongs to the first list of the response, and so on inward. The error stands at each innermost element, or at
-the top where the request names none.
+The response repeats the topics, partitions and groups of the request. Request and response have different names for the same list, so the
+first list of the request corresponds to the first list of the response, and so on for nested lists. The error is in each innermost element,
+or at the top if the request has no elements.
 """
 
 from __future__ import annotations

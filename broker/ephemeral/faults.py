@@ -1,6 +1,6 @@
-"""Lets the requests of an ephemeral broker fail, wait or get lost, as its tests order.
+"""Makes requests of an ephemeral broker fail, wait or get lost, for its tests.
 
-Faults use the place where the metrics measure requests: all requests pass through `FaultyRequests`, and none does in other brokers.
+Faults use the interface of the metrics that measures requests: all requests pass through `FaultyRequests`; other brokers do not have it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIRST_NUMBER: Final = re.compile(r"\d+")
 
 
 class Faults:
-    """The faults in force. Everything works until a test orders otherwise."""
+    """The active faults. There are none until a test sets them."""
 
     def __init__(self) -> None:
         self.disk = DiskFaults()
@@ -110,7 +110,7 @@ class FaultyRequests(RequestMetrics):
 
 
 class ShiftedClock(SystemClock):
-    """The clocks of the machine. The time of day is shifted as a fault orders, and durations are not."""
+    """The clocks of the machine. A fault shifts the time of day, but not durations."""
 
     __slots__ = ("_faults",)
 

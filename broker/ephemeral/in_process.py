@@ -1,6 +1,6 @@
 """Runs an ephemeral broker in the process of its test, for `ottla.testing`.
 
-The event loop, the garbage collector, the signals and the log are the test's, and are left alone.
+The event loop, the garbage collector, the signals and the log belong to the test, and are not changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from config.errors import ConfigError
 
 
 class Refused(Exception):
-    """One line: what was not done, and why."""
+    """One line: the refused command, and the reason."""
 
 
 class _SharedProcess(FaultySurroundings):
@@ -43,7 +43,7 @@ class InProcessBroker:
         self._waiting: set[asyncio.Future[object]] = set()
         """Outcomes of commands that clients carry out in threads."""
         self._ending: asyncio.Task[None] | None = None
-        """Stops a broker that cannot go on."""
+        """Stops a broker that cannot continue."""
 
     async def start(self) -> str:
         """Start the broker; returns host:port for clients. Raises Refused, and leaves nothing behind then."""
@@ -92,7 +92,7 @@ class InProcessBroker:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(settle)
 
-        # A daemon thread: a client may try for half a minute to reach a broker that is gone, and the interpreter does not wait for it.
+        # A daemon thread: a client may retry for half a minute to reach a stopped broker, and must not delay the exit.
         threading.Thread(target=work, daemon=True).start()
         try:
             return await outcome
@@ -117,7 +117,7 @@ class InProcessBroker:
         return self._address
 
     def _on_fatal(self) -> None:
-        """The broker cannot go on: its last log directory failed."""
+        """The broker cannot continue: its last log directory failed."""
         broker, self._broker = self._broker, None
         if broker is not None:
             self._ending = asyncio.get_running_loop().create_task(broker.stop())
@@ -137,7 +137,7 @@ class InProcessBroker:
 
 
 def _settle(outcome: asyncio.Future[object], result: object, error: Exception | None) -> None:
-    """Let the caller of a command go on, unless it waits no more."""
+    """Let the caller of a command continue, unless it has stopped waiting."""
     if outcome.done():
         return
     if error is None:

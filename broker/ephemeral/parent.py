@@ -1,8 +1,8 @@
-"""Watches the process that started this one, so that an ephemeral broker never outlives it.
+"""Watches the parent process, so that an ephemeral broker ends with it.
 
-The kernel reports the end of the parent by its process descriptor, also after SIGKILL. A parent that ended even earlier has closed the pipe
-of standard input, whose end counts, too. Commands arrive by that pipe (`broker.ephemeral.control`). The first process of a container has no
-parent that it can watch, so the pipe alone counts there.
+The kernel reports the end of the parent by its process descriptor, also after SIGKILL. The end of standard input counts, too, because a
+parent that ended even earlier has closed that pipe. Commands arrive by the pipe (`broker.ephemeral.control`). The first process of a
+container cannot watch a parent, so there only the pipe counts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Parent:
         self._process: int | None = None
 
     def watch(self) -> None:
-        """Begin. Calls `on_end` at once if the parent is gone already."""
+        """Begin. Calls `on_end` at once if the parent has ended already."""
         parent = os.getppid()
         if parent != _NO_PARENT:
             try:

@@ -1,4 +1,4 @@
-"""Chooses the configuration and the directory of an ephemeral broker, and removes what killed ones left behind."""
+"""Chooses the configuration and the directory of an ephemeral broker, and removes the directories of killed ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Ephemeral:
 def remove_abandoned(folder: Path) -> None:
     """Remove the directories of brokers whose process was killed.
 
-    A directory that is locked is in use by a process of another container, whose id says nothing here.
+    A locked directory is in use by a process of another container, whose process id is not valid here.
     """
     for path in folder.glob(f"{PREFIX}*"):
         found = re.match(r"(\d+)-", path.name.removeprefix(PREFIX))

@@ -4,11 +4,11 @@ The Fetch handler makes a session for every full request; `FetchSessionCache` ke
 the partitions that its client fetches, and the offsets last sent for each. A fetch visits the partitions that its request names and those
 that are not idle. So its cost grows with the number of changes, not with the size of the session.
 
-A partition is idle when its client has all records and knows all offsets: there is nothing to read or send. A fetch of an idle partition by
-a follower tells the leader only that the follower is alive: `last_fetch_ms` holds for all idle partitions. An idle partition is in the
-`Waiters` of the partition on this broker, and in its `idle_fetches`. Any event that could change the result of a fetch ends the idleness
-at once: an append, a move of the high watermark, a change of leadership, a log that was truncated, moved, replaced or deleted. From then on
-fetches visit the partition until one finds it idle again.
+A partition is idle when its client has all records and knows all offsets: there is nothing to read or send. A follower's fetch of an idle
+partition only shows that the follower is alive: `last_fetch_ms` holds for all idle partitions. An idle partition is in the `Waiters` of the
+partition on this broker, and in its `idle_fetches`. Any event that could change the result of a fetch ends the idleness at once: an append,
+a move of the high watermark, a change of leadership, a log that was truncated, moved, replaced or deleted. From then on fetches visit the
+partition until one finds it idle again.
 
 Invariant: `changed` contains each partition that is not idle exactly once. Between two fetches it may also contain idle ones.
 """
@@ -89,7 +89,7 @@ class SessionPartition(AskedPartition):
     def ask_again(self, offset: int, max_bytes: int, leader_epoch: int, last_fetched_epoch: int, start: int) -> None:
         """Set what the client wants from now on, as given in a request that names the partition.
 
-        A client with another leader epoch has begun anew, and may have dropped the answer that contained the high watermark. So the next
+        A client with another leader epoch has restarted, and may have dropped the answer that contained the high watermark. So the next
         answer contains it again. Apache Kafka would leave a follower with the old high watermark until the next record.
         """
         before = self.leader_epoch

@@ -5,8 +5,8 @@ change a group. A group knows no clock, no timer and no connection: a member tha
 gives back.
 
 Invariants: `protocol_votes[p]` is the number of members that support p, `preferences[p]` of those that support the protocols p in this
-order; `join_waiters` and `newcomers` name members only; a member id is a member or pending, never both; a group without
-members has no leader. A change of one member costs the same in a large group as in a small one; only a rebalance looks at all members.
+order; `join_waiters` and `newcomers` name members only; a member id is a member or pending, never both; a group without members has no
+leader. A change of one member costs the same in a large group as in a small one; only a rebalance visits all members.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NO_GENERATION = -1
 NO_MEMBER_ID = ""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata) of the protocols a member supports, the one it likes best first."""
+"""(name, metadata) of the protocols that a member supports, the preferred one first."""
 
 MemberMetadata = tuple[str, str | None, bytes]
 """(member id, group.instance.id, metadata in the chosen protocol). A plain tuple: a leader gets thousands at once."""
@@ -63,12 +63,12 @@ class GroupSettings(NamedTuple):
 
     @property
     def knows_static_members(self) -> bool:
-        """Whether records say which members are static. Otherwise the next coordinator would take them for dynamic ones."""
+        """Whether records contain which members are static. Otherwise the next coordinator would treat them as dynamic."""
         return self.group_value_version >= FIRST_VALUE_WITH_STATIC_MEMBERS
 
 
 class Member:
-    """One member. `sync_waiter` is who waits for the answer to its SyncGroup."""
+    """One member. `sync_waiter` waits for the answer to its SyncGroup."""
 
     __slots__ = (
         "assignment",
@@ -104,9 +104,8 @@ class Member:
         self.assignment = assignment
         self.sync_waiter: object | None = None
         self.record_part: tuple[str | None, bytes] | None = None
-        """The member's part of the group's record, made by `records.member_part`; None when it has to be made anew.
-
-        It is made when a member joins, for soon after that the record is written for all members at once.
+        """The member's part of the group's record, from `records.member_part`; None when it has to be built again. It is built when a
+        member joins, because soon afterwards the record is written for all members at once.
         """
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -158,7 +157,7 @@ class ClassicGroup:
         self.state_timestamp_ms: int | None = now_ms
         self.generation_id = 0
         self.assigned_generation_id = 0
-        """The last generation whose assignment was handed in to be stored."""
+        """The last generation whose assignment the leader has sent."""
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
@@ -168,16 +167,16 @@ class ClassicGroup:
         self.pending_members: set[str] = set()
         self.pending_syncs: set[str] = set()
         self.join_waiters: dict[str, object] = {}
-        """By member, who waits for the answer to its JoinGroup. At the end of a rebalance all of them are taken at once."""
+        """The waiters for answers to JoinGroup, by member. The end of a rebalance removes all of them at once."""
         self.newcomers: dict[str, None] = {}
         """The members whose first rebalance is not complete. An empty set would take four times the memory, in every group."""
         self.protocol_votes: dict[str, int] = {}
         self.preferences: dict[tuple[str, ...], int] = {}
         self.subscriptions: frozenset[bytes] | None = None
-        """The distinct metadata of the members in the chosen protocol, as they were when the generation began; None before the first."""
+        """The distinct metadata of the members in the chosen protocol at the beginning of the generation; None before the first."""
         self.new_member_added = False
         self.initial_delay_ms: int | None = None
-        """While the first rebalance of an empty group waits for more members: the delay that runs now."""
+        """The current delay while the first rebalance of an empty group waits for more members."""
         self.initial_remaining_ms = 0
         self.offsets = GroupOffsets()
         self.timers: dict[Hashable, Cancellable] = {}
@@ -185,7 +184,7 @@ class ClassicGroup:
     # -- state -----------------------------------------------------------------------------------------------------------
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Enter `state`, which must be allowed from the present one."""
+        """Enter `state`, which must be allowed from the current one."""
         assert self.state in _PREVIOUS[state], f"group {self.group_id}: from {self.state.value} to {state.value}"
         self.state = state
         self.state_timestamp_ms = now_ms
@@ -197,7 +196,7 @@ class ClassicGroup:
 
     @property
     def is_dead(self) -> bool:
-        """Whether nothing happens to the group any more: it was deleted, or went to another coordinator."""
+        """Whether the group is dead: it was deleted, or moved to another coordinator."""
         return self.state is GroupState.DEAD
 
     def end(self, now_ms: int) -> None:
@@ -236,7 +235,7 @@ class ClassicGroup:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Forget a member or pending member; another becomes leader if it was."""
+        """Remove a member or pending member. If it was the leader, another member becomes leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._vote(member.protocols, -1)
@@ -251,7 +250,7 @@ class ClassicGroup:
         return member
 
     def rename(self, member: Member, member_id: str) -> None:
-        """A static member goes on under a new id, as leader if it was."""
+        """A static member continues under a new id, and remains leader if it was."""
         assert member.group_instance_id is not None
         old = member.member_id
         del self.members[old]
@@ -273,7 +272,7 @@ class ClassicGroup:
     def update(
         self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int, waiter: object | None
     ) -> None:
-        """Take the data of a member that joins again. A waiter of its earlier JoinGroup must have been answered before."""
+        """Update the data of a member that joins again. The waiter of its earlier JoinGroup must have been answered before."""
         if protocols != member.protocols:
             self._vote(member.protocols, -1)
             member.protocols = protocols
@@ -300,12 +299,12 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether no member is missing any more in a rebalance."""
+        """Whether all members have joined the rebalance."""
         return len(self.members) == len(self.join_waiters) and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for; never negative."""
+        """The longest timeout that any member requested; never negative."""
         return max(0, max([member.rebalance_timeout_ms for member in self.members.values()], default=0))
 
     # -- protocols -------------------------------------------------------------------------------------------------------
@@ -318,7 +317,7 @@ class ClassicGroup:
         return self.protocol_type == protocol_type and any(self.protocol_votes.get(name, 0) == count for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The protocol most members like best among those that all support."""
+        """The protocol that most members prefer, among those that all members support."""
         count = len(self.members)
         candidates = {name for name, votes in self.protocol_votes.items() if votes == count}
         votes: dict[str, int] = {}
@@ -328,7 +327,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def next_generation(self, now_ms: int) -> None:
-        """All who are in are known: the next generation begins, in CompletingRebalance, or Empty without members."""
+        """All members have joined: the next generation begins, in CompletingRebalance, or in Empty without members."""
         self.generation_id += 1
         if self.members:
             self.protocol_name = self.select_protocol()
@@ -341,7 +340,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def remember_subscriptions(self) -> None:
-        """Keep what the members subscribe to in this generation."""
+        """Keep the subscriptions of the members in this generation."""
         self.subscriptions = frozenset(self._metadata()) if self.protocol_name is not None else frozenset()
 
     # -- offsets -----------------------------------------------------------------------------------------------------------
@@ -374,9 +373,8 @@ class ClassicGroup:
     def on_commit(
         self, member_id: str, group_instance_id: str | None, generation_id: int, *, is_transactional: bool
     ) -> tuple[ErrorCode, list[Arm]]:
-        """Whether the sender may commit offsets now, and the effect of hearing of a member.
-
-        A commit in a transaction comes from the producer. It is no sign of life of the member, and a rebalance does not hold it up.
+        """Whether the sender may commit offsets now, and the effect on the member's session. A commit in a transaction comes from the
+        producer: it does not extend the member's session, and is allowed during a rebalance.
         """
         error = self.check_commit(member_id, group_instance_id, generation_id, is_transactional=is_transactional)
         if error or is_transactional:
@@ -387,7 +385,7 @@ class ClassicGroup:
         return ErrorCode.NONE, [] if member is None else [Arm(member_id, member.session_timeout_ms)]
 
     def check_offset_deletion(self) -> ErrorCode:
-        """Whether offsets may be deleted: the topics of members are known, or there are no members."""
+        """Whether offsets may be deleted: the topics of the members are known, or there are no members."""
         return ErrorCode.NONE if self.is_consumer_group or self.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def expiry(self) -> Expiry | None:
@@ -418,13 +416,13 @@ class ClassicGroup:
         ]
 
     def _metadata(self) -> list[bytes]:
-        """Of every member in the chosen protocol, which is mostly its first: 0.06 µs each."""
+        """The metadata of every member in the chosen protocol, which is usually its first: 0.06 µs each."""
         name = self.protocol_name
         return [member.protocols[0][1] if member.protocols[0][0] == name else member.metadata(name) for member in self.members.values()]
 
 
 def _add(counts: dict[_Key, int], key: _Key, change: int) -> None:
-    """Count; what there is none of any more is not kept."""
+    """Count; an entry with count 0 is removed."""
     count = counts.get(key, 0) + change
     if count:
         counts[key] = count

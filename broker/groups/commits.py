@@ -1,7 +1,7 @@
-"""Holds the offsets that one request commits: by topic and partition, the value of the record that is to be written.
+"""Holds the offsets that one request commits: by topic and partition, the value of the record to write.
 
-The handler makes a `Commit` of a request. The coordinator writes the records, and keeps the values as they are. No other object is made of
-an offset on its way.
+The handler converts a request to a `Commit`. The coordinator writes the records, and keeps the values unchanged. No other object is created
+for an offset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from storage.disk.topic_partition import TopicPartition
 
 
 class Transaction(NamedTuple):
-    """The transaction that a commit is part of."""
+    """The transaction of a commit."""
 
     transactional_id: str
     producer_id: int

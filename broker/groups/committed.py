@@ -1,10 +1,10 @@
 """Keeps the committed offsets of a group as compactly as the log: 1,000,000 offsets take 130 MB less than as objects.
 
 An entry by topic and partition is one `bytes` (`Stored`): the offset of the commit's batch in the log, and the value of its record. So a
-commit keeps the bytes that were encoded for the log anyway, and loading keeps slices of the log. Deleting a topic looks at one entry per
-group. The garbage collector does not walk over the entries. Fields that are read often are read with one `unpack`.
+commit keeps the bytes that were encoded for the log anyway, and loading keeps slices of the log. The deletion of a topic visits one entry
+per group. The garbage collector does not visit the entries. One `unpack` reads the fields that are read often.
 
-Invariants: no topic is without offsets; every value can be read; of two commits the one further up in the log stays.
+Invariants: every topic has offsets; every value can be read; of two commits the one with the higher position in the log stays.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CommittedOffset(NamedTuple):
 
 
 def record_offset_of(record_offset: int) -> bytes:
-    """The first bytes of a Stored. Of two, the larger is further up in the log."""
+    """The first bytes of a Stored. The larger of two has the higher position in the log."""
     return _RECORD_OFFSET.pack(record_offset)
 
 
@@ -58,12 +58,12 @@ def read_stored(stored: Stored) -> tuple[int, int, str]:
 
 
 def is_plain(stored: Stored) -> bool:
-    """Whether it is of version 3 and has no metadata, as nearly all, and so cannot be wrong."""
+    """Whether it has version 3 and no metadata, as nearly all values. Such a value is always readable."""
     return len(stored) == _PLAIN_SIZE and stored[_PLAIN_VERSION] == _VERSION and stored[_PLAIN_LENGTH] == _NO_METADATA
 
 
 def checked(stored: Stored) -> Stored:
-    """The same in a version that is written here; the log may have been written by any broker. Raises ProtocolError."""
+    """The value in a version that is written here; any broker may have written the log. Raises ProtocolError."""
     return stored[:RECORD_OFFSET_SIZE] + offset_value(read_offset_value(stored[RECORD_OFFSET_SIZE:]))
 
 
@@ -94,12 +94,12 @@ class CommittedOffsets:
         return CommittedOffset(_RECORD_OFFSET.unpack_from(stored)[0], read_offset_value(stored[RECORD_OFFSET_SIZE:]))
 
     def stored(self, partition: TopicPartition) -> Stored | None:
-        """The commit of a partition as it is kept here; None when there is none."""
+        """The stored commit of a partition; None if there is none."""
         partitions = self.by_topic.get(partition[0])
         return None if partitions is None else partitions.get(partition[1])
 
     def put(self, partition: TopicPartition, record_offset: bytes, value: bytes) -> None:
-        """A commit is in the log: the value of its record, and where its batch begins as `record_offset_of` has it."""
+        """Store a commit that is in the log: the value of its record, and the offset of its batch in the form of `record_offset_of`."""
         topic, index = partition
         partitions = self.by_topic.get(topic)
         if partitions is None:
@@ -136,7 +136,7 @@ class CommittedOffsets:
             self.by_topic[topic] = partitions
 
     def discard(self, partition: TopicPartition) -> bool:
-        """Forget the commit of a partition; False when there is none."""
+        """Remove the commit of a partition; False if there is none."""
         topic, index = partition
         partitions = self.by_topic.get(topic)
         if partitions is None or partitions.pop(index, None) is None:

@@ -11,7 +11,7 @@ from replication.ports.cluster import MetadataCache
 
 
 class CoordinatedGroups(OwnedStates[Group]):
-    """See the module. Keys are group ids; only some requests know the group with the empty id."""
+    """See the module. Keys are group ids; only some requests accept the empty group id."""
 
     __slots__ = ("_in_transactions", "settings")
 
@@ -30,7 +30,7 @@ class CoordinatedGroups(OwnedStates[Group]):
         return super().find(key) if key or may_be_empty else (ErrorCode.INVALID_GROUP_ID, None)
 
     def refuses(self, group_instance_id: str | None) -> bool:
-        """Whether this is a static member, and the cluster may have brokers of before 2.3, which would forget that."""
+        """Whether this is a static member, and the cluster may have brokers older than 2.3, which would lose this property."""
         return group_instance_id is not None and not self.settings.knows_static_members
 
     def get_or_create(self, group_id: str, now_ms: int) -> Group:

@@ -1,4 +1,4 @@
-"""Coordinates the groups of this broker: the shell around their state machines. Kafka's GroupCoordinator.
+"""Coordinates the groups of this broker: connects their state machines with timers, log and connections. Kafka's GroupCoordinator.
 
 A request takes three steps: check that this broker coordinates the group, hand the event to the group's state machine, carry out the
 effects. Requests about members are here. Requests about offsets are in `offsets`, an `OffsetCommits`. Handlers call both.
@@ -131,7 +131,7 @@ class GroupCoordinator:
         self._expiry_timer = self._timing_wheel.add(self._check_interval_ms, self._expire)
 
     async def stop(self) -> None:
-        """Answer all waiters, and take no more requests."""
+        """Answer all waiters, and accept no more requests."""
         self.groups.is_active = False
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
@@ -143,7 +143,7 @@ class GroupCoordinator:
         self._runner.finish()
 
     def on_leadership_change(self, partition: Partition) -> None:
-        """A partition of this broker has a new leader, or is here no more."""
+        """A partition of this broker has a new leader, or is no longer hosted here."""
         self._elections.on_leadership_change(partition)
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:

@@ -1,4 +1,4 @@
-"""Declares what the state machine of a group wants done, beside `coordination.effects`: results to reply with, and records to store."""
+"""Declares the effects of the state machine of a group, in addition to `coordination.effects`: results of replies, and records to store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SyncResult(NamedTuple):
 
 
 class Timer(Enum):
-    """The timers that a group has at most one of. A member's session timer has the member id as its key."""
+    """Timers of which a group has at most one each. A member's session timer has the member id as its key."""
 
     JOIN = "join"
     SYNC = "sync"
@@ -44,18 +44,18 @@ TimerKey: TypeAlias = "Timer | str"
 
 
 class AfterSync(NamedTuple):
-    """The leader's assignment of a generation was being stored."""
+    """Continues after the leader's assignment of a generation is stored."""
 
     generation_id: int
     assignment: Mapping[str, bytes]
 
 
 class AfterEmpty(NamedTuple):
-    """The record of the empty group was being stored; no member waits for it."""
+    """Continues after the record of the empty group is stored; no member waits for it."""
 
 
 class AfterStaticRejoin(NamedTuple):
-    """A static member's new id was being stored, which is taken back if that fails."""
+    """Continues after a static member's new id is stored; the new id is revoked if that fails."""
 
     member: Member
     old_member_id: str
@@ -71,7 +71,7 @@ Completion: TypeAlias = AfterSync | AfterEmpty | AfterStaticRejoin
 
 
 class Store(NamedTuple):
-    """Append the group's metadata record, and call `on_stored` with `then` and how it went once all in-sync replicas have it."""
+    """Append the group's metadata record, and call `on_stored` with `then` and the result when all in-sync replicas have it."""
 
     value: bytes
     then: Completion
@@ -98,5 +98,5 @@ def reply_to_sync(member: Member, result: SyncResult, out: list[Effect]) -> bool
 
 
 def arm_session(member: Member, out: list[Effect]) -> None:
-    """The member was heard of: its session lasts for another session timeout."""
+    """The member sent a request: its session lasts for another session timeout."""
     out.append(Arm(member.member_id, member.session_timeout_ms))

@@ -1,4 +1,4 @@
-"""Declares what offsets, lists and metrics see of a group, whatever its type; `classic_group` is one type.
+"""Declares the interface of a group for offsets, lists and metrics, whatever its type; `classic_group` is one type.
 
 A group of any type is kept in a partition of `__consumer_offsets`, has committed offsets, and lives as long as it has offsets or members.
 """

@@ -1,9 +1,9 @@
-"""Decides on JoinGroup: newcomers, members that join again, and static members that return under a new member id.
+"""Decides on JoinGroup: new members, members that join again, and static members that return under a new member id.
 
-The module is a part of the state machine of a group. From version 4 on a newcomer gets a member id and has to join again with it (KIP-394).
-So a client whose answers get lost does not fill the group with members that do not exist. A static member (KIP-345) that joins without a
-member id takes its old place. The group does not rebalance then, unless its protocol changes. The answer may ask a static leader to skip
-the assignment (KIP-814).
+The module is a part of the state machine of a group. From version 4 on a new member gets a member id and has to join again with it
+(KIP-394). So a client whose answers are lost does not fill the group with members that do not exist. A static member (KIP-345) that joins
+without a member id replaces its former member. The group then rebalances only if its protocol changes. The answer may make a static leader
+skip the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from broker.groups.records import group_value, is_too_long, member_part
 from protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a newcomer may wait for its first rebalance; its client, which cannot send heartbeats meanwhile, may be gone."""
+"""Longest wait of a new member for its first rebalance; the client cannot send heartbeats meanwhile, and may have ended."""
 
 
 class Join(NamedTuple):
-    """A JoinGroup. `uuid` is a fresh one, for the member id of a newcomer."""
+    """A JoinGroup. `uuid` is new, for the member id of a new member."""
 
     waiter: object
     member_id: str
@@ -41,7 +41,7 @@ class Join(NamedTuple):
 
 
 def on_join(group: ClassicGroup, join: Join, now_ms: int) -> list[Effect]:
-    """A client wants to be a member, or a member joins a rebalance or begins one."""
+    """A client joins the group, or a member joins a rebalance or begins one."""
     out: list[Effect] = []
     if any(map(is_too_long, (join.client_id, join.protocol_type, *[name for name, _ in join.protocols]))):
         _refuse(join, ErrorCode.INVALID_REQUEST, out)
@@ -68,7 +68,8 @@ def _refuse(join: Join, error: ErrorCode, out: list[Effect], member_id: str | No
 
 
 def _has_room_for(group: ClassicGroup, member_id: str) -> bool:
-    """Whether group.max.size admits the member. During a rebalance the joined members count: a group that is too large sheds the last."""
+    """Whether group.max.size admits the member. During a rebalance the joined members count: a group that is too large loses those that
+    join last."""
     state = group.state
     if state in (GroupState.EMPTY, GroupState.DEAD):
         return True
@@ -132,13 +133,13 @@ def _member(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> 
     member = group.members[join.member_id]
     state = group.state
     if state is GroupState.COMPLETING_REBALANCE and member.protocols == join.protocols:
-        # It may not have got the answer to its first JoinGroup.
+        # The answer to its first JoinGroup may have been lost.
         out.append(Reply(join.waiter, joined(group, member)))
         return
     if state is GroupState.STABLE and group.leader_id != member.member_id and member.protocols == join.protocols:
         out.append(Reply(join.waiter, joined(group, member)))
         return
-    # A leader that joins a stable group wants a rebalance, for changes that do not show in its metadata (new partitions of a topic).
+    # A leader that joins a stable group requests a rebalance, because of changes that are not in its metadata (new partitions of a topic).
     _update(group, member, join, out)
     maybe_prepare_rebalance(group, f"{member.member_id} joined again in {state.value}; its reason: {join.reason}", now_ms, out)
 
@@ -152,7 +153,7 @@ def _update(group: ClassicGroup, member: Member, join: Join, out: list[Effect]) 
 
 
 def _replace_static_member(group: ClassicGroup, join: Join, member: Member, new_member_id: str, now_ms: int, out: list[Effect]) -> None:
-    """A static member came back without its member id: it gets a new one, and a client with the old one is fenced."""
+    """A static member joins without its member id: it gets a new one, and a client with the old one is fenced."""
     old_leader_id = group.leader_id
     old_member_id = member.member_id
     reply_to_join(group, member, JoinResult(old_member_id, ErrorCode.FENCED_INSTANCE_ID), out)
@@ -184,7 +185,7 @@ def _replace_static_member(group: ClassicGroup, join: Join, member: Member, new_
 
 
 def on_static_rejoin_stored(group: ClassicGroup, before: AfterStaticRejoin, error: ErrorCode, out: list[Effect]) -> None:
-    """The new id of a static member is known for good, or could not be stored and is taken back."""
+    """The new id of a static member is stored, or could not be stored and is revoked."""
     member = before.member
     if group.members.get(before.new_member_id) is not member:
         return  # it left, or came back once more; its waiter was answered then

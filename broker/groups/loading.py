@@ -1,12 +1,12 @@
-"""Reads groups and offsets back out of the records of `__consumer_offsets`.
+"""Loads groups and offsets from the records of `__consumer_offsets`.
 
-`GroupLoader` is pure: it takes the bytes of the log in order, then makes the groups. Both halves are generators that pause every few
-records, so that the event loop can do other things.
+`GroupLoader` is pure: it reads the bytes of the log in order, then creates the groups. Both steps are generators that pause every few
+records, so that the event loop can do other work.
 
-A log has millions of offsets. Those are read by hand, in the form in which nearly all are written: 0.5 µs each. They are kept as slices of
-the log (`committed`), found by the part of their key that names group and topic. Values are decoded after the last record, for then only
-the latest value of each key is left. A batch that holds anything else is read again from its start by the functions for every case. That
-is safe: the last record of a key wins. Of groups only the latest record is decoded.
+A log has millions of offsets. Hand-written code reads the form in which nearly all of them are written: 0.5 µs each. They are kept as
+slices of the log (`committed`), by the part of their key that names group and topic. Values are decoded after the last record, because then
+only the latest value of each key is left. A batch with any other record is read again from its start by the general functions. That is
+safe: the last record of a key wins. Of groups only the latest record is decoded.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _Transaction: TypeAlias = dict[bytes, Stored]
 
 
 class GroupLoader:
-    """See the module. `offsets` counts those that were found, `skipped` records that cannot be read; they are left out."""
+    """See the module. `offsets` counts the offsets that were found, `skipped` the records that cannot be read and are left out."""
 
     __slots__ = ("_names", "_offsets", "_open", "_others", "_repeated", "_settings", "name", "offsets", "skipped")
 
@@ -72,12 +72,12 @@ class GroupLoader:
         self._names: dict[tuple[str, str], dict[int, Stored]] = {}
         """The same by group and topic."""
         self._others: dict[bytes, Stored] = {}
-        """The latest values of groups, and of keys that no broker writes, behind the offset of their batch."""
+        """The latest values of groups, and of keys that no broker writes, after the offset of their batch."""
         self._open: dict[int, _Transaction] = {}
         self._repeated = RepeatedCommits()
 
     def feed(self, data: bytes) -> Iterator[None]:
-        """Take in whole batches, the next in the log."""
+        """Read whole batches, the next ones in the log."""
         end = len(data)
         position = yield from self._plain_batches(data, 0)
         while (size := next_batch_size(data, position, end)) is not None:
@@ -85,7 +85,7 @@ class GroupLoader:
             position = yield from self._plain_batches(data, position + size)
 
     def _plain_batches(self, data: bytes, position: int) -> Generator[None, None, int]:
-        """Take in batches of offset commits up to the first batch of another kind, and return the position of that one."""
+        """Read batches of offset commits up to the first batch of another kind, and return its position."""
         end = len(data)
         pause_after = RECORDS_PER_PAUSE
         offsets_of = self._offsets.get
@@ -156,7 +156,7 @@ class GroupLoader:
         return start
 
     def _offsets_of(self, key: bytes) -> dict[int, Stored] | None:
-        """The offsets that an offset's key belongs to; None if it is the key of something else, or cannot be read."""
+        """The offsets to which the key of an offset belongs; None for any other key, or one that cannot be read."""
         offsets = self._offsets.get(key[: -_INDEX.size])
         if offsets is not None or key[:2] not in _OFFSET_KEY_VERSIONS:
             return offsets
@@ -165,7 +165,7 @@ class GroupLoader:
         except ProtocolError:
             return None
         if len(key) != len(found.group_id.encode()) + len(found.partition.topic.encode()) + _KEY_OVERHEAD:
-            return None  # there is something behind the partition
+            return None  # there are bytes after the partition
         offsets = self._offsets[key[: -_INDEX.size]] = self._offsets_in(found)
         return offsets
 
@@ -233,7 +233,7 @@ class GroupLoader:
     # -- what was found ------------------------------------------------------------------------------------------------------
 
     def states(self, now_ms: int, into: MutableMapping[str, Group]) -> Iterator[None]:
-        """Put the groups that were found into `into`, by their ids."""
+        """Put the groups into `into`, by their ids."""
         settings = self._settings
         yield from self._repeated.flush()
         for key, stored in self._others.items():
@@ -269,7 +269,7 @@ class GroupLoader:
         return f"{states} groups with {self.offsets} offsets"
 
     def _check(self, group_id: str, offsets: dict[int, Stored]) -> Iterator[None]:
-        """Leaves out the values that cannot be read, and sees to it that the others are in a version that is written here."""
+        """Removes the values that cannot be read, and converts the others to a version that is written here."""
         changed: dict[int, Stored | None] = {}
         for number, (index, stored) in enumerate(offsets.items()):
             if not is_plain(stored):
@@ -299,7 +299,7 @@ def _group_in(groups: MutableMapping[str, Group], group_id: str, settings: Group
 
 
 def _group(group_id: str, value: bytes, settings: GroupSettings, now_ms: int) -> ClassicGroup:
-    """A group as its metadata record has it: Stable with members, Empty without. Raises ProtocolError."""
+    """A group from its metadata record: Stable with members, Empty without. Raises ProtocolError."""
     version, stored = read_group_value(value)
     if stored.members and stored.protocol is None:
         raise ProtocolError(f"group {group_id} has members and no protocol")

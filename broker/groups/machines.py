@@ -1,4 +1,4 @@
-"""Runs the state machines of the groups for `broker/coordination`: how a group is loaded, let go, timed and stored."""
+"""Runs the state machines of the groups for `broker/coordination`: loads, unloads, times and stores groups."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class GroupMachines:
         self.runner.run(state, on_loaded(_classic(state), self._clock.now_ms()))
 
     def on_unloaded(self, states: LargeTable[str, Group]) -> None:
-        """This broker coordinates the groups no more."""
+        """This broker no longer coordinates the groups."""
         for state in states.each():
             self._groups.leave_transactions(state)
             self.runner.cancel_timers(state)

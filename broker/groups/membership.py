@@ -1,4 +1,5 @@
-"""Decides on heartbeats, on leaving, and on groups that come and go with their partition. Part of the state machine of a group."""
+"""Decides on heartbeats, on LeaveGroup, and on groups that are loaded or unloaded with their partition. Part of the state machine of a
+group."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from protocol.errors import ErrorCode
 
 
 def on_heartbeat(group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int) -> tuple[ErrorCode, list[Effect]]:
-    """A member lives. REBALANCE_IN_PROGRESS tells it to join again."""
+    """Heartbeat of a member. REBALANCE_IN_PROGRESS makes it join again."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
     error = group.check_member(member_id, group_instance_id)
@@ -37,7 +38,7 @@ class Leaving(NamedTuple):
 
 
 def on_leave(group: ClassicGroup, leaving: Iterable[Leaving], now_ms: int) -> tuple[ErrorCode, list[ErrorCode], list[Effect]]:
-    """(error of all, error of each, effects): members leave, or an operator puts them out."""
+    """(error of all, error of each, effects): members leave, or an operator removes them."""
     out: list[Effect] = []
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, [], out
@@ -63,7 +64,7 @@ def _leave(group: ClassicGroup, leaving: Leaving, now_ms: int, out: list[Effect]
 
 
 def on_loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
-    """The group was read from the log: its members have a session timeout to be heard of."""
+    """The group was loaded from the log: its members have a session timeout to send a request."""
     out: list[Effect] = []
     if len(group.members) > group.settings.max_size:
         prepare_rebalance(group, f"it has more members than group.max.size, {group.settings.max_size}", now_ms, out)
@@ -73,7 +74,7 @@ def on_loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
 
 
 def on_unloaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
-    """This broker coordinates the group no more: members that wait are sent to look for the coordinator."""
+    """This broker no longer coordinates the group: waiting members get an error that makes them look for the coordinator."""
     out: list[Effect] = []
     group.transition_to(GroupState.DEAD, now_ms)
     for member in group.members.values():

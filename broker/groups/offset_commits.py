@@ -1,7 +1,7 @@
 """Commits, fetches, deletes and expires the offsets of groups.
 
-`coordinator.GroupCoordinator`, the other half of the coordinator, owns the one instance; handlers call both. A simple consumer, with
-generation -1 and no member id, may commit to any group without members, which then exists for its offsets only.
+`coordinator.GroupCoordinator`, the other half of the coordinator, owns the only instance; handlers call both. A simple consumer, with
+generation -1 and no member id, may commit to any group without members. Such a group exists only for its offsets.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ logger = logging.getLogger(__name__)
 
 COMMIT_ERRORS = {
     **UNAVAILABLE,
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,  # clients of old know this one for a reason to try again
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,  # old clients retry after this error code
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""The code for the committer, by the error of a verification, or of an append of offsets."""
+"""The error code for the client, by the error of a verification or of an append of offsets."""
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 OFFSETS_PER_TURN = 2_000
-"""How many are looked at for their age before others have their turn: 1 ms. Each group counts for some."""
+"""Number of offsets that are checked for expiry in one turn: 1 ms. A group counts as OFFSETS_PER_GROUP more."""
 
 OFFSETS_PER_GROUP = 8
 
@@ -55,7 +55,7 @@ NO_OFFSETS = GroupOffsets()
 """The offsets of a group that does not exist: always empty."""
 
 CommitReply: TypeAlias = Callable[[ErrorCode, ErrorCode], None]
-"""Called once with the error of the offsets that can be committed, and that of those whose metadata is too large."""
+"""Called once with the error of the offsets that can be committed, and the error of those whose metadata is too large."""
 
 
 class OffsetCommits:
@@ -93,10 +93,9 @@ class OffsetCommits:
         commit: Commit,
         reply: CommitReply,
     ) -> None:
-        """OffsetCommit and TxnOffsetCommit: append the offsets, and reply when they are safe.
-
-        Offsets in a transaction count from its marker on (`on_transaction_completed`). They are appended once it is known that the group's
-        partition is part of the transaction (KIP-890). As in Apache Kafka the member is judged after that.
+        """OffsetCommit and TxnOffsetCommit: append the offsets, and reply when they are replicated. Offsets in a transaction are committed
+        by its marker (`on_transaction_completed`). They are appended when the group's partition is verified as a part of the transaction
+        (KIP-890). As in Apache Kafka the member is checked after that.
         """
         if transaction is None:
             if self._groups.refuses(group_instance_id):
@@ -115,7 +114,7 @@ class OffsetCommits:
         self._verify(group_id, transaction, on_verified)
 
     def _verify(self, group_id: str, transaction: Transaction, then: Callable[[ErrorCode, object], None]) -> None:
-        """Call `then` with (error, guard of the append) once it is known whether the group's partition is part of the transaction."""
+        """Call `then` with (error, guard of the append) when the group's partition is verified as a part of the transaction, or is not."""
         error = self._groups.check(group_id)
         guard: object = None
         index = self._groups.partition_for(group_id)
@@ -159,7 +158,7 @@ class OffsetCommits:
             elif is_transactional:
                 error = ErrorCode.UNKNOWN_MEMBER_ID
             else:
-                error = ErrorCode.ILLEGAL_GENERATION  # the group is gone, and its members do not know yet
+                error = ErrorCode.ILLEGAL_GENERATION  # the group has been removed, and its members have not noticed yet
         if not error:
             assert group is not None
             error, effects = group.on_commit(member_id, group_instance_id, generation_id, is_transactional=is_transactional)
@@ -173,7 +172,7 @@ class OffsetCommits:
         records, count = encode_commits(group_id, commit)
         if not count:
             reply(ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE)
-        elif transaction is None or transaction.producer_id < 0:  # without a producer id no marker would ever decide about the offsets
+        elif transaction is None or transaction.producer_id < 0:  # without a producer id no marker would ever commit the offsets
             self._store(group, records, count, commit, reply)
         else:
             self._store_in_transaction(group, records, count, transaction, guard, commit, reply)
@@ -181,7 +180,7 @@ class OffsetCommits:
             logger.warning("group %s: both consumers and transactional producers commit offsets, and may undo each other's", group_id)
 
     def _store(self, group: Group, records: bytes, count: int, commit: Commit, reply: CommitReply) -> None:
-        """Write the records. Offsets that are safe at once count at once, others are pending until then."""
+        """Write the records. Offsets are pending until they are replicated, which may be at once."""
         is_prepared = is_stored = False
 
         def stored(error: ErrorCode, base_offset: int) -> None:
@@ -205,7 +204,7 @@ class OffsetCommits:
     def _store_in_transaction(
         self, group: Group, records: bytes, count: int, transaction: Transaction, guard: object, commit: Commit, reply: CommitReply
     ) -> None:
-        """Write the records as part of the transaction, whose marker decides about them."""
+        """Write the records as part of the transaction, whose marker commits or drops them."""
 
         def stored(error: ErrorCode, _: int) -> None:
             reply(COMMIT_ERRORS.get(error, error), ErrorCode.OFFSET_METADATA_TOO_LARGE)
@@ -226,9 +225,8 @@ class OffsetCommits:
             group.offsets.on_appended_in_transaction(producer_id, commit, base_offset)
 
     def on_transaction_completed(self, producer_id: int, partition_index: int, *, is_commit: bool) -> None:
-        """The marker of a transaction is replicated in a partition of `__consumer_offsets`: its offsets count, or are dropped.
-
-        While the partition loads, the marker waits: reading may have ended in front of it.
+        """The marker of a transaction is replicated in a partition of `__consumer_offsets`: the offsets are committed or dropped. While the
+        partition loads, the marker waits, because the load may have stopped before it.
         """
         owned = self._groups.partitions.get(partition_index)
         if owned is not None:
@@ -239,8 +237,8 @@ class OffsetCommits:
             group.offsets.complete_transaction(producer_id, is_commit=is_commit)
 
     def fits(self, metadata: bytes) -> bool:
-        """Whether metadata in UTF-8 may be committed: offset.metadata.max.bytes, which Kafka counts in UTF-16 units; and what a string of
-        the record can hold."""
+        """Whether metadata in UTF-8 may be committed. The limits are offset.metadata.max.bytes, which Kafka counts in UTF-16 units, and the
+        largest string of a record."""
         limit = self._max_metadata_size
         if len(metadata) > MAX_STRING_BYTES:
             return False
@@ -249,7 +247,7 @@ class OffsetCommits:
     # -- fetch -------------------------------------------------------------------------------------------------------------
 
     def committed(self, group_id: str) -> dict[str, list[int]]:
-        """By topic, the partitions of which a group has committed offsets; none when the group is not known here."""
+        """By topic, the partitions for which a group has committed offsets; none if the group does not exist here."""
         error, group = self._groups.find(group_id, may_be_empty=True)
         if error or group is None or group.is_dead:
             return {}
@@ -258,7 +256,7 @@ class OffsetCommits:
     def fetch(
         self, group_id: str, partitions: Mapping[str, Iterable[int]], *, require_stable: bool
     ) -> tuple[ErrorCode, dict[str, list[OffsetFetchResponsePartitions]]]:
-        """OffsetFetch: by topic, the committed offsets of these partitions. Offset -1 where nothing is known."""
+        """OffsetFetch: by topic, the committed offsets of these partitions; -1 for a partition without one."""
         error, group = self._groups.find(group_id, may_be_empty=True)
         if error:
             return error, {}
@@ -289,7 +287,7 @@ class OffsetCommits:
     # -- delete ------------------------------------------------------------------------------------------------------------
 
     def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
-        """DeleteGroups: forget groups without members, with their offsets."""
+        """DeleteGroups: delete groups without members, with their offsets."""
         errors: dict[str, ErrorCode] = {}
         deleted: list[Group] = []
         for group_id in dict.fromkeys(group_ids):
@@ -310,7 +308,7 @@ class OffsetCommits:
         return errors
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """OffsetDelete: forget offsets of topics that no member subscribes to; (error of all, error of each)."""
+        """OffsetDelete: delete offsets of topics that no member subscribes to; (error of all, error of each)."""
         error, group = self._groups.find(group_id)
         if error:
             return error, []
@@ -329,7 +327,7 @@ class OffsetCommits:
         return ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE for is_subscribed in subscribed]
 
     def on_partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
-        """Topics were deleted: so are the offsets in them."""
+        """Topics were deleted: delete their offsets."""
         by_topic: dict[str, set[int]] = {}
         for topic, index in deleted:
             by_topic.setdefault(topic, set()).add(index)
@@ -344,7 +342,7 @@ class OffsetCommits:
     # -- expiry ------------------------------------------------------------------------------------------------------------
 
     async def expire(self) -> None:
-        """Forget offsets that were kept long enough, and groups that are left without any."""
+        """Delete expired offsets, and groups without remaining offsets."""
         now_ms = self._clock.now_ms()
         count = looked_at = 0
         for group in self._groups:
@@ -360,7 +358,7 @@ class OffsetCommits:
                     if expiry is not None and topic not in expiry.subscribed_topics:
                         looked_at += len(group.offsets.committed.by_topic.get(topic, ()))
                         removed += group.offsets.remove_expired(topic, expiry.since_ms, now_ms, self._retention_ms)
-                self._forget(group, removed)  # in the same turn, or a client might commit one of them anew before its tombstone
+                self._forget(group, removed)  # in the same turn, or a client might commit one of them again before its tombstone
                 count += len(removed)
                 looked_at += OFFSETS_PER_GROUP
                 if not topics:
@@ -369,7 +367,7 @@ class OffsetCommits:
             logger.info("%d offsets had not been used for offsets.retention.minutes and were removed", count)
 
     def _forget(self, group: Group, removed: Sequence[TopicPartition]) -> None:
-        """Write tombstones for offsets that were removed, and for the group when nothing is left of it."""
+        """Write tombstones for removed offsets, and for the group if it is empty now."""
         is_left = group.state is GroupState.EMPTY and not group.offsets
         if not removed and not is_left and not group.is_dead:
             return

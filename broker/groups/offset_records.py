@@ -1,8 +1,8 @@
 """Encodes and decodes committed offsets as records of `__consumer_offsets`.
 
-Keys have version 1. Values have version 3, or 1 where a client gave a retention time. They are packed and read by hand, for one commit may
-name hundreds and a log holds millions. `OffsetCommitKey` and `OffsetCommitValue` are the authority, and a test holds both equal. Records of
-a rare form are left to them. So are values for older brokers of the cluster (`record_versions`).
+Keys have version 1. Values have version 3, or 1 if a client gave a retention time. Hand-written code packs and reads them, because one
+commit may name hundreds of partitions and a log has millions of offsets. `OffsetCommitKey` and `OffsetCommitValue` are the authority, and a
+test compares both. They also handle rare forms of records, and values for older brokers of the cluster (`record_versions`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def encode_value(offset: int, leader_epoch: int, metadata: bytes, commit_timesta
 
 
 def in_version(value: bytes, version: int) -> bytes:
-    """A value in this version, without what it has no place for; a value of an older version as it is."""
+    """A value converted to this version, without the fields that the version lacks; a value of an older version is unchanged."""
     if version_of(value) <= version:
         return value
     known = read_offset_value(value)

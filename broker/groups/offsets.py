@@ -1,8 +1,8 @@
-"""Keeps the offsets of one group: those in the log (`committed`), and those on their way there.
+"""Keeps the offsets of one group: those in the log (`committed`), and pending ones.
 
-The coordinator calls these pure functions. An offset counts once its record is in the log and replicated. Until then it is pending, and a
-reader that wants stable offsets has to ask again (KIP-447). Of two commits the one further up in the log wins, whichever answer came first.
-Offsets committed in a transaction wait per producer id until its marker is written.
+The coordinator calls these pure functions. An offset is committed when its record is in the log and replicated. Until then it is pending,
+and a client that requires stable offsets has to retry (KIP-447). Of two commits the one with the higher position in the log wins, whichever
+is replicated first. Offsets of a transaction are kept by producer id until the marker is written.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class GroupOffsets:
         self.by_transactions = False
 
     def __bool__(self) -> bool:
-        """Whether there is anything to keep the group for."""
+        """Whether there are offsets for which the group is kept."""
         return bool(self.committed or self.pending or self.transactional)
 
     def on_new_generation(self) -> None:
-        """Mixing both kinds of commits is worth a warning within one generation only."""
+        """A mixture of both kinds of commits causes a warning only within one generation."""
         self.by_consumers = self.by_transactions = False
 
     @property
@@ -43,7 +43,7 @@ class GroupOffsets:
     # -- commits of consumers ------------------------------------------------------------------------------------------------
 
     def prepare(self, commit: Commit) -> None:
-        """These are about to be appended."""
+        """Mark these offsets as pending before they are appended."""
         self.by_consumers = True
         self.pending.update(commit)
 
@@ -76,9 +76,8 @@ class GroupOffsets:
     # -- commits in transactions -----------------------------------------------------------------------------------------------
 
     def on_appended_in_transaction(self, producer_id: int, commit: Commit, record_offset: int) -> None:
-        """These offsets are in the log, in the batch at `record_offset` of a transaction; its marker decides about them.
-
-        The transaction keeps them even if replicas are too slow for the answer: the marker follows them in the log.
+        """These offsets are in the log, in the batch at `record_offset` of a transaction; its marker commits or drops them. The transaction
+        keeps them even if replicas are too slow for the answer, because the marker follows them in the log.
         """
         self.by_transactions = True
         of_producer = self.transactional.setdefault(producer_id, CommittedOffsets())
@@ -96,18 +95,18 @@ class GroupOffsets:
 
     @property
     def is_all_stable(self) -> bool:
-        """Whether no commit is on its way."""
+        """Whether no commit is pending."""
         return not self.pending and not self.transactional
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Whether a commit of this partition is on its way."""
+        """Whether a commit of this partition is pending."""
         return partition in self.pending or self._is_in_transaction(partition)
 
     def _is_in_transaction(self, partition: TopicPartition) -> bool:
         return any(partition in of_producer for of_producer in self.transactional.values())
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget these; returns those that had been committed."""
+        """Remove these offsets; returns those that had been committed."""
         removed = []
         for partition in partitions:
             self.pending.pop(partition, None)
@@ -118,7 +117,7 @@ class GroupOffsets:
         return removed
 
     def remove_all(self) -> list[TopicPartition]:
-        """Forget everything that is committed."""
+        """Remove all committed offsets."""
         return self.remove(list(self.committed))
 
     def remove_of_topics(self, gone: Mapping[str, Container[int]]) -> list[TopicPartition]:
@@ -138,7 +137,7 @@ class GroupOffsets:
         return self.remove([TopicPartition(topic, index) for index in known])
 
     def remove_expired(self, topic: str, since_ms: int | None, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Forget offsets of a topic that were kept long enough (`CommittedOffsets.expired`); returns their partitions.
+        """Remove expired offsets of a topic (`CommittedOffsets.expired`); returns their partitions.
 
         A partition with a commit in progress keeps its offset. Its tombstone would follow the record of an open transaction in the log, and
         compaction would then delete that record.

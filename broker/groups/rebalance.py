@@ -1,10 +1,10 @@
-"""Runs a rebalance: all members are asked to join, those that joined are the next generation, its leader assigns.
+"""Runs a rebalance: all members have to join again; those that joined form the next generation, and its leader assigns the partitions.
 
-The module is a part of the state machine of a group; `joining`, `syncing` and `membership` call it. Pure functions change the group and
-put effects into `out`. `on_timer` is the event of every timer.
+The module is a part of the state machine of a group; `joining`, `syncing` and `membership` call it. Pure functions change the group and add
+effects to `out`. `on_timer` is the event of every timer.
 
-Invariants: in PreparingRebalance the join timer is armed, so a rebalance ends; from then on the sync timer is armed until every member
-asked for its assignment, so a member that never does is put out.
+Invariants: in PreparingRebalance the join timer is armed, so a rebalance ends. Afterwards the sync timer is armed until every member has
+sent its SyncGroup, so a member that never sends one is removed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def reason_of(given: str | None) -> str:
 
 
 def maybe_prepare_rebalance(group: ClassicGroup, reason: str, now_ms: int, out: list[Effect]) -> None:
-    """Begin a rebalance unless one is being prepared already."""
+    """Begin a rebalance, unless one is in preparation."""
     if group.can_rebalance:
         prepare_rebalance(group, reason, now_ms, out)
 
@@ -70,13 +70,14 @@ def prepare_rebalance(group: ClassicGroup, reason: str, now_ms: int, out: list[E
 
 
 def maybe_complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-    """Complete the rebalance that is being prepared if no member is missing any more, and it need not wait for newcomers."""
+    """Complete the rebalance in preparation if all members have joined, and it need not wait for new members."""
     if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay_ms is None and group.has_all_members_joined:
         complete_join(group, now_ms, out)
 
 
 def complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
-    """Go on with those who joined. Dynamic members that did not are put out; static ones may take until their session ends."""
+    """Continue with the members that joined. Dynamic members that did not join are removed; static members have time until their session
+    ends."""
     group.initial_delay_ms = None
     waiters = group.join_waiters
     missing = []
@@ -103,13 +104,13 @@ def complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
     _answer_joined(group, out)
     group.pending_syncs.update(group.members)
     if group.rebalance_timeout_ms == 0:
-        _on_sync_timeout(group, now_ms, out)  # no member can ask in no time, and with a timer chance would decide
+        _on_sync_timeout(group, now_ms, out)  # no member can send a SyncGroup in zero time, and with a timer the result would be random
     else:
         out.append(Arm(Timer.SYNC, group.rebalance_timeout_ms))
 
 
 def _answer_joined(group: ClassicGroup, out: list[Effect]) -> None:
-    """Do for all members what `joined`, `reply_to_join` and `arm_session` do for one: decide now, carry out a part at a time."""
+    """Do for all members what `joined`, `reply_to_join` and `arm_session` do for one: decide at once, and carry it out in parts."""
     leader_id = group.leader_id
     members = list(group.members.items())
     waiters, group.join_waiters = group.join_waiters, {}
@@ -130,7 +131,7 @@ def _answer_joined(group: ClassicGroup, out: list[Effect]) -> None:
 
 
 def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> JoinResult:
-    """The answer to a member of the present generation; its leader gets the metadata of all the others."""
+    """The answer to a member of the current generation; the leader gets the metadata of all members."""
     member_id = member.member_id
     leader_id = group.leader_id
     return JoinResult(
@@ -146,7 +147,7 @@ def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """Make a member leader that joined this rebalance; False when none did."""
+    """Make a member that joined this rebalance the leader; False if none joined."""
     if group.leader_id is None:
         return False
     if group.leader_id in group.join_waiters:
@@ -160,7 +161,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 
 def fail_syncs(group: ClassicGroup, error: ErrorCode, out: list[Effect]) -> None:
-    """There will be no assignment for this generation."""
+    """This generation gets no assignment."""
     for member in group.members.values():
         member.assignment = b""
         if reply_to_sync(member, SyncResult(error), out):
@@ -168,14 +169,14 @@ def fail_syncs(group: ClassicGroup, error: ErrorCode, out: list[Effect]) -> None
 
 
 def on_member_synced(group: ClassicGroup, member: Member, out: list[Effect]) -> None:
-    """A member asked for its assignment: with the last one the sync timer ends."""
+    """A member sent its SyncGroup; after the last one the sync timer ends."""
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
         out.append(Disarm(Timer.SYNC))
 
 
 def remove_member(group: ClassicGroup, member: Member, reason: str, now_ms: int, out: list[Effect]) -> None:
-    """A member is no more: the others rebalance."""
+    """A member was removed: the others rebalance."""
     reply_to_join(group, member, JoinResult(NO_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID), out)
     reply_to_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID), out)
     group.remove(member.member_id)
@@ -197,7 +198,7 @@ def remove_pending_member(group: ClassicGroup, member_id: str, now_ms: int, out:
 
 
 def on_timer(group: ClassicGroup, key: TimerKey, now_ms: int) -> list[Effect]:
-    """A timer that was armed is due."""
+    """An armed timer is due."""
     out: list[Effect] = []
     if group.state is GroupState.DEAD:
         return out
@@ -216,7 +217,7 @@ def _on_join_timeout(group: ClassicGroup, now_ms: int, out: list[Effect]) -> Non
         return
     delay_ms = group.initial_delay_ms
     if delay_ms is not None and group.new_member_added and group.initial_remaining_ms:
-        # A newcomer joined while the group waited, so others may follow, but for no longer than a rebalance may take.
+        # A new member joined while the group waited, so wait for others, but no longer than a rebalance may take.
         group.new_member_added = False
         remaining_ms = group.initial_remaining_ms
         group.initial_delay_ms = min(group.settings.initial_rebalance_delay_ms, remaining_ms)

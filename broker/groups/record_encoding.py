@@ -1,4 +1,4 @@
-"""Encodes the records of committed offsets as they stand in the body of a batch."""
+"""Encodes the records of committed offsets in the form of a batch's body."""
 
 from __future__ import annotations
 

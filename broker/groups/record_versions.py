@@ -1,7 +1,7 @@
 """Chooses the versions of records in `__consumer_offsets` by inter.broker.protocol.version, as Apache Kafka 3.9 does.
 
-A broker of an older release in the cluster may become the coordinator of a group. One value of a version that it does not know ends its
-loading, and all groups and offsets of the partition are missing.
+A broker of an older release in the cluster may become the coordinator of a group. A single value of an unknown version makes its load fail,
+and then all groups and offsets of the partition are missing.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """Encodes and decodes the records of groups in `__consumer_offsets`, in the versions that Apache Kafka 3.9 writes.
 
-The version of a key tells its kind: 0 and 1 are committed offsets (`offset_records`), 2 is a group. The value of a group is its metadata in
-version 3, or in an older one that older brokers of the cluster can read (`record_versions`). Newer keys are left by brokers with the new
-group protocol and are passed over.
+The version of a key gives its kind: 0 and 1 are committed offsets (`offset_records`), 2 is a group. The value of a group is its metadata in
+version 3, or in an older one that older brokers of the cluster can read (`record_versions`). Newer keys come from brokers with the new
+group protocol, and are skipped.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Batches of `__consumer_offsets` that commit the same partitions as one before, which is most of what a log has that was not cleaned yet.
+"""Recognises batches of `__consumer_offsets` that commit the same partitions as an earlier one: most batches of a log that was not cleaned
+yet.
 
-A consumer commits what it was assigned again and again: its batches differ in nothing but their values. So of a batch that came twice it
-is remembered where the values stand and what is between them; the next ones are only compared with that, 0.06 µs a record where reading
-one takes 0.5, and kept until the values are asked for. Called by `loading` alone.
+A consumer commits the offsets of its assignment repeatedly, and its batches differ only in their values. When a batch occurs for the second
+time, the positions of its values and the bytes between them are stored. Later batches are only compared with these bytes: 0.06 µs a record,
+where reading one takes 0.5. The latest one is kept until its values are needed. Called by `loading` only.
 
-Invariant: `flush` puts a kept value in its place unless a later one is there already; before anything is deleted it must have been called.
+Invariant: `flush` stores a kept value unless there is a later one already. It must be called before any offset is deleted.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from protocol.records.errors import InvalidRecord
 from protocol.records.reader import read_varint, read_varlong
 
 FEWEST_RECORDS = 8
-"""A smaller batch is read as fast as it is compared."""
+"""Fewest records of a batch that is compared; a smaller batch is read as fast."""
 
 MOST_RECORDS = 20_000
-"""So many are remembered at a time, at 300 bytes each."""
+"""Largest number of records that are remembered at a time, 300 bytes each."""
 
 MOST_HEADS = 10_000
 RECORDS_PER_PAUSE = 64
@@ -30,7 +31,7 @@ _INDEX = Struct(">i")
 
 
 class _Repeated:
-    """A batch that came more than once. `body` is the latest of those that were not put in place yet, and `place` where it stands."""
+    """A batch that occurred more than once. `body` is the latest one whose values are not stored yet, and `place` its position."""
 
     __slots__ = ("between", "body", "fixed", "place", "targets", "values")
 
@@ -52,15 +53,15 @@ class RepeatedCommits:
 
     def __init__(self) -> None:
         self._head_sizes: dict[int, int] = {}
-        """Where the first value begins in bodies of a length, as it was seen last."""
+        """The last known position of the first value, by length of the body."""
         self._seen: set[tuple[int, bytes]] = set()
         self._known: dict[tuple[int, bytes], _Repeated | None] = {}
-        """By length and all that is before the first value; None for one that cannot be remembered."""
+        """By length and the bytes before the first value; None for a batch that cannot be compared."""
         self._room = MOST_RECORDS
         self._waiting: list[_Repeated] = []
 
     def take(self, body: bytes, place: bytes, count: int, offsets: Mapping[bytes, dict[int, Stored]]) -> bool:
-        """Whether this batch repeats one that is known, and need not be read. `offsets` stand by a key without its last four bytes."""
+        """Whether this batch repeats a known one, and need not be read. `offsets` has entries by a key without its last four bytes."""
         size = len(body)
         head_size = self._head_sizes.get(size, 0)
         head = size, body[:head_size]
@@ -101,7 +102,7 @@ class RepeatedCommits:
         return known
 
     def flush(self) -> Iterator[None]:
-        """Put the values that were kept where they belong. Pauses every few records."""
+        """Store the kept values in their entries. Pauses every few records."""
         count = 0
         for repeated in self._waiting:
             assert repeated.body is not None
@@ -118,9 +119,8 @@ class RepeatedCommits:
 
 
 def _parts(body: bytes, count: int) -> list[tuple[bytes, int, slice]]:
-    """(the key without the partition, the partition, where the value stands) of the first records; fewer if one has no value, or headers.
-
-    If all are asked for, they are also fewer when more follows.
+    """(key without the partition, partition, position of the value) of the first records; fewer if a record has no value, or headers. If
+    all are requested, they are also fewer if more bytes follow.
     """
     parts: list[tuple[bytes, int, slice]] = []
     at = 0

@@ -1,4 +1,4 @@
-"""Reads the topics out of subscriptions of the consumer protocol, which are unchecked bytes of clients."""
+"""Reads the topics of subscriptions of the consumer protocol, which are unchecked bytes from clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERSION = Struct(">h")
 def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """All topics in these subscriptions, or None when one of them cannot be read.
 
-    Only the topics are looked at, which every version has in the same place, so a version that does not exist yet can be read too.
+    Only the topics are read. Every version has them in the same place, so future versions can be read, too.
     """
     topics: set[str] = set()
     for subscription in subscriptions:

@@ -1,7 +1,7 @@
-"""Decides on SyncGroup: the leader hands in the assignment of its generation, each member gets its part.
+"""Decides on SyncGroup: the leader sends the assignment of its generation, and each member gets its part.
 
-The module is a part of the state machine of a group. The assignment is stored before any member gets it, so the next coordinator knows it,
-too.
+The module is a part of the state machine of a group. The assignment is stored before any member gets it, so the next coordinator also has
+it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Sync(NamedTuple):
-    """A SyncGroup. Protocol type and name are checked where given (KIP-559)."""
+    """A SyncGroup. Protocol type and name are checked if they are given (KIP-559)."""
 
     waiter: object
     member_id: str
@@ -45,7 +45,7 @@ class Sync(NamedTuple):
 
 
 def on_sync(group: ClassicGroup, sync: Sync) -> list[Effect]:
-    """A member asks for its assignment; the leader's request carries the assignments of all members."""
+    """A member requests its assignment; the leader's request has the assignments of all members."""
     out: list[Effect] = []
     error = _check(group, sync)
     if error:

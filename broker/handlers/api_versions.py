@@ -17,7 +17,7 @@ from protocol.schema.registry import advertised, api
 FIRST_VERSION_WITH_SOFTWARE_NAME = 3
 VERSION_OF_FEATURE_ZNODE = 0
 MAX_SOFTWARE_CHARS: Final = 128
-"""Longest name and version of a client's software that are kept for metrics, characters; strangers choose them."""
+"""Longest name and version of a client's software that are kept for metrics, characters; unauthenticated clients choose them."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 

@@ -91,7 +91,7 @@ def _versions(key: ApiKey) -> str:
 
 
 def _purpose(key: ApiKey) -> str:
-    """The first sentence behind the API's name in the docstring of its messages; otherwise the name in words."""
+    """The first sentence after the API's name in the docstring of its messages; otherwise the name split into words."""
     paragraph = _paragraphs(_MESSAGES / f"{key.name.lower()}.py")[0]
     sentence = _SENTENCE_END.split(paragraph.partition(": ")[2])[0].rstrip(".") or key.name.lower().replace("_", " ")
     return sentence[:1].upper() + sentence[1:]

@@ -1,8 +1,8 @@
 """Appends log lines to a file that rotates by size and by age.
 
-`broker.log` becomes `broker.log.1`, and so on up to the configured number. A file that was moved, or whose folder is gone, is opened
-anew: within CHECK_SECONDS, or at once after `reopen`. Lines that the disk refuses go to standard error instead, after one line that says
-why. So a full disk or a lost folder never stops the broker. `broker.logs.sink` calls this in its thread.
+`broker.log` becomes `broker.log.1`, and so on up to the configured number. If the file was moved, or its folder was removed, a new file is
+opened: within CHECK_SECONDS, or at once after `reopen`. Lines that cannot be written go to standard error, after one line with the reason.
+So a full disk or a lost folder never stops the broker. `broker.logs.sink` calls this in its thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from typing import Final
 
 CHECK_SECONDS: Final = 1.0
-"""Pause between two looks at the name of the file, and between two attempts after a failure; seconds."""
+"""Pause between two checks of the file's name, and between two attempts after a failure, seconds."""
 
 
 class RotatingFile(logging.Handler):
@@ -49,7 +49,7 @@ class RotatingFile(logging.Handler):
         self._to_standard_error(line)
 
     def reopen(self) -> None:
-        """Look at the name of the file at once."""
+        """Check the name of the file at once."""
         self._check_at = 0.0
         try:
             self._check()
@@ -69,7 +69,7 @@ class RotatingFile(logging.Handler):
         self._roll_at = now + self._roll_seconds
 
     def _check(self) -> None:
-        """Open the file anew if its name leads elsewhere, or if it could not be opened. Raises OSError."""
+        """Open the file again if its name refers to another file, or if it could not be opened. Raises OSError."""
         now = time.monotonic()
         if now < self._check_at:
             return

@@ -1,7 +1,7 @@
 """Maps well-known names of Apache Kafka's loggers to the packages and modules of this broker that do the same work.
 
-The names are those of Kafka's `config/log4j.properties` and of the classes that its documentation tells operators to watch. An alias and
-its logger are the same logger: a level set for one is the level of the other. `broker.configuration.loggers` lists both.
+The names are those of Kafka's `config/log4j.properties`, and of the classes that its documentation recommends to watch. An alias and its
+logger are the same logger: a level set for one is the level of the other. `broker.configuration.loggers` lists both.
 """
 
 from typing import Final

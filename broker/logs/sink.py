@@ -1,4 +1,4 @@
-"""Writes log lines in a thread, so that no disk and no reader of a pipe can stop the event loop.
+"""Writes log lines in a thread, so that a slow disk or a slow reader of a pipe cannot block the event loop.
 
 Lines wait in a bounded queue. A line that finds the queue full is dropped and counted, and a line after the next written one reports the
 count. `broker.logs.files` writes files.

@@ -1,4 +1,4 @@
-"""Names the values of a log line, as the source of the logging module names them.
+"""Names the values of a log line after the expressions in the source of the logging module.
 
 A line such as `logger.warning("%s: broker %d does not answer", self.topic_partition, leader_id)` has the values `topic_partition` and
 `leader_id`. The module's source is read once, with the first of its lines that is written as JSON. A value without a name, such as a
@@ -31,7 +31,7 @@ _OTHER_NAMES: Final = {
 }
 """Names of the source -> names in the line, so that one kind of value has one name."""
 _DETAILS: Final = frozenset({"name", "value", "hex", "__name__", "join", "strerror", "path"})
-"""Attributes and methods that say how a value is shown; the name of the value is in front of them."""
+"""Attributes and methods that determine the format of a value; they follow the name of the value."""
 _TRANSPARENT: Final = frozenset({"str", "repr", "int", "list", "sorted", "type", "map", "max", "min", "round"})
 """Functions whose result is a form of their argument."""
 

@@ -41,7 +41,7 @@ class DelayedOperation:
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """Called at the time limit, before `on_complete`, which then answers with the present state."""
+        """Called at the time limit, before `on_complete`, which then answers with the current state."""
 
     def force_complete(self) -> bool:
         """Complete now. Returns False if it was complete already."""
@@ -51,7 +51,7 @@ class DelayedOperation:
         return True
 
     def cancel(self) -> None:
-        """End without an answer, because the connection is gone."""
+        """End without an answer, because the connection is closed."""
         self._finish()
 
     def expire(self) -> None:

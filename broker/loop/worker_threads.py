@@ -1,6 +1,6 @@
 """Runs blocking or long computing work in threads: `background.threads` of them, also after that number changes.
 
-An Executor for `loop.run_in_executor`. After a change new work goes to new threads, and the old ones end after their present work.
+An Executor for `loop.run_in_executor`. After a change new work goes to new threads, and the old ones end after their current work.
 """
 
 from __future__ import annotations

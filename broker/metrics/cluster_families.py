@@ -82,7 +82,7 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
         Kind.GAUGE,
         ("version", "emulates", "python", "hot_path"),
         "",
-        "1, with labels that tell which Ottla this is, what it emulates, and whether its hot path is compiled.",
+        "1, with labels for the version of Ottla, the emulated version of Apache Kafka, and whether the hot path is compiled.",
         _build,
     ),
     gauge(

@@ -34,16 +34,16 @@ With `ottla.metrics.listener=127.0.0.1:9404` a broker serves by HTTP, without au
 | `/health/live` | 200 as long as the event loop runs; no answer otherwise |
 | `/health/ready` | 200 while requests are served; 503 while the broker starts or stops |
 
-Without that key nothing listens and no request is timed. Apache Kafka has no such endpoint of its own: there the JMX exporter runs inside
-the broker. The names are those that it gives Apache Kafka's MBeans by its example rules (`kafka-2_0_0.yml`), so dashboards made for them
-work. Names that begin with `ottla_` have no MBean.
+Without that key there is no endpoint, and requests are timed only for `ottla.slow.request.ms`. Apache Kafka has no such endpoint of its
+own: there the JMX exporter runs inside the broker. The names are those that the exporter gives Apache Kafka's MBeans by its example rules
+(`kafka-2_0_0.yml`), so dashboards for these names work. Names that begin with `ottla_` have no MBean.
 
-- **Times are sampled.** Every request is counted. Times are measured for every request at low rates, and for one in up to 1024 at
-  high rates, about two hundred a second of each kind. A sample counts for the requests since the one before, so `_count` follows
-  the number of requests a little behind. Quantiles cover the last one to two minutes, within 6 %.
-- **What it costs.** A Produce or Fetch of one partition takes up to 3 % more processor time, any other request about a microsecond more
+- **Sampled times.** Every request is counted. At low rates every request is timed. At high rates one in up to 1024 is timed, about two
+  hundred a second of each kind. A sample counts for all requests since the previous sample, so `_count` lags slightly behind the number of
+  requests. Quantiles cover the last one to two minutes, within 6 %.
+- **Cost of a request.** A Produce or Fetch of one partition takes up to 3 % more processor time, any other request about a microsecond more
   (`python -m benchmarks.metrics_cost`).
-- **What a scrape costs.** There are ten values for each partition. The event loop reads two hundred values at a time, and serves requests
+- **Cost of a scrape.** There are ten values for each partition. The event loop reads two hundred values at a time, and serves requests
   in between. So the numbers of a scrape are not from one moment.
 """
 

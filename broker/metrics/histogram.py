@@ -81,7 +81,7 @@ class Histogram:
         self._counts = [0] * BUCKETS
 
     def look(self) -> Distribution:
-        """A copy of the present state."""
+        """A copy of the current state."""
         previous = self._previous
         counts = self._counts[:] if previous is None else [a + b for a, b in zip(self._counts, previous, strict=True)]
         return Distribution(counts, self.count, self.total)

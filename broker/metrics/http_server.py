@@ -110,7 +110,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread is still at work."""
+        """Whether a thread is still running."""
         with self._lock:
             return bool(self._open)
 

@@ -1,8 +1,8 @@
-"""Logs slow requests, one line each: the client, the sizes, the first topics, and the time in every station.
+"""Logs slow requests, one line each: the client, the sizes, the first topics, and the time in every stage.
 
-Its logger is Kafka's `kafka.request.logger`, and at the level DEBUG it has a line for every request, as there. The times come from the
-samples of `broker.metrics.request_metrics`: while requests are logged each is a sample, otherwise nothing is done for this. A line a second
-for each of MAX_LINES requests at most; the number of further ones follows.
+The logger is Kafka's `kafka.request.logger`. As in Apache Kafka, at the level DEBUG it has a line for every request. The times come from
+the samples of `broker.metrics.request_metrics`: while requests are logged each of them is a sample; otherwise this costs nothing. At most
+MAX_LINES lines are written a second; then a line gives the number of further ones.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _MS: Final = 1_000_000
 
 
 class RequestLog:
-    """See the module. `is_on` says whether requests have to be measured for it."""
+    """See the module. `is_on`: whether requests have to be measured for it."""
 
     def __init__(self, slow_ms: int | None) -> None:
         self.is_on = False
         self.logged = 0
-        """Requests that were slow, or that a level of DEBUG asked for, since the start."""
+        """Logged requests since the start: slow ones, and all at the level DEBUG."""
         self._slow_ns = None if slow_ms is None else slow_ms * _MS
         self._lines = 0
         self._unshown = 0

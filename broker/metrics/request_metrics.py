@@ -46,7 +46,7 @@ FIRST_VERSION_OF_BROKERS: Final = 4
 
 
 class Stations:
-    """The histograms of one request name; microseconds, bytes of the request, and milliseconds of the throttle time."""
+    """The histograms of one request name: times in microseconds, request sizes in bytes, throttle times in milliseconds."""
 
     __slots__ = ("local", "queue", "remote", "request_bytes", "response_queue", "response_send", "throttle", "total")
 

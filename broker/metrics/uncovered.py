@@ -9,7 +9,7 @@ from typing import Final
 NO_CLIENT_METRICS: Final = "connections to other brokers are not measured one by one: see the fetchers, and the controller's queues"
 NO_NAME: Final = "the exporter's rules give it no name"
 NO_EVENT: Final = "it is not an event of the controller here"
-NO_SASL_TO_ZOOKEEPER: Final = "credentials go to ZooKeeper as a digest, or as a certificate of TLS, never by SASL"
+NO_SASL_TO_ZOOKEEPER: Final = "SASL logins to ZooKeeper are not counted; refused ones are in ZooKeeperAuthFailuresPerSec"
 NO_SUCH_THING: Final = "it does not exist here"
 ONE_LOOP: Final = "everything runs on one event loop: see ottla_event_loop_lag_seconds"
 AS_TEXT: Final = "its value is text: see the log, or DescribeCluster and ApiVersions"
@@ -19,7 +19,7 @@ UNCOVERED: Final = (
     ("kafka.controller:name=ListPartitionReassignmentRateAndTimeMs,type=ControllerStats", NO_EVENT),
     ("kafka.controller:name=UpdateFeaturesRateAndTimeMs,type=ControllerStats", NO_EVENT),
     ("kafka.controller:name=FencedBrokerCount,type=KafkaController", "brokers are fenced in KRaft only"),
-    ("kafka.controller:name=ZkMigrationState,type=KafkaController", "there is no migration to KRaft"),
+    ("kafka.controller:name=ZkMigrationState,type=KafkaController", "Ottla brokers take no part in a migration to KRaft"),
     ("kafka.log:name=DeadThreadCount,type=LogCleaner", "the cleaner is a process; a dead one is replaced"),
     ("kafka.network:listener=*,name=AcceptorBlockedPercent,type=Acceptor", ONE_LOOP),
     ("kafka.network:name=ControlPlane*,type=SocketServer", "the control plane has no processors of its own"),

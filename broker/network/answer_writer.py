@@ -52,7 +52,7 @@ class AnswerWriter:
     def begin(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport of the new connection. For a BufferedProtocol over a socket it is always a Transport."""
         self.transport = cast("asyncio.Transport", transport)
-        # Pause at the first byte that the transport holds. A TLS transport compares with >=, and would pause for ever at 0.
+        # Pause at the first byte that the transport holds. A TLS transport compares with >=, and would pause forever at 0.
         self.transport.set_write_buffer_limits(high=0 if transport.get_extra_info("sslcontext") is None else 1, low=0)
 
     @property

@@ -3,8 +3,8 @@
 A `Processor` owns it. A `FrameReader` receives the bytes. A complete frame is handled in the shared receive buffer, without a copy, in the
 callback that read it. Frames that must wait are copied, and the connection is not read meanwhile. An `AnswerWriter` writes.
 
-A connection has a `handler`, which authentication exchanges, a `client`, an `access` with the client's permissions, and a throttle. It
-knows frames but no kinds of requests: it asks the handler about everything that depends on the kind.
+A connection has a `handler`, which authentication replaces, a `client`, an `access` with the client's permissions, and a throttle. It knows
+frames, but not the kinds of requests: the handler decides about everything that depends on the kind.
 
 Invariants:
 
@@ -556,7 +556,7 @@ class Connection:
         self._state &= ~QUEUED
 
     def eof_received(self) -> None:
-        """Answer earlier requests before the transport closes itself, because the client sends no more."""
+        """Answer earlier requests before the transport closes itself, because the client will send nothing more."""
         self.send_unsent()
 
     def close(self) -> None:

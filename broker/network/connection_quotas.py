@@ -1,6 +1,6 @@
 """Limits the number of connections, and the rate of new ones: Kafka's ConnectionQuotas.
 
-The acceptors ask before they accept and before they keep a socket. `SocketServer` reports closed connections. Time is an argument.
+The acceptors check before they accept and before they keep a socket. `SocketServer` reports closed connections. Time is an argument.
 
 * max.connections counts the connections of the broker, listener.name.X.max.connections those of one listener. At the limit a listener does
   not accept until a connection closes. An inter-broker listener beside others is protected: it accepts beyond max.connections, and the most
@@ -43,7 +43,7 @@ class Rate:
         tokens = most if self._tokens is None else min(most, self._tokens + (now - self._at) * per_second)
         self._tokens = tokens
         self._at = now
-        # The margin is for sums of floats, which may stay just below 1 for ever.
+        # The margin is for sums of floats, which may stay just below 1 forever.
         return 0.0 if tokens >= 1 - 1e-9 else (1 - tokens) / per_second
 
     def is_idle(self, now: float) -> bool:

@@ -1,8 +1,8 @@
 """Limits the memory that incoming large requests of all connections take: Kafka's MemoryPool (KIP-72).
 
-A request that does not fit into the shared receive buffer takes its whole size here before memory is allocated for it. It returns the size
-when it is handled or its client is gone. A request without room is not read further until there is some; the longest waiting is first.
-Small requests are not counted, so a client that leaves large ones unfinished delays only large ones.
+A request that does not fit into the shared receive buffer reserves its whole size here before memory is allocated for it. The size is
+released when the request is handled or its client has disconnected. A request without room is not read further until there is room; the one
+that has waited longest is first. Small requests are not counted, so a client that leaves large requests unfinished delays only large ones.
 """
 
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Resolves hosts as operators write them to the addresses of sockets.
+"""Resolves the hosts of a configuration to the addresses of sockets.
 
 As in Java a name stands for its first address, IPv4 before IPv6. Used for max.connections.per.ip.overrides and for quotas of addresses.
 """

@@ -1,7 +1,7 @@
 """Implements the port to other brokers (`replication.ports.peer`) on sockets: one connection, one request in flight, as in Apache Kafka.
 
-A connection is secured as its `ClientSecurity` says. The login precedes the first request. A session that ends is renewed in time, before
-the next request. Without security that costs a request one comparison of numbers.
+`ClientSecurity` determines the security of a connection. The login precedes the first request. A session is renewed before it ends, before
+the next request. Without security this costs a request one comparison of numbers.
 
 `broker.server` makes peers for the follower fetchers, the controller's channels and the broker's channel to the controller. A peer owns its
 connection but no task. A request opens the connection, and so does the next request after the connection was lost. A request costs one

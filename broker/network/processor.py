@@ -1,10 +1,10 @@
 """Owns connections: their receive buffer, the answers that are ready to be sent, and the expiry of idle ones.
 
 `num.network.threads` processors share the loop, and each acceptor assigns connections to them in turn. Answers that an event completes
-(`wake`) are sent together in one callback of the next loop turn. So completing a request never runs a handler or a write inside another
-call. Answers to the last read (`send_soon`) are sent after every connection with received bytes was handled. So a client that waits for
-several answers is woken once instead of for each. On a virtual machine, waking the receiver takes a quarter of the time of a small Produce
-(`perf`).
+(`wake`) are sent together in one callback of the next loop turn. So the completion of a request never runs a handler or a write inside
+another call. Answers to the last read (`send_soon`) are sent after every connection with received bytes was handled. So a client that waits
+for several answers is woken once, not for each answer. On a virtual machine, waking the receiver takes a quarter of the time of a small
+Produce (`perf`).
 """
 
 from __future__ import annotations

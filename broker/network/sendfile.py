@@ -6,10 +6,11 @@ connection writes nothing to the transport until the sender has called `on_sent`
 of the descriptor, because the loop refuses the descriptor of a transport.
 
 In a turn of the loop at most SENDER_TURN_BYTES of one connection are sent. A thread first reads bytes that are not in the page cache, so a
-consumer of old data does not delay the others. Another thread converts records for old consumers, one piece after the other was sent.
+consumer of old data does not delay the others. Another thread converts records for old consumers, each piece after the previous one was
+sent.
 
-With TLS there is no socket to write to. Queued memory and files are read into pieces of CHUNK_BYTES, which the transport encrypts. It is
-asked for room after each piece, so a slow client costs about two of them.
+With TLS there is no socket to write to. Queued memory and files are read into pieces of CHUNK_BYTES, which the transport encrypts. The
+sender checks the room of the transport after each piece, so a slow client costs the memory of about two pieces.
 """
 
 from __future__ import annotations
@@ -339,7 +340,7 @@ class FileSender:
 
     def _stop_waiting(self) -> None:
         if self._writer >= 0:
-            # In this order: epoll watches the open file, not the descriptor, and would report it for ever.
+            # In this order: epoll watches the open file, not the descriptor, and would report it forever.
             self._loop.remove_writer(self._writer)
             os.close(self._writer)
             self._writer = -1

@@ -1,1 +1,1 @@
-"""Limits how much of this broker users and client ids use: Kafka's client quotas."""
+"""Limits the usage of this broker by users and client ids: Kafka's client quotas."""

@@ -1,4 +1,4 @@
-"""Measures how much the clients that share a quota use, and for how long they have to wait. Kafka's Rate, Sensor and QuotaUtils.
+"""Measures the usage of the clients that share a quota, and the time for which they have to wait. Kafka's Rate, Sensor and QuotaUtils.
 
 `ClientQuotas` makes a `Sensor` for each resource and group of clients. The `Throttle` of each connection records on it. Times are
 monotonic.
@@ -28,7 +28,7 @@ class Rate:
         self._sum = WindowedSum(samples, window_ms, now_ms)
 
     def add(self, amount: float, now_ms: int) -> None:
-        """Count an amount; a negative one takes back what was counted before."""
+        """Count an amount; a negative one subtracts an amount that was counted before."""
         self._sum.add(amount, now_ms)
 
     def per_second(self, now_ms: int) -> float:

@@ -1,11 +1,11 @@
-"""Counts what the client of one connection uses, and says for how long the client has to wait (KIP-124, KIP-219).
+"""Counts the usage of the client of one connection, and determines its throttle time (KIP-124, KIP-219).
 
 Every connection owns a `Throttle`. Handlers charge the cost of each request; the connection is not read for the returned time. A connection
 looks up its quotas once. It does so again when `Quotas.generation` changes, or when its client has another principal or client id.
 
 Request time is counted in one place: the connection begins it for each request that it handles, and interrupts it where the request waits.
-Work that goes on later, in turns of the loop or in a task, is added. The time of a request is charged with its answer. Later
-work belongs to the next request of the connection.
+Later work, in turns of the loop or in a task, is added. The time of a request is charged with its answer. Later work belongs to the next
+request of the connection.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Throttle:
         self._quotas.delayed[self._delayed_by] += 1
 
     def end_delay(self) -> None:
-        """Note that the connection waits no more."""
+        """Note that the connection has stopped waiting."""
         if self._delayed_by >= 0:
             self._quotas.delayed[self._delayed_by] -= 1
             self._delayed_by = -1

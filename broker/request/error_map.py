@@ -88,7 +88,7 @@ def error_code(error: BaseException) -> ErrorCode:
 
 
 def is_expected(error: BaseException) -> bool:
-    """Whether the error only says that the metadata store is out of reach; a stack trace would not help an operator then."""
+    """Whether the error only means that the metadata store is unreachable; then a stack trace would not help an operator."""
     return isinstance(error, controller_errors.SessionExpired | controller_errors.StoreUnavailable)
 
 

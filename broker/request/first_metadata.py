@@ -3,8 +3,8 @@
 Metadata, DescribeCluster and DescribeTopicPartitions wait. FindCoordinator answers COORDINATOR_NOT_AVAILABLE meanwhile, and clients retry.
 
 Apache Kafka answers at once with the metadata it has. But an answer without brokers or topics harms clients. librdkafka (2.16) removes
-every broker that an answer leaves out; without any broker it may never ask again. Once librdkafka has known a topic for 30 s, one answer
-without the topic is enough: records for the topic fail.
+every broker that an answer leaves out; without any broker it may never send another request. If librdkafka has known a topic for 30 s, a
+single answer without the topic makes its records fail.
 
 A new controller sends the brokers first. Partitions follow when this broker has applied its LeaderAndIsr. So metadata without topics is
 complete only if the metadata store has no topics. `MissedDeletions` finds that out after the first request of a controller.

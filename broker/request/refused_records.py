@@ -1,4 +1,4 @@
-"""Logs refused records of old producers, whose answers hold an error code but no reason.
+"""Logs refused records of old producers, whose answers contain an error code but no reason.
 
 `Produce` calls it for versions 0 to 2. A host that repeats bad records gets a few lines a minute.
 """

@@ -1,7 +1,7 @@
 """Refuses names that a request repeats too often.
 
-A name takes a few bytes of the request, and what is said of it may take kilobytes of the answer, such as the configuration of a topic or
-the members of a group. So an answer to half a million times the same name would take more memory than a machine has.
+A name takes a few bytes of the request, but its description in the answer may take kilobytes, such as the configuration of a topic or the
+members of a group. So the answer to a request with half a million repetitions of a name would exceed the memory of a machine.
 """
 
 from collections.abc import Hashable

@@ -1,6 +1,6 @@
 """Holds the parts of a broker that its handlers delegate to. `Broker` in `broker/server.py` assigns them before the first request.
 
-Handlers reach `Services` as `context.broker`. `Services` has the parts that all handlers need, and a facet for each subject.
+Handlers reach `Services` as `context.broker`. `Services` has the parts that all handlers need, and a group of services for each subject.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Runs long work in slices, one slice in each turn of the event loop, so that other requests are served in between.
 
-Long work is a generator (`Steps`): it yields, as often as it likes, wherever other work may run, and returns its result. Between two steps
-shared state may change, so a generator keeps its own copies of anything it relies on. A handler in steps must not keep references to parts
-of its request or response: once the request is answered, `let_go` empties the arrays of both. All work in steps runs here, one slice of
-SLICE_NS in each turn of the loop.
+Long work is a generator (`Steps`). It yields wherever other work may run, and returns its result. Between two steps shared state may
+change, so a generator keeps its own copies of the state that it depends on. A handler in steps must not keep references to parts of its
+request or response: when the request is answered, `let_go` empties the arrays of both. All work in steps runs here, one slice of SLICE_NS
+in each turn of the loop.
 
 A large request (LARGE_BYTES) waits before it is even decoded, and only one large request is in work here at a time; the smallest goes
 first. This bounds the memory of decoded requests, where an element of one byte may take a hundred. A large request that a task continues,

@@ -1,8 +1,8 @@
 """Decides by ACLs. Pure: no store, no log.
 
-`AclIndex` holds all ACLs of a cluster. A decision looks at the ACLs of the resource's name, at those of the literal name `*`, and at those
-of each prefix; prefixes are found by one look-up for each distinct length of a prefix. Within one pattern, entries are found by principal
-and operation. So the cost of a decision does not grow with the number of ACLs.
+`AclIndex` holds all ACLs of a cluster. A decision examines the ACLs of the resource's name, those of the literal name `*`, and those of
+each prefix; prefixes are found by one look-up for each distinct length of a prefix. Within one pattern, entries are found by principal and
+operation. So the cost of a decision does not grow with the number of ACLs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs the decisions of the authorizer, in the words of Apache Kafka's logger `kafka.authorizer.logger`.
+"""Logs the decisions of the authorizer in the format of Apache Kafka's logger `kafka.authorizer.logger`.
 
 A refusal is a line at INFO, a permission a line at DEBUG. A decision that only filters a listing, or fills a field of authorized
 operations, is a line at TRACE. Lines at INFO are limited per host. While a level is off, its lines are not formatted.
@@ -45,7 +45,7 @@ class AuditLog:
         self._log(client, operation, resource_type, PatternType.LITERAL, name, 1, allowed, log_if_allowed if allowed else log_if_denied)
 
     def log_any(self, client: Client, operation: int, resource_type: int, allowed: bool) -> None:
-        """Log the decision about any resource of a type, in the words that Apache Kafka has for it."""
+        """Log the decision about any resource of a type, in Apache Kafka's format."""
         self._log(client, operation, resource_type, PatternType.UNKNOWN, "NONE", 0, allowed, True)
 
     def _log(

@@ -95,7 +95,7 @@ class Authorizer(Protocol):
         """Logs the decisions; None if they are not logged."""
 
     def on_log_levels_changed(self) -> None:
-        """The level of a logger has changed. Connections must hear of that."""
+        """The level of a logger has changed. Connections must be notified."""
 
     def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether `principal`, connected from `host`, may do `operation` on the named resource."""

@@ -1,4 +1,4 @@
-"""Describes the client of a connection: its address, its principal, and the names that it gives itself.
+"""Describes the client of a connection: its address, its principal, its client id and its software.
 
 `broker.network` makes one per connection. Handlers read it; authentication sets `principal`, ApiVersions the client's software.
 """
@@ -54,7 +54,7 @@ class Client:
         self.sasl: SaslSession | None = None
         """The state of the client's authentication; None on a listener without SASL."""
         self.is_lost = False
-        """Whether the connection is gone."""
+        """Whether the connection is closed."""
         self.on_lost: Callable[[], None] | None = None
         """Called when the connection is closed; releases the state that is kept for the client between requests."""
         self.api_key = -1

@@ -1,7 +1,7 @@
 """Defines how a client secures its connections to brokers: the protocol, the TLS context, the credential.
 
-Peer connections of a broker and the client of the command line take a `ClientSecurity`. They ask it for every new connection, so that
-changed certificates and passwords have an effect.
+Peer connections of a broker and the client of the command line take a `ClientSecurity`. They call it for every new connection, so that
+changed certificates and passwords take effect.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class ClientSecurity(Protocol):
         """The source of chance."""
 
     def context(self) -> ssl.SSLContext:
-        """The TLS context; asked for only if the protocol uses TLS. Raises ConfigError."""
+        """The TLS context; called only if the protocol uses TLS. Raises ConfigError."""
 
     def begin(self, host: str) -> SaslClient:
-        """A new SASL exchange with the server on a host; asked for only if the protocol uses SASL. Raises ConfigError."""
+        """A new SASL exchange with the server on a host; called only if the protocol uses SASL. Raises ConfigError."""
 
 
 class Plaintext:

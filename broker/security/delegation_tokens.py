@@ -76,7 +76,7 @@ class TokenInformation(NamedTuple):
 
 
 class Lifetimes(NamedTuple):
-    """The longest life of a token, and its time until it has to be renewed, ms."""
+    """The longest lifetime of a token, and the time until it has to be renewed, ms."""
 
     max_ms: int
     expiry_ms: int
@@ -107,7 +107,7 @@ class DelegationTokens:
         self._rereading = Rereading("delegation tokens", self._read_all)
         self._tokens: dict[str, TokenInformation] = {}
         self._ids: dict[bytes, str] = {}
-        """By digest of the HMAC, so that the time of a look-up tells nothing about an HMAC that is nearly right."""
+        """By digest of the HMAC, so that the time of a look-up reveals nothing about an HMAC that is nearly right."""
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         """By mechanism and token id; made when a client first uses the token, since one takes milliseconds."""
         self._making: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -224,7 +224,7 @@ class DelegationTokens:
         return changed.expiry_timestamp_ms
 
     def begin_removal(self) -> None:
-        """Begin to remove expired tokens. Does nothing while an earlier removal goes on."""
+        """Begin to remove expired tokens. Does nothing while an earlier removal is in progress."""
         if self._removal is None or self._removal.done():
             self._removal = asyncio.get_running_loop().create_task(self.remove_expired(), name="delegation-token-removal")
 

@@ -1,4 +1,4 @@
-"""Lets only those requests pass that a client of a SASL listener may send before it is authenticated, and ends expired sessions.
+"""Accepts only the requests that a client of a SASL listener may send before it is authenticated, and ends expired sessions.
 
 One `AuthenticationHandler` is the first handler of each connection of a SASL listener. It passes expected requests to the dispatcher. When
 the client is authenticated, the connection's handler becomes the dispatcher, unless the session has a limited lifetime.
@@ -174,7 +174,7 @@ class AuthenticationHandler(RequestHandler):
         self._hold()
 
     def _hold(self) -> None:
-        """Count what is kept for a client that has not authenticated."""
+        """Count the bytes that are kept for a client that has not authenticated."""
         client_id = self._connection.client.client_id_bytes or b""
         if not self._is_known and (size := self._connection.kept_bytes + len(client_id)):
             self._listener.hold(self, size)

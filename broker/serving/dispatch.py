@@ -1,6 +1,6 @@
 """Turns a frame into an answer: reads the header, finds the route, calls the handler of frames or of messages.
 
-The network floor calls it with every complete frame. Rules, as Apache Kafka has them:
+The network code calls it with every complete frame. The rules are those of Apache Kafka:
 * A header that cannot be read, an API that is not advertised, a version out of range, or a body that cannot be decoded closes the
   connection, with one line in the log.
 * ApiVersions in an unknown version is answered in version 0 with UNSUPPORTED_VERSION, so that the client learns the supported versions

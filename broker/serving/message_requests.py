@@ -234,7 +234,7 @@ class MessageRequests:
 
 
 class _Running:
-    """A request that a task serves. As in Apache Kafka, the time for which it holds a handler slot is its request time."""
+    """A request that a task handles. As in Apache Kafka, the time for which it holds a handler slot is its request time."""
 
     __slots__ = ("_began_ns", "context", "pending")
 

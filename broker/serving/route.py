@@ -1,6 +1,6 @@
-"""Describes how one (API, version) is served: its handler, and how its answers become bytes.
+"""Describes how one (API, version) is served: its handler, and the encoding of its answers.
 
-The dispatcher makes a `Route` when the first such request comes; the metrics count on it, and watch what it encodes.
+The dispatcher creates a `Route` for the first such request. The metrics count its requests, and observe the answers that it encodes.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Route:
         self.is_exempt = types.key in EXEMPT
         """Whether the request does not count towards a client's request quota."""
         self.has_throttle_time = any(field.name == "throttle_time_ms" for field in types.response.SCHEMA.fields)
-        """Whether answers tell a client how long its quotas make it wait."""
+        """Whether answers contain the throttle time of the client."""
         self.requests = 0
         self.sample_at = 0  # the request, counted from 1, that is measured next; 0: none
 

@@ -49,7 +49,7 @@ class Effect(Enum):
 
 
 class NotNow(Exception):
-    """The command is not possible in the broker's present state; the text says why."""
+    """The command is not possible in the broker's current state; the text says why."""
 
 
 @dataclass

@@ -24,7 +24,7 @@ Say = Callable[[str], None]
 
 
 class Trouble(Exception):
-    """The restart cannot go on; the text is for the operator, and names the brokers that were not restarted."""
+    """The restart cannot continue; the text is for the operator, and names the brokers that were not restarted."""
 
 
 class Surroundings(Protocol):

@@ -1,5 +1,4 @@
-"""Reads and writes the supervisor's state file, by which commands and the next supervisor find the brokers when the
-supervisor is gone.
+"""Reads and writes the supervisor's state file, by which commands and the next supervisor find the brokers when the supervisor has ended.
 
 The file is replaced as a whole. A process is identified by its pid and its start time, because the pid alone may have
 been reused. A command asks a live supervisor instead of reading the file.

@@ -1,1 +1,1 @@
-"""Reserves the place of the transaction coordinator."""
+"""Coordinates transactions: state machines of transactional ids, markers, expiration, verification."""

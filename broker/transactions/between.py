@@ -1,8 +1,8 @@
-"""Holds requests that begin a transaction while the markers of the one before are written.
+"""Delays requests that begin a transaction until the markers of the previous one are written.
 
-Apache Kafka refuses them with CONCURRENT_TRANSACTIONS, and clients ask again after a pause of 20 ms or more. Markers are written within a
-millisecond or two as a rule, so the request waits here, for MOST_MS at most. Then it is answered like every other. A connection is not read
-while its request waits, so the number of connections bounds these requests.
+Apache Kafka refuses them with CONCURRENT_TRANSACTIONS, and clients retry after a pause of 20 ms or more. Markers are usually written within
+one or two milliseconds, so the request waits here, for MOST_MS at most. Then it is answered like any other. A connection is not read while
+its request waits, so the number of connections bounds these requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Between:
         waiting[1].append(then)
 
     def end(self, txn: TransactionMetadata) -> None:
-        """Go on with what waits for the end of the transaction, in the next turn of the event loop.
+        """Continue the requests that wait for the end of the transaction, in the next turn of the event loop.
 
         The end may be stored while the waiters of the log are notified. Those that were asked before would not see an append of that turn.
         """
@@ -49,6 +49,6 @@ class Between:
                 loop.call_soon(then)
 
     def end_lost(self, is_lost: Callable[[TransactionMetadata], bool]) -> None:
-        """Go on with what waits for transactions that another broker coordinates now."""
+        """Continue the requests that wait for transactions that another broker coordinates now."""
         for txn in [txn for txn in self._waiting if is_lost(txn)]:
             self.end(txn)

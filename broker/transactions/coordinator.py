@@ -1,7 +1,8 @@
-"""Coordinates transactions: the shell around the state machines of the transactional ids. Kafka's TransactionCoordinator.
+"""Coordinates transactions: connects the state machines of the transactional ids with log, timers and connections. Kafka's
+TransactionCoordinator.
 
-Checks that this broker coordinates the id, hands the event to its state machine (`state`) and carries out the effects (`machines`).
-Handlers call it. Every `reply` is called exactly once, now or when the record of the transition is on all replicas in sync.
+Checks that this broker coordinates the id, passes the event to its state machine (`state`) and carries out the effects (`machines`).
+Handlers call it. Every `reply` is called exactly once, at once or when the record of the transition is on all in-sync replicas.
 
 Wiring, by the server:
 
@@ -108,12 +109,12 @@ class TransactionCoordinator:
     # -- life --------------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Answer requests, and look for timeouts and unused ids from time to time."""
+        """Answer requests, and periodically check for timeouts and unused ids."""
         self.transactions.is_active = True
         self._expiration.start()
 
     async def stop(self) -> None:
-        """Answer requests that wait, and take no more."""
+        """Answer waiting requests, and accept no more."""
         self.transactions.is_active = False
         await self._expiration.stop()
         await self._elections.stop()
@@ -122,7 +123,7 @@ class TransactionCoordinator:
         await self.markers.close()
 
     def on_leadership_change(self, partition: Partition) -> None:
-        """A partition of this broker has a new leader, or is here no more."""
+        """A partition of this broker has a new leader, or is no longer hosted here."""
         self._elections.on_leadership_change(partition)
 
     # -- transactions ------------------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class TransactionCoordinator:
         new_producer_id: NewProducerId,
         reply: InitReply,
     ) -> None:
-        """InitProducerId with a transactional id. `expected` is what a producer has that goes on after an error (KIP-360)."""
+        """InitProducerId with a transactional id. `expected` is the id and epoch of a producer that continues after an error (KIP-360)."""
         error = ErrorCode.NONE
         if not transactional_id:
             error = ErrorCode.INVALID_REQUEST
@@ -172,7 +173,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE, txn
 
     def add_partitions(self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Partitions, reply: ErrorReply) -> None:
-        """AddPartitionsToTxn, and AddOffsetsToTxn with the partition of the group. May wait for the end of the transaction before."""
+        """AddPartitionsToTxn, and AddOffsetsToTxn with the partition of the group. May wait for the end of the previous transaction."""
         error, txn = self._find(transactional_id)
         if txn is None:
             reply(error)
@@ -209,7 +210,7 @@ class TransactionCoordinator:
     # -- what there is -----------------------------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
-        """The id as it is now, or why there is none."""
+        """The current state of the id, or the error."""
         if not self.transactions.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
         if not transactional_id:
@@ -233,7 +234,7 @@ class TransactionCoordinator:
         return self._elections.load_times
 
     def _find(self, transactional_id: str) -> tuple[ErrorCode, TransactionMetadata | None]:
-        """The id that a request of a producer is about, or why there is none."""
+        """The id in a request of a producer, or the error."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST, None
         error, txn = self.transactions.find(transactional_id)

@@ -1,4 +1,4 @@
-"""Declares what the state machine of a transactional id wants done, beside `coordination.effects`."""
+"""Declares the effects of the state machine of a transactional id, in addition to `coordination.effects`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AfterAdd(NamedTuple):
 
 
 class AfterPrepare(NamedTuple):
-    """The outcome was being stored, on which the waiter is answered with an error code."""
+    """Continues after the outcome is stored: the waiter gets an error code."""
 
     waiter: object
     is_fence: bool = False
@@ -39,13 +39,13 @@ class AfterPrepare(NamedTuple):
 
 
 class AfterFence(NamedTuple):
-    """An abort for a new instance of the producer was being stored. The instance asks again for its producer id."""
+    """Continues after an abort for a new instance of the producer is stored. The instance requests its producer id again."""
 
     waiter: object
 
 
 class AfterComplete(NamedTuple):
-    """The end of the transaction was being stored. No request waits for it."""
+    """Continues after the end of the transaction is stored. No request waits for it."""
 
 
 Completion: TypeAlias = AfterInit | AfterAdd | AfterPrepare | AfterFence | AfterComplete
@@ -59,7 +59,7 @@ class Store(NamedTuple):
 
 
 class SendMarkers(NamedTuple):
-    """Have a marker written to each partition of the transaction, and call `on_markers_written` after the last one.
+    """Write a marker to each partition of the transaction, and call `on_markers_written` after the last one.
 
     `completion` is stored then.
     """

@@ -1,4 +1,4 @@
-"""Aborts transactions that ran past their timeout, and removes transactional ids that were not used for long.
+"""Aborts transactions that exceeded their timeout, and removes transactional ids that were unused for long.
 
 Both are looked for periodically, as by Apache Kafka: every `transaction.abort.timed.out.transaction.cleanup.interval.ms`, and every
 `transaction.remove.expired.transaction.cleanup.interval.ms`. An id is removed by a tombstone. While the tombstone is not on all replicas in
@@ -27,10 +27,10 @@ from storage.disk.clock import Clock
 logger = logging.getLogger(__name__)
 
 IDS_PER_TURN: Final = 2_000
-"""Transactional ids that are looked at before others have the event loop: 0.5 ms."""
+"""Transactional ids that are checked in one turn: 0.5 ms."""
 
 TOMBSTONE_BYTES: Final = 16 * 1024
-"""Size of the keys in one batch of tombstones, bytes; as in Apache Kafka."""
+"""Size of the keys in one batch of tombstones, bytes; the same as in Apache Kafka."""
 
 Expired = tuple[TransactionMetadata, bytes]
 
@@ -60,12 +60,12 @@ class TransactionExpiration:
         self._rounds = (_Round(self.abort_timed_out, abort_interval_ms), _Round(self.remove_expired, remove_interval_ms))
 
     def start(self) -> None:
-        """Look periodically."""
+        """Start the periodic checks."""
         for each in self._rounds:
             self._arm(each)
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         for each in self._rounds:
             if each.timer is not None:
                 each.timer.cancel()
@@ -143,7 +143,7 @@ class TransactionExpiration:
             logger.info("%s-%d: removed %d unused transactional ids", self._owned.topic, index, len(expired))
 
     async def _all(self) -> AsyncIterator[tuple[OwnedPartition[TransactionMetadata], TransactionMetadata]]:
-        """All ids that are coordinated here at the time they come up, some in each turn of the event loop."""
+        """All ids that are coordinated here when they are visited, some in each turn of the event loop."""
         looked_at = 0
         for owned in list(self._owned.partitions.values()):
             if owned.is_loading:
@@ -157,7 +157,7 @@ class TransactionExpiration:
 
 
 class _Round:
-    """Something that is looked for every `interval_ms`."""
+    """A periodic check, every `interval_ms`."""
 
     __slots__ = ("interval_ms", "look", "task", "timer")
 

@@ -1,6 +1,6 @@
-"""Reads transactional ids back out of the records of `__transaction_state`. Implements `coordination.elections.Loader`.
+"""Loads transactional ids from the records of `__transaction_state`. Implements `coordination.elections.Loader`.
 
-The last record of an id counts, so values are decoded when all is read.
+The last record of an id is valid, so values are decoded after all records are read.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TransactionLoader:
             yield
 
     def states(self, now_ms: int, into: MutableMapping[str, TransactionMetadata]) -> Iterator[None]:
-        """Put the ids that were found into `into`. Records are let go one by one, as freeing all at once would hold the event loop."""
+        """Put the ids that were found into `into`. Records are freed one by one, because freeing all at once would block the event loop."""
         for key, value in self._values.drain():
             try:
                 transactional_id = read_key(key)
@@ -70,7 +70,7 @@ class TransactionLoader:
             yield
 
     def found(self, states: int) -> str:
-        """Says how many ids were found, for the log."""
+        """The number of ids that were found, for the log."""
         return f"{states} transactional ids"
 
     def _skip(self, what: str, why: object) -> None:

@@ -39,7 +39,7 @@ def transaction_key(transactional_id: str) -> bytes:
 def transaction_value(transit: TransitMetadata) -> Steps[bytes]:
     """The value that a transition leads to, in steps: a transaction may have 100,000 topics.
 
-    Written by hand, as the declared message takes three times as long. A test holds both equal.
+    Hand-written, because the declared message takes three times as long. A test holds both equal.
     """
     state = transit.state
     data = bytearray(_VALUE_HEAD.pack(VALUE_VERSION, transit.producer_id, transit.producer_epoch, transit.timeout_ms, state))

@@ -1,4 +1,4 @@
-"""Runs the state machines of transactional ids for `broker/coordination`: how one is loaded, let go and stored."""
+"""Runs the state machines of transactional ids for `broker/coordination`: loads, unloads and stores them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class TransactionMachines:
     def on_unloaded(self, states: LargeTable[str, TransactionMetadata]) -> None:
         """Another broker coordinates the transactional ids; appends in flight fail, and their requests are answered.
 
-        Of a million ids only those with markers to write are looked at.
+        Of a million ids only those with markers to write are visited.
         """
         self.markers.forget_lost()
         self.between.end_lost(lambda txn: not self._coordinates(txn))

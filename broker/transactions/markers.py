@@ -1,18 +1,18 @@
-"""Has markers written to the partitions of finished transactions. Kafka's TransactionMarkerChannelManager.
+"""Writes markers to the partitions of finished transactions, by requests to their leaders. Kafka's TransactionMarkerChannelManager.
 
-A broker that leads some of the partitions gets one WriteTxnMarkers at a time, with what is due for it by then, up to a number of partitions
-that bounds a turn of the event loop. A marker is sent until the leader of its partition has it. An unreachable broker and a retriable error
-lead to another look at the metadata. Partitions without a leader are looked at again after a pause.
+A broker that leads some of the partitions gets one WriteTxnMarkers at a time, with all markers that are due for it, up to a number of
+partitions that bounds a turn of the event loop. A marker is sent until the leader of its partition has it. After a failed connection or a
+retriable error the leader is looked up again. Partitions without a leader are looked up again after a pause.
 
-This broker writes the markers of its own partitions without a request, once the answers of the present turn have left: the producers read
-them meanwhile. Each of these markers is waited for by itself.
+This broker writes the markers of its own partitions without a request, after the answers of the current turn are sent: the producers read
+these meanwhile. It waits for each of these markers separately.
 
-A partition that this broker's metadata does not have may be new, so the metadata store is asked. Without the partition there is nothing to
-mark.
+A partition that is missing in this broker's metadata may be new, so the metadata store is read. If the partition does not exist, it needs
+no marker.
 
-Two refusals end a transaction's markers in Apache Kafka, and its id waits for a new coordinator. Here the id goes on. A partition with a
-newer producer epoch needs no marker of the older one. A newer coordinator epoch is either that of another broker, which this broker learns
-soon, or this broker had a newer one itself by the time of the answer.
+After two kinds of refusal Apache Kafka sends no more markers of a transaction, and its id waits for a new coordinator. Here the id
+continues. A partition with a newer producer epoch needs no marker of the older one. A newer coordinator epoch belongs to another broker, of
+which this broker learns soon, or this broker itself had a newer epoch when the answer arrived.
 
 Invariant: a transaction is in `_pending` from its outcome to its last marker, unless its partition of `__transaction_state` is lost.
 """
@@ -48,10 +48,10 @@ from storage.disk.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS: Final = 100
-"""Pause before partitions without a leader, or with a retriable error, are looked at again, ms; an election takes about as long."""
+"""Pause before partitions without a leader, or with a retriable error, are tried again, ms; an election takes about as long."""
 
 PUT_OFF_PER_TURN: Final = 200
-"""Transactions with such partitions that are looked at in a turn of the event loop: 1 ms."""
+"""Transactions with such partitions that are processed in a turn of the event loop: 1 ms."""
 
 LEAST_PAUSE_MS: Final = 10
 """Pause between two such turns when there are many transactions, ms; so they take a tenth of the processor at most."""
@@ -79,23 +79,22 @@ RETRIABLE: Final = frozenset(
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     }
 )
-"""The leader is another broker, or may have the marker the next time."""
+"""The leader is another broker, or may accept the marker at the next attempt."""
 
 UNANSWERED: Final = ErrorCode.UNKNOWN_SERVER_ERROR
-"""In place of an error code that a broker left out of its answer."""
+"""Replaces an error code that is missing in a broker's answer."""
 
 UNMARKABLE: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""The partition gets no marker of this producer epoch, now or later.
-
-It cannot hold markers, and has no transactional records then. Or it has records of a newer epoch: the coordinator has lost what it knew of
-it, in an unclean election. The transaction of the older epoch had ended before, or ends with the newer one's.
+"""The partition will never accept a marker of this producer epoch. Either it cannot contain markers, and so has no transactional records.
+Or it has records of a newer epoch, which the coordinator lost in an unclean election. Then the transaction of the older epoch has ended
+before, or ends with the newer one.
 """
 
 WriteMarkers: TypeAlias = Callable[[int, WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
-"""Asks a broker by its id, this one among them, to write markers. Raises OSError; the markers may have been written."""
+"""Requests a broker by its id, possibly this one, to write markers. Raises OSError; the markers may have been written."""
 
 OnMarked: TypeAlias = Callable[[Mapping[tuple[str, int], int]], None]
-"""Called once with the error code of each partition, when it is known of all what became of the marker."""
+"""Called once with the error code of each partition, when all results are known."""
 
 
 class Marker(NamedTuple):
@@ -135,7 +134,7 @@ class Due(NamedTuple):
 
 
 class DueMarkers(NamedTuple):
-    """Send to a broker what is due for it."""
+    """Send the due markers to a broker."""
 
 
 FLUSH: Final = DueMarkers()
@@ -144,7 +143,8 @@ FLUSH: Final = DueMarkers()
 class TransactionMarkers:
     """See the module. Owned by the coordinator.
 
-    `requests` and `responses` count those to and from other brokers, and one of each for what is written here in a turn.
+    `requests` and `responses` count those to and from other brokers, and one of each for the markers that this broker writes itself in a
+    turn.
     """
 
     __slots__ = (
@@ -180,7 +180,7 @@ class TransactionMarkers:
         monotonic: Callable[[], float],
         on_written: Callable[[TransactionMetadata, TransitMetadata], None],
     ) -> None:
-        """`coordinator_epoch` gives the present epoch, or None when this broker does not coordinate the id any more."""
+        """`coordinator_epoch` returns the current epoch, or None if this broker does not coordinate the id any more."""
         self._cluster = cluster
         self._listener = listener
         self._write_markers = write_markers
@@ -202,7 +202,7 @@ class TransactionMarkers:
         self._look_again: TimerTask | None = None
         self._looking: asyncio.Task[None] | None = None
         self.here: tuple[int, WriteHere] | None = None
-        """The id of this broker, and its way to its own partitions. Without it this broker is asked like the others."""
+        """The id of this broker, and the writer for its own partitions. Without it this broker gets requests like the others."""
         self.requests = 0
         self.responses = 0
         self._senders: Senders[int, DueMarkers, None] = Senders("transaction markers", self._channel_to, monotonic)
@@ -219,11 +219,11 @@ class TransactionMarkers:
 
     @property
     def queue_sizes(self) -> dict[int, int]:
-        """Requests that wait behind another one, by broker."""
+        """Requests that wait for the one in flight, by broker."""
         return self._senders.queue_sizes
 
     def write(self, txn: TransactionMetadata, is_commit: bool, completion: TransitMetadata) -> None:
-        """Have a marker written to each partition of the transaction, and call `on_written` after the last one."""
+        """Write a marker to each partition of the transaction, and call `on_written` after the last one."""
         marked = self._pending[txn] = Marked(txn, is_commit, completion)
         self._route(marked, txn.partitions)
         self._maybe_complete(marked)
@@ -234,7 +234,7 @@ class TransactionMarkers:
             del self._pending[txn]
 
     async def close(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         if self._look_again is not None:
             self._look_again.cancel()
         if self._looking is not None:
@@ -246,7 +246,7 @@ class TransactionMarkers:
     # -- to which broker ---------------------------------------------------------------------------------------------------
 
     def _route(self, marked: Marked, partitions: Partitions) -> None:
-        """Queue the markers of these partitions for their leaders; of many, some in each turn."""
+        """Queue the markers of these partitions for their leaders; if there are many, some in each turn."""
         parts = in_parts(partitions, PARTITIONS_PER_TURN)
         first = next(parts, None)
         if first is None:
@@ -329,7 +329,7 @@ class TransactionMarkers:
         return image is not None and indexes <= image.partitions.keys()
 
     async def _drop_deleted(self, topics: Iterable[str]) -> None:
-        """Go on without partitions that do not exist any more. A topic may have been created again, with fewer partitions."""
+        """Continue without partitions that do not exist any more. A topic may have been created again, with fewer partitions."""
         for topic in topics:
             try:
                 existing = await self._partitions_of(topic)
@@ -401,7 +401,7 @@ class TransactionMarkers:
         return _Channel(self, broker_id)
 
     async def flush(self, broker_id: int) -> None:
-        """Send a broker some of what is due for it. Raises OSError, if some of it is due for the same broker still."""
+        """Send some of the due markers to a broker. Raises OSError, if some of the markers are still due for the same broker."""
         await self._flush(broker_id)
         self._flushing.discard(broker_id)
         if broker_id in self._due:
@@ -453,7 +453,7 @@ class TransactionMarkers:
         return taken
 
     def _take(self, marked: Marked, partitions: Partitions, codes: Mapping[tuple[str, int], int], broker_id: int) -> None:
-        """Take in what became of the markers of a transaction on one broker."""
+        """Process the results of the markers of a transaction on one broker."""
         txn = marked.txn
         again: dict[str, list[int]] = {}
         for topic, indexes in partitions.items():
@@ -484,7 +484,7 @@ class TransactionMarkers:
 
 
 class _Channel:
-    """The way to one broker. Implements `replication.ports.senders.Channel`."""
+    """The channel to one broker. Implements `replication.ports.senders.Channel`."""
 
     __slots__ = ("_broker_id", "_markers")
 

@@ -1,7 +1,7 @@
-"""Tracks what the coordinator knows of one transactional id, and prepares and completes its transitions. Kafka's TransactionMetadata.
+"""Holds the state of one transactional id, and prepares and completes its transitions. Kafka's TransactionMetadata.
 
-A transition has two halves. `prepare_*` returns the new values, and marks the id as pending. `complete_transition` takes the values over
-once all replicas in sync have them. While a transition is pending no other is prepared. `state` decides which one follows an event.
+A transition has two steps. `prepare_*` returns the new values, and marks the id as pending. `complete_transition` applies the values when
+all in-sync replicas have them. While a transition is pending, no other is prepared. `state` decides which transition follows an event.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NO_TIMESTAMP: Final = -1
 MAX_EPOCH: Final = 0x7FFF
-"""Never given to a producer: the coordinator can always fence the last producer of a producer id with it."""
+"""Never assigned to a producer: with it the coordinator can always fence the last producer of a producer id."""
 
 
 class TransactionState(IntEnum):
@@ -64,7 +64,7 @@ PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 
 
 class IllegalTransition(Exception):
-    """A transition that no event leads to: a fault of the coordinator itself."""
+    """A transition that no event causes: a fault of the coordinator itself."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -136,11 +136,11 @@ class TransactionMetadata:
         self.last_update_ms = last_update_ms
         self.pending_state: TransactionState | None = None
         self.has_failed_epoch_fence = False
-        """Whether a bumped epoch may be missing in the log. No client knows it, so the next fence does not bump it again."""
+        """Whether a bumped epoch may be missing in the log. No client has it, so the next fence does not bump it again."""
 
     @property
     def timers(self) -> dict[Hashable, Cancellable]:
-        """None: timeouts are looked for periodically (`expiration`), as Apache Kafka does."""
+        """None: timeouts are checked periodically (`expiration`), as by Apache Kafka."""
         return {}
 
     @property
@@ -160,7 +160,7 @@ class TransactionMetadata:
     # -- first halves ------------------------------------------------------------------------------------------------------
 
     def prepare_increment_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> tuple[ErrorCode, TransitMetadata | None]:
-        """The next epoch for a producer; for one that repeats its last request, the present one (KIP-360)."""
+        """The next epoch for a producer; the current epoch for a producer that repeats its last request (KIP-360)."""
         if self.is_epoch_exhausted:
             raise IllegalTransition(f"{self}: no epoch is left")
         if expected_epoch is None:
@@ -190,7 +190,7 @@ class TransactionMetadata:
         return self._prepare_same_producer(state, self.partitions, self.start_ms, now_ms)
 
     def prepare_fenced_abort(self, now_ms: int) -> TransitMetadata:
-        """An abort that fences the producer: its epoch is bumped at once, so none of its requests is taken from now on.
+        """An abort that fences the producer: its epoch is bumped at once, so its requests are refused from now on.
 
         Raises IllegalTransition at the largest epoch, which no producer has.
         """
@@ -202,7 +202,7 @@ class TransactionMetadata:
         return self.prepare_abort_or_commit(TransactionState.PREPARE_ABORT, now_ms)
 
     def prepare_complete(self, now_ms: int) -> TransitMetadata:
-        """The end of the transaction, to be stored once all partitions have their markers."""
+        """The end of the transaction, to be stored when all partitions have their markers."""
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         self.has_failed_epoch_fence = False
         state = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
@@ -283,7 +283,7 @@ class TransactionMetadata:
         self.pending_state = None
 
     def remove_partitions(self, partitions: Partitions) -> None:
-        """These partitions have their markers, or are gone. Raises IllegalTransition while no markers are written."""
+        """These partitions have their markers, or do not exist any more. Raises IllegalTransition while no markers are written."""
         if self.state not in PREPARED:
             raise IllegalTransition(f"{self}: no markers are written now")
         self.partitions = NO_PARTITIONS if partitions == self.partitions else difference(self.partitions, partitions)

@@ -1,6 +1,6 @@
 """Represents sets of partitions as topics with their indexes; an AddPartitionsToTxn may name 100,000 partitions.
 
-Sets of int cost a tenth of sets of (topic, index). The sets of a transaction never change: a new one takes the place of an old one.
+Sets of int cost a tenth of sets of (topic, index). The sets of a transaction are immutable: a change replaces a set by a new one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def of_pairs(pairs: Iterable[tuple[str, Iterable[int]]]) -> Partitions:
 
 
 def in_parts(partitions: Partitions, size: int) -> Iterator[Partitions]:
-    """The partitions in parts of at most `size`, each made when it is asked for."""
+    """The partitions in parts of at most `size`, created lazily."""
     part: dict[str, frozenset[int]] = {}
     left = size
     for topic, indexes in partitions.items():

@@ -1,7 +1,7 @@
-"""Decides what follows an event of a transactional id: the state machine of Apache Kafka's TransactionCoordinator, without input or output.
+"""Decides the effects of an event of a transactional id: the state machine of Apache Kafka's TransactionCoordinator, without I/O.
 
-Events and the time come in, effects go out. Requests that are refused change nothing. `coordinator` finds the id and carries out the
-effects; `metadata` holds the values.
+The input is an event and the time, the output is a list of effects. Refused requests change nothing. `coordinator` finds the id and carries
+out the effects; `metadata` holds the values.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from protocol.errors import ErrorCode
 from protocol.records.batch import NO_PRODUCER_EPOCH
 
 NewProducerId = Callable[[], int | None]
-"""Gives a producer id that no producer has had; None while there is none."""
+"""Returns an unused producer id, or None while there is none."""
 
 
 def on_init_producer_id(
@@ -48,9 +48,9 @@ def on_init_producer_id(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> list[Effect]:
-    """InitProducerId: a new instance of the producer, or the same one that goes on after an error (`expected`, KIP-360).
+    """InitProducerId: a new instance of the producer, or the same one that continues after an error (`expected`, KIP-360).
 
-    An open transaction is aborted first, and the producer asks again.
+    An open transaction is aborted first, and the producer retries.
     """
     error = ErrorCode.NONE
     transit: TransitMetadata | None = None
@@ -80,9 +80,8 @@ def on_init_producer_id(
 
 
 def _may_go_on(txn: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Whether a producer with this id may be the present one; its epoch is compared later.
-
-    An exhausted epoch of the last producer id may be the repetition of a request that has changed the producer id.
+    """Whether a producer with this id may be the current one; its epoch is compared later. An exhausted epoch of the last producer id may
+    come from a repeated request that has changed the producer id.
     """
     return (
         txn.producer_epoch == NO_PRODUCER_EPOCH
@@ -94,7 +93,7 @@ def _may_go_on(txn: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
 def on_add_partitions(
     txn: TransactionMetadata, waiter: object, producer: ProducerIdAndEpoch, partitions: Partitions, now_ms: int
 ) -> list[Effect]:
-    """AddPartitionsToTxn, AddOffsetsToTxn. The waiter is answered with an error code."""
+    """AddPartitionsToTxn, AddOffsetsToTxn. The waiter gets an error code."""
     error = _check_producer(txn, producer)
     if not error:
         if txn.pending_state is not None or txn.state in PREPARED:
@@ -107,7 +106,8 @@ def on_add_partitions(
 def verify(txn: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
     """Whether the partitions of the transaction may be written to by the producer (KIP-890).
 
-    A pending transition does not matter: a partition counts from when the record that adds it is safe, until its marker is written.
+    A pending transition does not matter: a partition belongs to the transaction from the time when the record that adds it is replicated,
+    until its marker is written.
     """
     error = _check_producer(txn, producer)
     if not error and txn.state in PREPARED:
@@ -131,7 +131,7 @@ _OUTCOMES = {
 
 
 def on_end(txn: TransactionMetadata, waiter: object, producer: ProducerIdAndEpoch, is_commit: bool, now_ms: int) -> list[Effect]:
-    """EndTxn. The waiter is answered with an error code as soon as the outcome is safe; markers follow."""
+    """EndTxn. The waiter gets an error code as soon as the outcome is replicated; markers follow."""
     error = _check_producer(txn, producer)
     if not error:
         prepared, complete = _OUTCOMES[is_commit]
@@ -147,14 +147,14 @@ def on_end(txn: TransactionMetadata, waiter: object, producer: ProducerIdAndEpoc
 
 
 def on_timeout(txn: TransactionMetadata, waiter: object, now_ms: int) -> list[Effect]:
-    """The transaction may have been open for too long: it is aborted then. The waiter is answered with an error code, if so."""
+    """Abort the transaction if it has been open for too long. In this case the waiter gets an error code."""
     if not txn.is_timed_out(now_ms):
         return []
     return [Store(txn.prepare_fenced_abort(now_ms), AfterPrepare(waiter, is_fence=True))]
 
 
 def on_stored(txn: TransactionMetadata, transit: TransitMetadata, then: Completion, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """The record of a transition is safe, or was not written for sure. `error` is the error code for clients."""
+    """The record of a transition is replicated, or was certainly not written. `error` is the error code for clients."""
     if not error:
         txn.complete_transition(transit)
     elif not isinstance(then, AfterComplete):
@@ -176,7 +176,7 @@ def on_stored(txn: TransactionMetadata, transit: TransitMetadata, then: Completi
 
 
 def on_loaded(txn: TransactionMetadata, now_ms: int) -> list[Effect]:
-    """The id was read from the log. A former coordinator may have left its markers unwritten."""
+    """The id was loaded from the log. Its former coordinator may not have written all markers."""
     return [_markers(txn, now_ms)] if txn.state in PREPARED else []
 
 

@@ -1,4 +1,4 @@
-"""Counts the transactions that end on this coordinator, and tells how long each was in each state."""
+"""Counts the transactions that end on this coordinator, and measures the time of each in each state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.transactions.metadata import TransactionMetadata, TransactionState
 
 
 class TransactionStats:
-    """See the module. `on_left` hears of every change of state: the former state, and the time in it, ms."""
+    """See the module. `on_left` is called for every change of state, with the former state and the time in it, ms."""
 
     __slots__ = ("aborts", "commits", "on_left", "timeouts")
 

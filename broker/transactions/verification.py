@@ -1,9 +1,9 @@
-"""Asks transaction coordinators whether partitions belong to open transactions (KIP-890). Kafka's AddPartitionsToTxnManager.
+"""Verifies with transaction coordinators that partitions belong to open transactions (KIP-890). Kafka's AddPartitionsToTxnManager.
 
-A leader asks before a transactional batch opens a transaction in one of its partitions. If it coordinates the transaction itself, it looks
-at once (`is_confirmed_here`). The question to another broker is an AddPartitionsToTxn that only verifies. One request is in flight for each
-coordinator; the questions that come meanwhile go into the next request, at most one of each transactional id. Each question is held by a
-request of a client that waits for it, so connections bound their number.
+A leader verifies a transactional batch before it opens a transaction in one of its partitions. If this broker also coordinates the
+transaction, it looks the transaction up (`is_confirmed_here`). Otherwise it sends an AddPartitionsToTxn that only verifies. One request is
+in flight for each coordinator. Questions that arrive meanwhile go into the next request, at most one of each transactional id. A request of
+a client waits for each question, so the number of connections bounds the questions.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ from storage.disk.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 VERIFICATION_VERSION: Final = 5
-"""Of AddPartitionsToTxn between brokers: the first that tells TRANSACTION_ABORTABLE."""
+"""The first version of AddPartitionsToTxn between brokers with TRANSACTION_ABORTABLE."""
 
 OnVerified: TypeAlias = Callable[[dict[TopicPartition, ErrorCode]], None]
-"""Called once, with the partitions that do not belong to the transaction, or of which that is not known."""
+"""Called once, with the partitions that do not belong to the transaction, or for which the result is unknown."""
 
 VerifyHere: TypeAlias = Callable[[str, ProducerIdAndEpoch], tuple[ErrorCode, Partitions]]
 """`TransactionCoordinator.verify_partitions`."""
 
 AskCoordinator: TypeAlias = Callable[[int, AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]]
-"""Asks a broker by its id. Raises OSError when it does not answer, UnsupportedVersion or UnsupportedField when it cannot be asked this."""
+"""Sends the question to a broker by its id. Raises OSError if it does not answer, UnsupportedVersion or UnsupportedField if it does not
+support the question."""
 
 
 class TransactionVerifier:
-    """See the module. `failures` counts partitions that were not verified, `on_answered` hears how long each question took, ms."""
+    """See the module. `failures` counts partitions that were not verified; `on_answered` is called with the duration of each question,
+    ms."""
 
     __slots__ = ("_ask", "_coordinators", "_metadata", "_monotonic", "_partition_for", "failures", "on_answered", "verify_here")
 
@@ -59,7 +61,7 @@ class TransactionVerifier:
         self.failures = 0
         self.on_answered: Callable[[float], None] | None = None
         self.verify_here: VerifyHere | None = None
-        """Asks this broker's own coordinator. Without it this broker is asked like the others."""
+        """Calls this broker's own coordinator. Without it this broker gets requests like the others."""
 
     def is_confirmed_here(self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, index: int) -> bool:
         """Whether this broker coordinates the id, and the partition belongs to the open transaction of the producer. Sends no request."""
@@ -78,9 +80,9 @@ class TransactionVerifier:
         *,
         knows_abortable: bool,
     ) -> None:
-        """Ask whether the partitions belong to the open transaction of the producer.
+        """Verify that the partitions belong to the open transaction of the producer.
 
-        `knows_abortable` says that the client knows TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE. `then` may be called at once.
+        `knows_abortable`: whether the client supports TRANSACTION_ABORTABLE; others get INVALID_TXN_STATE. `then` may be called at once.
         """
         if all(self.is_confirmed_here(transactional_id, producer_id, producer_epoch, *each) for each in partitions):
             then({})
@@ -98,7 +100,7 @@ class TransactionVerifier:
             if producer_epoch < former.producer_epoch:
                 self._refuse(question, ErrorCode.INVALID_PRODUCER_EPOCH)
                 return
-            # The same epoch asks again because its client gave up waiting. The older request gets an error that its client may retry.
+            # The same epoch retries because its client did not wait longer. The older request gets an error that its client may retry.
             is_fenced = former.producer_epoch < producer_epoch
             del coordinator.waiting[transactional_id]
             self._refuse(former, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
@@ -107,7 +109,7 @@ class TransactionVerifier:
             coordinator.task = asyncio.get_running_loop().create_task(self._run(broker_id, coordinator), name=f"verification-{broker_id}")
 
     async def close(self) -> None:
-        """Stop asking; what waits for an answer gets none."""
+        """Stop; pending questions get no answer."""
         tasks = [each.task for each in self._coordinators.values() if each.task is not None]
         for task in tasks:
             task.cancel()
@@ -137,7 +139,7 @@ class TransactionVerifier:
             if response.error_code:
                 code = ErrorCode.of(response.error_code)
                 logger.error("broker %d refuses to verify transactions: %s", broker_id, code.name)
-                # Whether brokers may ask each other is no business of the client.
+                # A missing right of the brokers is not the client's fault.
                 self._refuse_all(asked, ErrorCode.INVALID_TXN_STATE if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code)
             else:
                 self._take_results(asked, response)
@@ -174,7 +176,7 @@ class TransactionVerifier:
 
 
 class _Coordinator:
-    """The questions that wait for a broker, by transactional id, and the task that asks it."""
+    """The questions that wait for a broker, by transactional id, and the task that sends them."""
 
     __slots__ = ("task", "waiting")
 
@@ -218,7 +220,7 @@ class _Question:
         )
 
     def told(self, error_code: int) -> ErrorCode:
-        """An error of the coordinator in the words that producers know."""
+        """An error of the coordinator, mapped to one that producers support."""
         if error_code == ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error_code == ErrorCode.TRANSACTION_ABORTABLE and not self._knows_abortable:

@@ -18,7 +18,7 @@ GROUP_MAX_SESSION_TIMEOUT_MS = key(
     default=30 * MINUTE,
     importance=MEDIUM,
     effective=True,
-    doc="The longest session timeout that a member may ask for.",
+    doc="The longest session timeout that a member may request.",
 )
 GROUP_MAX_SIZE = key("group.max.size", Int(1), default=INT_MAX, importance=MEDIUM, effective=True, doc="How many members a group may have.")
 GROUP_MIN_SESSION_TIMEOUT_MS = key(
@@ -27,7 +27,7 @@ GROUP_MIN_SESSION_TIMEOUT_MS = key(
     default=6 * SECOND,
     importance=MEDIUM,
     effective=True,
-    doc="The shortest session timeout that a member may ask for.",
+    doc="The shortest session timeout that a member may request.",
 )
 OFFSET_METADATA_MAX_BYTES = key(
     "offset.metadata.max.bytes",

@@ -326,7 +326,7 @@ LOG_RETENTION_MS = key(
     importance=HIGH,
     dynamic=CLUSTER,
     effective=True,
-    doc="How long a segment is kept, counted from its newest message; -1 keeps it for ever.",
+    doc="How long a segment is kept, counted from its newest message; -1 keeps it forever.",
 )
 LOG_ROLL_JITTER_MS = key(
     "log.roll.jitter.ms",

@@ -30,7 +30,7 @@ OTTLA_METRICS_LISTENER = key(
     effective=True,
     internal=True,
     doc="The HTTP address of the metrics for Prometheus (/metrics) and of the health checks (/health/live, /health/ready), "
-    "without authentication. Without it nothing is measured. Port 0 takes a free one, which is logged.",
+    "without authentication. Without it no metrics are served. Port 0 takes a free one, which is logged.",
 )
 OTTLA_METADATA_FILE = key(
     "ottla.metadata.file",
@@ -147,8 +147,8 @@ OTTLA_SLOW_REQUEST_MS = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="A request that takes at least this long gets one line in the log, with its client and its time in each station. It includes the "
-    "time that a request waits by its own wish, such as `fetch.max.wait.ms`. Without it no request is timed for this.",
+    doc="A request that takes at least this long gets one line in the log, with its client and its time in each stage. This includes the "
+    "time for which the client lets a request wait, such as `fetch.max.wait.ms`. Without this key no request is timed for the log.",
 )
 OTTLA_GROUP_LAG_MAX_SERIES = key(
     "ottla.group.lag.max.series",

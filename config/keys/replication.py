@@ -74,7 +74,7 @@ REPLICA_FETCH_MAX_BYTES = key(
     default=MiB,
     importance=MEDIUM,
     effective=True,
-    doc="How many bytes of one partition a follower asks for.",
+    doc="How many bytes of one partition a follower requests.",
 )
 REPLICA_FETCH_MIN_BYTES = key(
     "replica.fetch.min.bytes",
@@ -90,7 +90,7 @@ REPLICA_FETCH_RESPONSE_MAX_BYTES = key(
     default=10 * MiB,
     importance=MEDIUM,
     effective=True,
-    doc="How many bytes of all partitions together a follower asks for.",
+    doc="How many bytes of all partitions together a follower requests.",
 )
 REPLICA_FETCH_WAIT_MAX_MS = key(
     "replica.fetch.wait.max.ms",

@@ -283,7 +283,7 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = key(
     default=HOUR,
     importance=LOW,
     effective=True,
-    doc="How often the keys that verify tokens are fetched anew.",
+    doc="How often the keys that verify tokens are fetched again.",
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = key(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",

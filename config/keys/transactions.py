@@ -35,7 +35,7 @@ TRANSACTION_MAX_TIMEOUT_MS = key(
     default=15 * MINUTE,
     importance=HIGH,
     effective=True,
-    doc="The longest transaction timeout that a producer may ask for.",
+    doc="The longest transaction timeout that a producer may request.",
 )
 TRANSACTION_PARTITION_VERIFICATION_ENABLE = key(
     "transaction.partition.verification.enable",

@@ -1,1 +1,1 @@
-"""Defines what a configuration key is: its type, bounds, default and scope."""
+"""Defines configuration keys: their types, bounds, defaults and scopes."""

@@ -1,7 +1,7 @@
 """Reads and writes the ACLs in the metadata store. Kafka's ZkAclStore and the writing part of its AclAuthorizer.
 
-Writes are conditional on the version that was read, so that brokers that write at the same time lose no ACL. With each
-write comes a notification, from which the other brokers learn of it.
+Writes are conditional on the version that was read, so that brokers that write at the same time lose no ACL. Each write includes a
+notification for the other brokers.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _ROOTS = {LITERAL: ACL, PREFIXED: PREFIXED_ACL}
 
 
 Change = Callable[[list[AclEntry]], Iterable[AclEntry]]
-"""Makes the wanted ACLs of a pattern from the present ones."""
+"""Computes the new ACLs of a pattern from the current ones."""
 Failure = StoreError | MalformedZNode
 
 
@@ -107,7 +107,7 @@ class AclStore:
         return found
 
     async def update(self, changes: Sequence[tuple[StoredPattern, Change]]) -> list[list[AclEntry] | Failure]:
-        """Set the ACLs of each pattern to the change of the present ones; without ACLs the node is deleted.
+        """Set the ACLs of each pattern to the change of the current ones; without ACLs the node is deleted.
 
         Returns for each pattern its ACLs, or the reason why they were not changed: a StoreError, also when other brokers are quicker at
         every attempt, or a MalformedZNode. A change is called again for each attempt, and may raise MalformedZNode. Patterns are
@@ -164,7 +164,7 @@ def _acls(pattern: StoredPattern, found: Result | StoreError) -> tuple[list[AclE
 
 
 def _notification(pattern: StoredPattern) -> Create:
-    """Tells all brokers of a change. The names of resource types in notifications are those of Java's constants."""
+    """Notifies all brokers of a change. The names of resource types in notifications are those of Java's constants."""
     constant = "".join(f"_{letter}" if letter.isupper() else letter for letter in pattern.resource_type)[1:].upper()
     if pattern.pattern_type == LITERAL:
         return Create(ACL_CHANGE_PREFIX, encode_acl_change(constant, pattern.name), sequential=True)

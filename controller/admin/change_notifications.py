@@ -1,4 +1,4 @@
-"""Follows the sequential notifications that brokers create below one znode, to tell each other of changes.
+"""Follows the sequential notifications that brokers create below one znode to report changes to each other.
 
 Kafka's ZkNodeChangeNotificationListener. Notifications are kept for 15 minutes, so that a broker that was briefly
 disconnected still finds them. Any broker that finds an older one removes it.
@@ -42,8 +42,8 @@ class ChangeNotifications:
         self._processing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Begin to listen. Earlier notifications are not reported: read what they are about after this call. If it
-        fails, call it again."""
+        """Begin to listen. Earlier notifications are not reported: read the entities themselves after this call. If it fails, call it
+        again."""
         self._seen = max((sequence_number(name) for name in await self._notifications()), default=-1)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"{self._subject}-changes")

@@ -186,7 +186,7 @@ class ConfigAdmin:
                         f"Invalid config value for resource ConfigResource(type=BROKER, name='{resource_name}'): "
                         "Password encoder secret not configured"
                     )
-                if validate_only:  # a stranger's request may come so far, and encrypting takes milliseconds for each password
+                if validate_only:  # requests of unauthenticated clients may get here, and encryption takes milliseconds for each password
                     continue
                 is_new = overrides[name] != known.get(name)
                 overrides[name] = self.passwords.encode(overrides[name]) if is_new else current[name]
@@ -212,7 +212,7 @@ class ConfigAdmin:
         return found
 
     async def encode_passwords_again(self, old: PasswordEncoder) -> None:
-        """Encrypt the passwords of this broker with the present secret, if they were encrypted with the former one."""
+        """Encrypt the passwords of this broker with the current secret, if they were encrypted with the former one."""
 
         def again(current: dict[str, str]) -> dict[str, str]:
             assert self.passwords is not None
@@ -246,7 +246,7 @@ class ConfigAdmin:
             await self._notify(entity_type, entity_name)
 
     async def alter_entity_config(self, entity_type: str, entity_name: str, change: Change, *, validate_only: bool = False) -> None:
-        """Set the overrides to `change` of the present ones. An exception of `change` is passed on, and then nothing is
+        """Set the overrides to `change` of the current ones. An exception of `change` is passed on, and then nothing is
         changed."""
         overrides = change(await self.read(entity_type, entity_name))
         if validate_only:

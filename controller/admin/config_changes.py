@@ -16,7 +16,7 @@ from storage.disk.clock import Clock
 logger = logging.getLogger(__name__)
 
 OnChange = Callable[[str, str, dict[str, str]], None]
-"""Entity type, sanitized entity name (`t`, `0`, `<default>`, `u1/clients/c1`), and all present overrides of the entity."""
+"""Entity type, sanitized entity name (`t`, `0`, `<default>`, `u1/clients/c1`), and all current overrides of the entity."""
 
 
 class ConfigChanges(ChangeNotifications):

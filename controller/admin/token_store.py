@@ -1,7 +1,7 @@
 """Reads and writes the delegation tokens in the metadata store. The part of Kafka's DelegationTokenManagerZk that concerns znodes.
 
-Writes are conditional on the version that was read, so that a token that another broker removed does not come back. With each
-write comes a notification, from which the other brokers learn of it.
+Writes are conditional on the version that was read, so that a token that another broker removed does not come back. Each write includes a
+notification for the other brokers.
 """
 
 import asyncio

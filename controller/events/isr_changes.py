@@ -83,7 +83,7 @@ class IsrChanges:
         return results
 
     def _judge(self, partition: TopicPartition, change: IsrChange) -> PartitionState | IsrResult:
-        """The state to write, or the answer: the present state when it equals the proposal, otherwise the error."""
+        """The state to write, or the answer: the current state when it equals the proposal, otherwise the error."""
         # The proposal has waited in the queue: another topic may have the name by now.
         if change.topic_id not in {ZERO_UUID, self._context.topic_id(partition.topic)}:
             return UnknownTopicId(f"{partition} belongs to another topic than the one that was meant")

@@ -7,8 +7,8 @@ Steps for a topic whose replicas are all on live brokers:
 - StopReplica without and then with delete goes to every replica;
 - when all have answered, the znodes are deleted, the request last.
 
-Every step can be repeated: if a controller dies in the middle, the request remains and the next controller begins anew.
-A topic with a replica on a dead broker waits until that broker is back; its live replicas are already deleted by then.
+Every step can be repeated: if a controller dies in the middle, the request remains and the next controller starts again. A topic with a
+replica on a dead broker waits until that broker is back; its live replicas are already deleted by then.
 """
 
 import logging

@@ -50,8 +50,7 @@ class PartitionElections:
         self._knows_recovery = is_at_least(config[INTER_BROKER_PROTOCOL_VERSION], "3.2-IV0")
         """Whether all brokers know the leader recovery state after an unclean election."""
         self._without_replica: set[TopicPartition] = set()
-        """New partitions without an electable replica that were logged; every change of the brokers looks at them
-        again."""
+        """New partitions without an electable replica that were logged; every change of the brokers checks them again."""
         self.unclean_elections = 0
         """Elections of leaders that were not in sync, with a possible loss of records."""
 

@@ -49,7 +49,7 @@ class _Stopped(NamedTuple):
 
 
 class RequestBatch:
-    """The requests to be wanted; empty again after `send`."""
+    """The collected requests; empty again after `send`."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class RequestBatch:
         self._update_metadata[recipients].update(dict.fromkeys(partitions))
 
     def stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Add the partition to the StopReplica of `brokers`, with its present leader epoch; with `delete` they delete
+        """Add the partition to the StopReplica of `brokers`, with its current leader epoch; with `delete` they delete
         their logs."""
         leadership = self._context.leaderships.get(partition)
         if self._context.is_being_deleted(partition.topic):

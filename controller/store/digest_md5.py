@@ -1,6 +1,6 @@
-"""Plays the client's side of SASL DIGEST-MD5 (RFC 2831), by which ZooKeeper's DigestLoginModule knows its clients.
+"""Implements the client's side of SASL DIGEST-MD5 (RFC 2831), by which ZooKeeper's DigestLoginModule authenticates clients.
 
-MD5 is what the mechanism demands. ZooKeeper has no stronger one but Kerberos.
+The mechanism requires MD5. The only stronger mechanism of ZooKeeper is Kerberos.
 """
 
 from __future__ import annotations

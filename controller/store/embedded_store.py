@@ -25,7 +25,7 @@ class EmbeddedStore(MetadataStore):
         self._worker: EmbeddedWorker | None = None
         self._on_expired: list[Callable[[], None]] = []
         self.is_durable = True
-        """Whether what is written survives a loss of power; may be changed before `open_session`."""
+        """Whether writes survive a power cut; may be changed before `open_session`."""
 
     @property
     def session_id(self) -> int:

@@ -23,7 +23,7 @@ class WatchesOverFile:
         self._children: dict[str, Seen] = {}
 
     def add_data(self, path: str, node: Node | None, watch: Watch) -> None:
-        """Watch the node, whose present state is `node`."""
+        """Watch the node, whose current state is `node`."""
         self._data.setdefault(path, _data_of(node))
         self._watches.add_data(path, watch)
 
@@ -41,7 +41,7 @@ class WatchesOverFile:
         return self._watches.take(event)
 
     def changes(self, find: Callable[[str], Node | None]) -> list[WatchedEvent]:
-        """The events of the watched nodes, as far as they can be derived from the present tree."""
+        """The events of the watched nodes, as far as they can be derived from the current tree."""
         events = []
         for path, seen in self._data.items():
             now = _data_of(find(path))

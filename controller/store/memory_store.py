@@ -64,7 +64,7 @@ class MemoryEnsemble:
         self._fire(attempt.events)
 
     def write(self, session_id: int, request: Write | Multi) -> Result:
-        """Carry out a write and fire the watches on what it changed."""
+        """Carry out a write and fire the watches of the changed nodes."""
         attempt = self._attempt(session_id)
         result = apply(request, self, attempt)
         self._fire(attempt.events)

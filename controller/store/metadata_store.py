@@ -91,8 +91,8 @@ Write: TypeAlias = Create | SetData | Delete | Check
 
 
 class Multi(NamedTuple):
-    """All of the writes or none. Result: the list of their results. Raises the error of the first write that fails; its
-    `index` says which one."""
+    """All of the writes or none. Result: the list of their results. Raises the error of the first write that fails; `index` is the position
+    of that write."""
 
     writes: tuple[Write, ...]
 

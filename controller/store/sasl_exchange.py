@@ -1,4 +1,4 @@
-"""Defines the client's side of a SASL login at ZooKeeper, which `zookeeper_client` conducts on each new connection."""
+"""Defines the client's side of a SASL login to ZooKeeper, which `zookeeper_client` runs on each new connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class LoginFailed(Exception):
-    """The login cannot go on: this side has no credential, or does not trust the server."""
+    """The login cannot continue: this side has no credential, or does not trust the server."""
 
 
 class SaslExchange(Protocol):

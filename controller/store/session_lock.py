@@ -1,8 +1,8 @@
 """Detects whether the owner of a session lives: one locked file with a heartbeat for each session of a host.
 
-The kernel releases the lock when the owner dies, however it dies, so the next look notices a killed broker. A process
-that lives but hangs is noticed by its heartbeat, a number in the file that stops growing. Nothing here depends on wall
-clocks or on the database being writable: a heartbeat costs one write to the page cache. Used by `embedded_worker`.
+The kernel releases the lock when the owner dies, for whatever reason, so the next check detects a killed broker. A process that hangs is
+detected by its heartbeat, a number in the file that stops growing. Detection does not depend on wall clocks or on a writable database: a
+heartbeat costs one write to the page cache. Used by `embedded_worker`.
 """
 
 import fcntl
@@ -53,7 +53,7 @@ class ObservedSession:
             self._descriptor = -1
 
     def is_dead(self, now: float) -> bool:
-        """Whether the owner is gone or sent no heartbeat for longer than its session timeout."""
+        """Whether the owner has ended, or sent no heartbeat for longer than its session timeout."""
         if self._descriptor < 0:
             return True
         try:

@@ -31,7 +31,7 @@ _SCHEMA = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 _COLUMNS = "data, version, cversion, created, children, czxid, mzxid, pzxid, ctime_ms, mtime_ms, ephemeral_owner"
-_FIND = f"SELECT CAST(data AS BLOB), {_COLUMNS.removeprefix('data, ')} FROM znode WHERE path = ?"  # a repair by hand may leave text
+_FIND = f"SELECT CAST(data AS BLOB), {_COLUMNS.removeprefix('data, ')} FROM znode WHERE path = ?"  # a manual repair may leave text
 _PUT = f"INSERT OR REPLACE INTO znode (path, parent, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 

@@ -69,7 +69,7 @@ class Listener(Protocol):
         """The connection broke; `on_reply` was called before for every request that was cut off."""
 
     def on_session_ended(self, reason: str) -> None:
-        """The session is gone for good (`EXPIRED`, or another reason); the client can only be closed."""
+        """The session has ended (`EXPIRED`, or another reason); the client can only be closed."""
 
     def on_auth_failed(self) -> None:
         """ZooKeeper refused the credentials. `on_session_ended` follows."""
@@ -88,7 +88,7 @@ def is_cut(error: Exception | None) -> bool:
 
 
 def is_session_end(error: Exception | None) -> bool:
-    """Whether ZooKeeper reported that the session is gone."""
+    """Whether ZooKeeper reported the end of the session."""
     return isinstance(error, SessionExpiredError | ConnectionClosedError)
 
 

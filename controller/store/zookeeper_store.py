@@ -14,9 +14,8 @@ others of that length sent for some minutes. Before, they are: a ZooKeeper may h
 
 Watches are set again on every new connection. Those that missed a change fire then, before any other request is sent.
 
-Only ZooKeeper decides that a session expired, and reports it on the next connection. A process that stood still for
-longer than its session timeout learns of the expiry before any of its writes can be acknowledged, because ZooKeeper has
-closed its old connection by then.
+Only ZooKeeper decides that a session expired, and reports it on the next connection. A process that was suspended for longer than its
+session timeout learns of the expiry before any of its writes can be acknowledged, because ZooKeeper has already closed its old connection.
 """
 
 import asyncio

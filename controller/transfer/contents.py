@@ -1,7 +1,7 @@
-"""Reads what a metadata store holds of a cluster: the persistent nodes, and the counters behind sequential names.
+"""Reads the contents of a metadata store: the persistent nodes, and the counters behind sequential names.
 
-Nodes of sessions (`/controller`, `/brokers/ids/N`), notifications, and nodes outside of Kafka's own tree are left out:
-brokers register and notify anew, and other programs may share the root of a ZooKeeper.
+Nodes of sessions (`/controller`, `/brokers/ids/N`), notifications, and nodes outside of Kafka's own tree are left out: brokers write them
+again, and other programs may share the root of a ZooKeeper.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Compares two stores and plans the writes that make the target hold what the source holds. Pure.
+"""Compares two stores and plans the writes that give the target the contents of the source. Pure.
 
 The body of `/controller_epoch` is raised by one, as by an election: no controller of the source can be taken for one of
 the target. Leader epochs and partition states are copied as they are. Counters are raised, never lowered.
@@ -101,7 +101,7 @@ def _writes(wanted: Difference, source: Contents) -> Iterator[Write]:
             if path == BROKER_SEQUENCE_ID:
                 yield SetData(path, source.nodes[path].data)
             else:
-                # A child that comes and goes counts like one that was ever there.
+                # A child that is created and deleted counts like one that exists.
                 yield Create(f"{path}/counted")
                 yield Delete(f"{path}/counted")
 

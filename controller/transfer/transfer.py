@@ -1,9 +1,8 @@
 """Copies the metadata of a stopped cluster from one store to another, such that an interrupted copy can be repeated.
 
-The first write marks the target (`MARKER`), the last one writes the cluster id and removes the mark in one transaction.
-A broker of the cluster that starts before finds no cluster id, makes one, and ends because its directories have
-another. So no broker ever serves a part of the metadata. Each round reads both stores and writes what differs; the
-round that finds no difference is the proof, and completes the transfer.
+The first write marks the target (`MARKER`). The last write sets the cluster id and removes the mark, in one transaction. A broker of the
+cluster that starts before finds no cluster id, creates one, and ends because its directories have another id. So no broker ever serves a
+part of the metadata. Each round reads both stores and writes the differences; a round without differences completes the transfer.
 """
 
 import json
@@ -19,10 +18,10 @@ from controller.znodes.znode_json import decode_object, encode_json
 
 _TRANSACTIONS_AT_ONCE = 8
 _MOST_ROUNDS = 5
-"""A round repeats what a broken connection left undone. After so many, another program writes as well."""
+"""A round repeats the writes that a broken connection left undone. After so many, another program writes as well."""
 
 OnProgress = Callable[[str, int, int | None], None]
-"""Called with what is being done, the number done, and the total where it is known."""
+"""Called with the current step, the number done, and the total if it is known."""
 
 
 class TransferRefused(Exception):

@@ -1,4 +1,4 @@
-"""Writes the records of batches of format 2 as messages of format 0 or 1, behind one another into one buffer.
+"""Writes the records of batches of format 2 as messages of format 0 or 1, one after the other into one buffer.
 
 `message_sets` uses one for the batches of a piece of a Fetch by an old consumer. `begin` takes the next batch. `convert` does a part of its
 work at a time, so that a thread can let the event loop run in between. No object is made for a record. Headers have no place in a message,

@@ -1,7 +1,7 @@
-"""Reads messages of formats 0 and 1 one after the other, where they lie; the fields of each are attributes.
+"""Reads messages of formats 0 and 1 one after the other, in place; the fields of each are attributes.
 
-The converters and `message_sets` use it for the messages of a request, of a compressed message, and of a log. Batches may lie among them;
-of a batch only place, offset and magic are known.
+The converters and `message_sets` use it for the messages of a request, of a compressed message, and of a log. There may be batches among
+them; of a batch only position, offset and magic are read.
 
     offset int64 | size int32 | crc uint32 | magic int8 | attributes int8 | timestamp int64 (magic 1) | key length int32, bytes | value
     length int32, bytes

@@ -52,7 +52,7 @@ _TIMESTAMP: Final = Struct(">q")
 
 
 class MessageSet(NamedTuple):
-    """The converted records of a message set, and what its first message says about all."""
+    """The converted records of a message set, and the attributes of its first message, which hold for all."""
 
     converter: UpConverter
     magic: int

@@ -1,6 +1,6 @@
 """Reads logs that have messages of formats 0 and 1, or both these and batches.
 
-The readers of records call it: look-ups by time, the cleaner, the loading of internal topics, the dump of a log. They see a message as a
+The readers of records call it: look-ups by time, the cleaner, the loading of internal topics, the dump of a log. They get a message as a
 batch of format 2 with the same records. Bytes that are sent or replicated are not converted.
 """
 

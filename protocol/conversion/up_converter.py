@@ -18,8 +18,7 @@ from protocol.records.errors import InvalidRecord
 class UpConverter:
     """See the module. `room[:size]` holds the records after `convert` has returned True.
 
-    `is_wrapped` tells that the messages lay in a compressed one. Then `timestamp` replaces those of the messages, unless it
-    is FROM_MESSAGE.
+    `is_wrapped`: the messages were inside a compressed one. Then `timestamp` replaces those of the messages, unless it is FROM_MESSAGE.
     `keeps_offsets` keeps the distances of the offsets; otherwise they are counted from 0.
     """
 
@@ -118,7 +117,7 @@ class UpConverter:
         return not is_foreign
 
     def _refuse_codec(self) -> None:
-        """Raise the error of a compressed message; its place decides whether the checksum is looked at before."""
+        """Raise the error of a compressed message; its position determines whether the checksum is verified first."""
         reader = self._reader
         if reader.attributes & CODEC_MASK and reader.codec():
             raise InvalidRecord("Inner messages must not be compressed" if self._is_wrapped else "a compressed message is not the only one")

@@ -1,7 +1,7 @@
 """Compresses and decompresses the messages in a compressed message of format 0 or 1.
 
 The framing is that of record batches, except for lz4 in format 0. There the checksum in the header of the frame covers the magic number,
-too, because the first Java clients computed it so (KIP-57). Readers of format 0 do not look at that checksum, writers write the wrong one.
+too, because the first Java clients computed it so (KIP-57). Readers of format 0 ignore this checksum, and writers write the wrong one.
 """
 
 from __future__ import annotations

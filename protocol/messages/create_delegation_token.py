@@ -1,6 +1,6 @@
 """Declares CreateDelegationToken (api 38): a client creates a delegation token (KIP-48).
 
-Version 3 creates tokens for another owner, and answers the principal that asked (KIP-373).
+Version 3 creates tokens for another owner, and returns the principal that requested the token (KIP-373).
 """
 
 from protocol.api_keys import ApiKey

@@ -1,6 +1,6 @@
 """Declares DescribeDelegationToken (api 41, KIP-48): a broker lists the tokens of some owners, or (null) of all.
 
-Version 3 answers the principal that asked for each token (KIP-373).
+Version 3 returns the principal that requested each token (KIP-373).
 """
 
 from protocol.api_keys import ApiKey

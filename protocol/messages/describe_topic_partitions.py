@@ -1,6 +1,6 @@
 """Declares DescribeTopicPartitions (api 75, KIP-966): a broker lists partitions of topics in pages, with eligible leader replicas.
 
-No handler serves it.
+Clients use it only with KRaft; a broker in ZooKeeper mode does not list it in ApiVersions.
 """
 
 from protocol.api_keys import ApiKey

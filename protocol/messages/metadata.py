@@ -4,7 +4,7 @@ A request for all topics has an empty array in version 0, and null from version 
 
 - 1 adds the controller and racks.
 - 2 adds the cluster id (KIP-78).
-- 4 says whether to create missing topics.
+- 4 has a flag to create missing topics.
 - 5 adds offline replicas (KIP-112).
 - 7 adds leader epochs (KIP-320).
 - 8 adds authorized operations (KIP-430); 11 drops those of the cluster (KIP-700).

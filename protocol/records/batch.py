@@ -1,7 +1,7 @@
 """Describes record batches (magic 2): the 61-byte header, its place in a buffer, and the few fields that a broker rewrites.
 
-Logs of before 2017 have messages of formats 0 and 1 instead of batches. A message, compressed or not, has a `BatchHeader`, too: without
-leader epoch and producer, and with the offset of the last record in it as the only offset. `is_message` tells both apart.
+Logs from before 2017 have messages of formats 0 and 1 instead of batches. A message, compressed or not, has a `BatchHeader`, too: without
+leader epoch and producer, and with the offset of the last record in it as the only offset. `is_message` distinguishes both.
 
 Called by storage on every append, read and recovery, by the fetchers and by the internal topics. The body of a batch is opaque here;
 `record_reader` and `record_builder` look inside.

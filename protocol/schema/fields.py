@@ -51,7 +51,7 @@ class ArrayOf(NamedTuple):
 
 
 class StructOf(NamedTuple):
-    """A nested structure. A nullable one is preceded by a byte that says whether it is present."""
+    """A nested structure. A byte that shows whether it is present precedes a nullable one."""
 
     cls: type[Any]
 

@@ -5,8 +5,8 @@ decided. If the controller cannot be reached, has moved, or answers with an erro
 again: after 50 ms, then after 100, 200, 400 ms, and every 400 ms from then on. A proposal that is missing in an answer is sent again, too.
 A decision about a partition, good or bad, ends the proposal before the leader gets it, so that the leader may propose again at once.
 
-`ask` sends a request in the given version to the active controller, which it finds itself. It may take any time, and raises PeerUnavailable
-when it has given up.
+`ask` finds the active controller and sends it a request in the given version. It may take any time, and raises PeerUnavailable after its
+last attempt.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class AlterPartition:
         return True
 
     async def close(self) -> None:
-        """Send no more requests. Undecided proposals are dropped."""
+        """Stop sending requests. Undecided proposals are dropped."""
         self._proposed.clear()
         task, self._task = self._task, None
         if task is not None:
@@ -138,7 +138,7 @@ class AlterPartition:
             self._in_trouble(logging.INFO, f"the controller cannot be reached ({error})")
             return False
         except Exception:
-            # A fault of this broker. Without an answer the ISRs would stay unchanged for ever, so the request is repeated.
+            # A fault of this broker. Without an answer the ISRs would stay unchanged forever, so the request is repeated.
             logger.exception("AlterPartition of %d partitions failed; asking again", len(sent))
             return False
         assert isinstance(response, AlterPartitionResponse)

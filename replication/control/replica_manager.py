@@ -141,7 +141,7 @@ class ReplicaManager:
     async def alter_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ReplicationError | StorageError | None]:
         """Begin to move each replica to its directory, or have a missing replica created there.
 
-        A request for the present directory ends a move to another one. Returns the error of each replica, or None: InvalidTopicName,
+        A request for the current directory ends a move to another one. Returns the error of each replica, or None: InvalidTopicName,
         LogDirNotFound, LogDirFailure, and the errors of `partition_or_raise`.
         """
         return await log_dir_moves.alter_log_dirs(self, wanted)

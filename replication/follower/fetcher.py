@@ -124,7 +124,7 @@ class Fetcher:
     # -- called by the pool
 
     def follow(self, partition: Partition) -> None:
-        """Fetch a partition in its present leader epoch. Does nothing if it is fetched in that epoch already."""
+        """Fetch a partition in its current leader epoch. Does nothing if it is fetched in that epoch already."""
         topic_partition = partition.topic_partition
         known = self.followed.get(topic_partition)
         if known is not None:
@@ -277,7 +277,7 @@ class Fetcher:
             topic = answer.topic
             of_topic = wanted.get(topic if uses_topic_ids else topic.decode())
             followed = of_topic.get(answer.index) if of_topic is not None else None
-            # The offset differs from the requested one if it was followed anew meanwhile.
+            # The offset differs from the requested one if the partition was unfollowed and followed again meanwhile.
             if followed is None or followed.requested_offset != followed.offset:
                 continue
             error_code = answer.partition_error_code

@@ -39,7 +39,7 @@ LOUDNESS = {
     ErrorCode.UNKNOWN_TOPIC_ID: logging.INFO,
     ErrorCode.INCONSISTENT_TOPIC_ID: logging.WARNING,
 }
-"""Log levels of errors that occur if this broker hears of a creation, deletion or election before its leader, or after it."""
+"""Log levels of errors that occur if this broker learns of a creation, deletion or election before its leader, or after it."""
 
 
 def on_error_code(fetcher: Fetcher, followed: FollowedPartition, code: ErrorCode) -> None:
@@ -66,7 +66,7 @@ def on_error_code(fetcher: Fetcher, followed: FollowedPartition, code: ErrorCode
 
 
 def on_denied(fetcher: Fetcher, code: ErrorCode) -> None:
-    """Say that the leader lets this broker fetch nothing, once for all partitions."""
+    """Log that the leader does not let this broker fetch, once for all partitions."""
     now = asyncio.get_running_loop().time()
     if now >= fetcher.quiet_until:
         fetcher.quiet_until = now + DENIED_QUIET_SECONDS
@@ -103,7 +103,7 @@ def on_broken(fetcher: Fetcher, followed: FollowedPartition, error: Exception) -
 
 
 def fail(fetcher: Fetcher, followed: FollowedPartition) -> None:
-    """Stop fetching a partition until it is followed anew."""
+    """Stop fetching a partition until it is followed again."""
     if followed.is_active:
         fetcher.unfollow(followed.topic_partition)
         fetcher.on_failed(followed.topic_partition)

@@ -35,7 +35,8 @@ CUT_AT_ONCE = 50
 
 
 class TruncationPoint(NamedTuple):
-    """Offset for a truncation. If it is not complete, the leader must be asked again about the last epoch left in the log."""
+    """Offset for a truncation. If it is not complete, the follower has to request the end of the last epoch left in the log from the
+    leader."""
 
     offset: int
     is_complete: bool
@@ -142,7 +143,8 @@ def _fetch_from_end(fetcher: Fetcher, followed: FollowedPartition) -> None:
 
 
 async def truncate_before_fetching(fetcher: Fetcher) -> None:
-    """Truncate logs without epochs to the high watermark. Before 2.7 truncate the others as OffsetForLeaderEpoch says (KIP-101)."""
+    """Truncate logs without epochs to the high watermark. Before 2.7 truncate the others to the offsets of OffsetForLeaderEpoch
+    (KIP-101)."""
     versions = fetcher.settings.versions
     asked: dict[TopicPartition, tuple[int, int]] = {}
     asking: list[FollowedPartition] = []

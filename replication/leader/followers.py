@@ -45,7 +45,7 @@ async def follow_in_turns(to_follow: dict[TopicPartition, Partition], followers:
             is_unfinished = True
             followers.follow([to_follow.pop(each) for each in list(islice(to_follow, FOLLOWED_PER_TURN))], more_to_come=True)
             await asyncio.sleep(0)
-    finally:  # after a cancellation the fetchers must not go on waiting for more
+    finally:  # after a cancellation the fetchers must not continue to wait for more
         if to_follow or is_unfinished:
             rest = list(to_follow.values())
             to_follow.clear()

@@ -3,15 +3,15 @@
 A broker that reaches neither ZooKeeper nor the followers of a partition cannot know whether it still leads the partition. If ZooKeeper
 lives, the broker's session has ended there and another broker leads. If ZooKeeper is down, no controller can remove the silent follower
 from the ISR. In both cases a Produce with acks=all cannot succeed. So it is refused at once with NOT_LEADER_OR_FOLLOWER, after which
-clients look for the leader elsewhere, instead of after their own timeout. Everything else goes on: as long as followers fetch, a cluster
-works without ZooKeeper.
+clients look for the leader elsewhere, instead of after their own timeout. All other requests are served: as long as followers fetch, a
+cluster works without ZooKeeper.
 
 If all partitions that a broker leads are cut off, the broker is alone. Clients that know no other broker would ask it again and again for
 the leader. So it closes their connections, once per session timeout: while they cannot reach it, they ask others. Clients that reach no
 other broker are served as before.
 
-`broker.cluster.cluster_wiring` calls `look` twice a second. Time is counted from when the loss was noticed, so a process that was suspended
-first processes what has arrived.
+`broker.cluster.cluster_wiring` calls `look` twice a second. Time is counted from the detection of the loss, so a process that was suspended
+first processes the messages that have arrived.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Isolation:
         clock: Clock,
         send_away: Callable[[], None] = lambda: None,
     ) -> None:
-        """`is_connected` tells about ZooKeeper, `timeout_ms` is the session timeout, `send_away` closes the connections of clients."""
+        """`is_connected`: whether the broker reaches ZooKeeper. `timeout_ms` is the session timeout, `send_away` closes the connections of
+        clients."""
         self._partitions = partitions
         self._is_connected = is_connected
         self._timeout_ms = timeout_ms

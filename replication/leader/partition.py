@@ -177,7 +177,7 @@ class Partition:
         self.adding_replicas = tuple(state.adding_replicas)
         self.removing_replicas = tuple(state.removing_replicas)
         self._set_isr(isr)
-        self.is_cut_off = False  # the controller was heard of just now
+        self.is_cut_off = False  # the controller has just sent a request
         self.on_config_change()
 
     def take_offline(self) -> None:
@@ -185,7 +185,7 @@ class Partition:
         self.is_online = False
         self.is_leader = False
         self.leader_id = -1
-        self.withdraw_isr_change()  # otherwise it might be proposed for ever, and block the next partition of this name
+        self.withdraw_isr_change()  # otherwise it might be proposed forever, and block the next partition of this name
         self.end_idle_fetches()
 
     def count_idle_fetches(self) -> None:
@@ -363,7 +363,7 @@ class Partition:
         if broker_id in self.followers:
             return
         if asked_epoch != -1:
-            # It may have become a replica in this epoch before this broker heard of it, so it should try again.
+            # It may have become a replica in this epoch before this broker was informed, so it should retry.
             raise UnknownLeaderEpoch(self.topic_partition, asked_epoch, self.leader_epoch)
         raise UnknownReplica(f"broker {broker_id} is no replica of {self.topic_partition} ({self.replicas})")
 

@@ -1,8 +1,8 @@
 """Sends requests to other brokers, each broker's in order, and repeats them until they are answered.
 
 `Senders` gives every broker a queue and a task of its own, with one request in flight, so that a slow broker delays no other. As in Apache
-Kafka, there is no barrier between brokers. The `Channel` knows the kind of the requests and their transport. A channel may also build a
-request anew at each attempt, from everything that is due for the broker by then.
+Kafka, there is no barrier between brokers. The `Channel` knows the kind of the requests and their transport. A channel may also build a new
+request at each attempt, from everything that is due for the broker.
 
 The controller uses it for its requests (`controller.state.channels`).
 """

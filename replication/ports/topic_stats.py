@@ -1,4 +1,4 @@
-"""Counts what was written and read, by topic: plain counters behind Kafka's BrokerTopicMetrics.
+"""Counts written and read bytes, records and requests by topic: the counters of Kafka's BrokerTopicMetrics.
 
 Partitions and the Produce and Fetch handlers count always, because an increment costs less than a check for readers. The numbers of
 deleted topics stay in the totals, so a total never falls.
@@ -49,7 +49,7 @@ class TopicStats:
 
 
 class BrokerTopicStats:
-    """The counters of all topics of a broker, including the sum of topics that are gone."""
+    """The counters of all topics of a broker, including the sum of deleted topics."""
 
     __slots__ = (
         "_gone",

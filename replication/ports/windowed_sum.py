@@ -1,7 +1,7 @@
 """Sums amounts over the last windows of time. Kafka's SampledStat with WindowedSum; rates of quotas are made of it.
 
 Time is cut into windows, and every window with an amount has a sample. A sample expires when its last amount is older than all windows
-together. One more sample than windows is kept, because one may overlap the start of the period. An expired sample begins anew, empty.
+together. One more sample than windows is kept, because one may overlap the start of the period. An expired sample is reset.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class WindowedSum:
         self.total += amount
 
     def pass_time(self, now_ms: int) -> None:
-        """Forget what has expired by now."""
+        """Drop expired amounts."""
         if now_ms >= self._due_ms:
             self._expire(now_ms)
 

@@ -53,7 +53,7 @@ class FetchParams:
         self.rack_id = rack_id
         self.listener = listener
         self.is_first_reading = True
-        """Whether this is the first reading. Later readings of a waiting fetch say nothing new about the follower."""
+        """Whether this is the first reading. Later reads of a waiting fetch give no new information about the follower."""
         self.finds_records = True
         """Whether records are read. Otherwise a reading only records progress and finds how much could be read."""
         self.may_wait = True

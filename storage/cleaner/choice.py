@@ -1,8 +1,8 @@
 """Chooses the log to clean next, and the offsets to clean: the rules of Apache Kafka's LogCleanerManager.
 
-Called by `LogCleaner` on the event loop. A log is the dirtier the larger its uncleaned part is. Not cleanable are the
-active segment, offsets from the last stable offset on, and segments younger than `min.compaction.lag.ms`. Segments
-older than `max.compaction.lag.ms` are cleaned however clean the rest of the log is (KIP-58, KIP-354).
+Called by `LogCleaner` on the event loop. The larger the uncleaned part of a log, the dirtier it is. The active segment, offsets from the
+last stable offset on, and segments younger than `min.compaction.lag.ms` are not cleanable. Segments older than `max.compaction.lag.ms` are
+cleaned however clean the rest of the log is (KIP-58, KIP-354).
 """
 
 import logging

@@ -160,8 +160,7 @@ class LogCleaner:
             self._paused[topic_partition] = left
 
     def on_truncated(self, each: PartitionLog) -> None:
-        """The log was cut at its end: offsets that the worker has read may be gone, and clean offsets may be written
-        again."""
+        """The log was truncated at its end: offsets that the worker has read may be gone, and clean offsets may be written again."""
         task = self._tasks.get(each.topic_partition)
         if task is not None and task.log is each:
             begins_anew = each.segments.first.base_offset > task.job.segments[0].base_offset
@@ -398,7 +397,7 @@ class LogCleaner:
         self._background.submit("log-cleaner-end", clean_up, then)
 
     def _give_up(self, each: PartitionLog, reason: str) -> None:
-        """Clean the log no more until the next start."""
+        """Do not clean the log again until the next start."""
         self._uncleanable.setdefault(each.log_dir, set()).add(each.topic_partition)
         log.warning(
             "%s: it cannot be cleaned and will grow (%s); %d partitions of %s are in this state. `ottla dump-log --verify %s` "

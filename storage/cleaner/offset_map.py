@@ -5,9 +5,9 @@ superseded. The number of keys is limited as in Kafka, to one for each 24 bytes 
 maps. While a dict of the same keys fits into that memory, the map is a dict: a record then costs 0.1 µs, in the table
 0.8.
 
-After `finish` the map also has one byte for each offset of the part from which it was filled, which tells whether the
-offset has the latest record of a key (`live_in`). So that part is cleaned without looking up keys again, and most of
-its batches without parsing their records.
+After `finish` the map also has one byte for each offset of the part from which it was filled. The byte shows whether the offset has the
+latest record of a key (`live_in`). So this part is cleaned without another look-up of keys, and most of its batches without parsing their
+records.
 
 Invariant: values are `2 * offset`, plus 1 for a tombstone.
 """

@@ -1,5 +1,4 @@
-"""Declares the port for timers and threads. `broker` implements it with the event loop and threads; tests run it by
-hand."""
+"""Declares the port for timers and threads. `broker` implements it with the event loop and threads; tests run the work explicitly."""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -1,8 +1,8 @@
 """Closes deleted files without blocking: the last close of such a file frees its pages and blocks, which takes some 100
 ms for 2 GiB.
 
-A slow or vanished consumer may have a segment open for longer than the delay of its deletion. `RealFile` calls this
-when its last reference is gone, in any thread; usually that is the event loop's.
+A slow or vanished consumer may have a segment open for longer than the delay of its deletion. `RealFile` calls this when its last reference
+is dropped, in any thread; usually that is the event loop's.
 """
 
 import _thread  # threading.Thread takes locks, which the code that a finalizer interrupts may hold

@@ -101,9 +101,9 @@ class DirectoryWrites:
         """Writes of the next batch. A request that is repeated while they are prepared is written once, because threads
         share the batch."""
         self._batch: deque[Write] = deque()
-        """Writes of the present batch that no thread has taken yet."""
+        """Writes of the current batch that no thread has taken yet."""
         self._unwritten: list[Write] = []
-        """Writes of the present batch that failed for another reason than the disk, and will be tried again."""
+        """Writes of the current batch that failed for another reason than the disk, and will be tried again."""
         self._reason: Exception | None = None
         """The reason for the last of them."""
         self._failure: LogDirFailure | None = None

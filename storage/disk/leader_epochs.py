@@ -130,8 +130,7 @@ class LeaderEpochCache:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch not above `epoch`, and its end offset: Kafka's answer to OffsetForLeaderEpoch.
 
-        (-1, -1) when it is unknown. An epoch below the first known one ended where that one begins, as far as this log
-        can tell.
+        (-1, -1) when it is unknown. An epoch below the first known one ended where that one begins, as far as this log shows.
         """
         if epoch == UNDEFINED_EPOCH or not self._epochs:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
@@ -150,7 +149,7 @@ class LeaderEpochCache:
             self.write()
 
     def take_file(self) -> bytes:
-        """The present content of the file; the caller writes it."""
+        """The current content of the file; the caller writes it."""
         content = encode_leader_epochs(self.entries)
         self.is_dirty = False
         return content

@@ -21,7 +21,7 @@ _syscall.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void
 
 
 class PageCache:
-    """Queries the system; after a refusal it is not asked again."""
+    """Queries the system; after a refusal there is no other query."""
 
     __slots__ = ("_is_supported",)
 

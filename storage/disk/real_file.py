@@ -124,7 +124,7 @@ class RealFile:
         except BlockingIOError:
             return False
         except OSError:
-            return True  # the file system cannot tell (overlayfs, some network ones): waiting is the only option
+            return True  # the file system does not support the query (overlayfs, some network ones): waiting is the only option
         return True
 
     def fileno(self) -> int:

@@ -1,10 +1,10 @@
 """Writes the small files of a partition's directory (`partition.metadata`, `leader-epoch-checkpoint`) in threads, while
 that may be renamed.
 
-The directory is renamed when the partition moves to another log directory or is deleted. Every `PartitionLog` owns one.
-Invariants: a file that is being written ends up in the directory of its own log, whatever its present name, and never
-in another directory that has taken the old name; when the directory is gone, the write is dropped. The lock is held for
-an open or a rename only, so that the loop never waits for an fsync.
+The directory is renamed when the partition moves to another log directory or is deleted. Every `PartitionLog` owns one. Invariants: a file
+that is being written ends up in the directory of its own log, whatever its current name, and never in another directory that has taken the
+old name. If the directory is removed, the write is dropped. The lock is held only for an open or a rename, so that the loop never waits for
+an fsync.
 """
 
 import errno
@@ -74,7 +74,7 @@ class SmallFiles:
 
     @contextmanager
     def where_it_is(self) -> Iterator[str]:
-        """The directory, whose name does not change within the context. Raises FileNotFoundError once it is gone."""
+        """The directory, whose name does not change within the context. Raises FileNotFoundError if it is removed."""
         with self._lock:
             if self._gone:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.directory)
@@ -90,7 +90,7 @@ class SmallFiles:
         return self._gone
 
     def sync_directory(self) -> None:
-        """Makes the entries of the directory durable, whatever its present name. Blocks; raises OSError."""
+        """Makes the entries of the directory durable, whatever its current name. Blocks; raises OSError."""
         directory = self.directory
         while not self.is_gone():
             try:

@@ -660,7 +660,7 @@ class PartitionLog:
         self.log_end_offset = end_offset
         self.latest_epoch = self.leader_epochs.latest_epoch
         self.recovery_point = min(self.recovery_point, end_offset)
-        self.flush_due_offset = min(self.flush_due_offset, end_offset)  # no flush is due for what is appended in place of the cut
+        self.flush_due_offset = min(self.flush_due_offset, end_offset)  # no flush is due for the records that replace the truncated ones
         for plan in self.flushes:
             plan.recovery_point = min(plan.recovery_point, end_offset)
         self.next_flush_offset = _next_flush(self.recovery_point, self.settings)

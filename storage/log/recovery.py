@@ -300,7 +300,7 @@ class _Loader:
             self.segments.remove(segment)
             segment.delete()
         if segments:
-            # Some file systems may bring the files back after a power cut, although what is appended in their place was synced.
+            # Some file systems may restore the files after a power cut, although the records that replace them were synced.
             self.filesystem.sync_directory(self.directory)
 
     def _recover_segment(self, segment: Segment, *, is_last: bool = False, snapshots_stay: bool = False) -> int:

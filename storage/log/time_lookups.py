@@ -1,8 +1,8 @@
 """Searches a log for records by timestamp, for ListOffsets.
 
 The functions are called on the event loop by the methods of `PartitionLog` with the same names. The largest timestamp of a segment may have
-to be read from the disk first. Unless a search may wait for that, it raises ColdRead, and a thread reads ahead. So does a search with a
-`FoundRecords` at a large batch, which a thread then searches.
+to be read from the disk first. A search that may not wait for the disk raises ColdRead, and a thread reads ahead. A search with a
+`FoundRecords` also raises ColdRead at a large batch, which a thread then searches.
 """
 
 from collections.abc import Iterable, Iterator

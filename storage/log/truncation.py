@@ -1,18 +1,18 @@
 """Truncates a log at its end.
 
 A follower does so when its leader's history differs from its own. Truncating a large file, renaming many files and reading the rest for
-producers take long, so a thread does that (`Truncation.run`). From the beginning the log reports its new end, with a recovery point and
-leader epochs that match. A `SegmentBeingTruncated` replaces the segment that is cut, and refuses appends and reads: the callers try again
-later. When the thread is done and the checkpoints of the log directory are durable, the real segment returns.
+producers take long, so a thread does this work (`Truncation.run`). From the beginning the log reports its new end, with a recovery point
+and leader epochs that match. A `SegmentBeingTruncated` replaces the truncated segment, and refuses appends and reads: the callers retry
+later. When the thread is done and the checkpoints of the log directory are durable, the real segment takes its place again.
 
 The functions are called on the event loop by the methods of `PartitionLog` with the same names. `truncate_to` and
 `truncate_fully_and_start_at` wait for the thread's work only; their callers write the checkpoints. After a
 crash in between, the log ends at the new end or, if whole segments are left, later. Then it still differs from the leader's log and is
 truncated again.
 
-Appends wait for the checkpoints because a power cut may damage the appended records. The next start checks what is above the recovery point
-in the checkpoint, and finds leader epochs only there. With a former recovery point it would take the damage for flushed records, and with a
-former log start offset it would delete the log.
+Appends wait for the checkpoints because a power cut may damage the appended records. The next start checks the records above the recovery
+point in the checkpoint, and finds leader epochs only there. With a former recovery point it would accept damaged records as flushed, and
+with a former log start offset it would delete the log.
 """
 
 import logging
@@ -150,7 +150,7 @@ class Truncation:
         rebuild_producer_state(self.producers, segments, self.log_start_offset, offset, self._now_ms)
 
     def _sync_names(self) -> None:
-        """Make it durable that segments are gone, before anything is appended in their place.
+        """Make the removal of segments durable before records are appended in their place.
 
         Some file systems may bring them back after a power cut, although the appended records were synced.
         """
@@ -158,7 +158,7 @@ class Truncation:
             self._filesystem.sync_directory(self._directory)
 
     def give_back(self, filesystem: FileSystem, directory: str) -> list[str]:
-        """Return everything to the event loop. `directory` is the present name of the directory. Returns the names of files to delete
+        """Return everything to the event loop. `directory` is the current name of the directory. Returns the names of files to delete
         later."""
         for each in (*self.gone, *([] if self.segment is None else [self.segment])):
             each.use_filesystem(filesystem)

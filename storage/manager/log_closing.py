@@ -1,8 +1,8 @@
 """Closes all logs of a log directory when the broker stops, so that the next start finds nothing to check.
 
-Called by `LogManager.shutdown`, when nothing else runs. A segment with unflushed data is five files to sync, each of
-which waits for the disk: 10,000 segments keep a busy disk at work for minutes. So from `MANY_SEGMENTS` on the whole
-file system is synced, before the logs are closed and once more afterwards, and the logs do not sync themselves.
+Called by `LogManager.shutdown`, when nothing else runs. A segment with unflushed data has five files to sync, each of which waits for the
+disk: 10,000 segments take minutes on a busy disk. So from `MANY_SEGMENTS` on the whole file system is synced, before the logs are closed
+and once more afterwards, and the logs do not sync themselves.
 """
 
 import logging

@@ -1,9 +1,9 @@
 """Manages the log directories of a broker: creates, locks and identifies them, and takes them offline when the disk
 fails.
 
-Owned by `LogManager`. At the start each directory is created if missing, locked against other brokers, and checked to
-belong to this broker. The file `.kafka_cleanshutdown` tells whether its logs were closed, and is removed at once so
-that a crash while loading counts as one.
+Owned by `LogManager`. At the start each directory is created if missing, locked against other brokers, and checked to belong to this
+broker. The file `.kafka_cleanshutdown` shows that its logs were closed. It is removed at once, so that a crash during the load is
+recognised.
 
 Invariant: `live` has the working directories; at least one, or the broker stops.
 """

@@ -55,7 +55,7 @@ class CopyOnWriteProducers(Mapping[int, "ProducerStateEntry"]):
         return self._all().values()
 
     def freeze_next(self) -> None:
-        """Freeze the present state for a second snapshot. Replaces an earlier request for one."""
+        """Freeze the current state for a second snapshot. Replaces an earlier request for one."""
         if self._waiting is None:
             self._waiting = self._changed
         else:

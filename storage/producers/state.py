@@ -159,7 +159,7 @@ class ProducerState:
             raise InvalidTxnState(self.topic_partition, producer_id, f"a batch at offset {first_offset} of no open transaction")
 
     def check_overtakes(self, producer_id: int, first_sequence: int, first_offset: int) -> None:
-        """Whether a batch that begins a transaction is the first of those that asked. Raises OutOfOrderSequence."""
+        """Whether a batch that begins a transaction is the first of the batches that were verified. Raises OutOfOrderSequence."""
         entry = self.verifications.get(producer_id)
         if entry is not None and first_sequence > entry.lowest_sequence:
             reason = f"sequence {first_sequence} at offset {first_offset}, where {entry.lowest_sequence} is not written yet"

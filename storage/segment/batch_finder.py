@@ -94,7 +94,7 @@ class BatchFinder:
         return True
 
     def _stand_at_message(self, position: int, at: int) -> bool:
-        """Move to the message of format 0 or 1 at `position`, byte `at` of what was read. Raises the error that describes a fault."""
+        """Move to the message of format 0 or 1 at `position`, byte `at` of the bytes read. Raises the error that describes a fault."""
         size = next_batch_size(self._data, at, at + self._size - position) if len(self._data) - at >= MIN_BATCH_SIZE else None
         if size is None:
             return False

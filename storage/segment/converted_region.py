@@ -6,7 +6,7 @@ the region, or of the first batch if that is larger. The rest is converted piece
 at the size. If it comes out smaller, a message that cannot be complete fills the rest; clients ignore an incomplete last message. Sizes,
 pieces and filling are Apache Kafka's (LazyDownConversionRecords).
 
-The way to a thread and back takes some 60 µs, as much as the conversion of 600 records. So `begin` may convert the next piece, too.
+A switch to a thread and back takes about 60 µs, as much as the conversion of 600 records. So `begin` may convert the next piece, too.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class ConvertedRegion:
     def _convert_more(self, converter: DownConverter, most: int, between: Callable[[], None]) -> int:
         """Convert the next piece, until there are `most` bytes. Returns the bytes that `converter` has then.
 
-        These are no more than before at the end, and where a batch cannot be converted. The client asks again from there on, and gets the
-        error then. As in Apache Kafka, zstd takes the batches of its piece with it.
+        These are no more than before at the end, and where a batch cannot be converted. The client fetches again from there on, and then
+        gets the error. As in Apache Kafka, zstd takes the batches of its piece with it.
         """
         size = converter.size
         try:

@@ -5,7 +5,7 @@ A rename may wait for the journal of the file system, and a segment has four fil
 next start finds the segments in the log again, and the next check of its retention removes them.
 
 Invariant: while a discard is in progress, no file with the name of a discarded one is created in the log's directory. A roll begins after
-the discarded offsets. Truncating the log, starting it anew and closing it call `run` first.
+the discarded offsets. Truncating, restarting and closing the log call `run` first.
 """
 
 import threading
@@ -54,7 +54,7 @@ class Discard:
             raise self.error
 
     def give_back(self, filesystem: FileSystem, directory: str) -> None:
-        """Return the segments to the event loop after `run`. `directory` is the present name of their directory."""
+        """Return the segments to the event loop after `run`. `directory` is the current name of their directory."""
         for segment in self.segments:
             segment.use_filesystem(filesystem)
             segment.move_to(directory)

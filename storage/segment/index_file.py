@@ -217,7 +217,7 @@ def last_slot(data: memoryview | bytearray, count: int, size: int, at: int, is_l
     """Of `count` entries of `size` bytes the last one whose number at byte `at` is at most `target`; -1 if there is none.
 
     Searches the last entries first, as Apache Kafka does: most lookups are for recent records, and so touch only pages that are in use
-    anyway. Entries are spread rather evenly, so the answer is near a linear interpolation. After some guesses the search goes on by
+    anyway. Entries are spread rather evenly, so the answer is near a linear interpolation. After some guesses the search continues by
     bisection.
     """
     if not count:

@@ -21,7 +21,7 @@ POSITION_AT: Final = 4
 WARM_BYTES: Final = 8192
 """Entries at the end of an index that a search examines first, in bytes."""
 STRAIGHT_LINES: Final = 8
-"""Guesses by linear interpolation before a search of an index goes on by bisection."""
+"""Guesses by linear interpolation before a search of an index continues by bisection."""
 BOUNDS_SIZE: Final = 27
 """Bytes of a batch header up to the last offset delta."""
 CHUNK_BYTES: Final = 4096

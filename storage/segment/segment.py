@@ -1,6 +1,6 @@
 """Implements one segment of a log: a file of batches, its indexes, and the largest timestamp in it.
 
-Owned by a `PartitionLog`. Records are appended to the last segment of a log; the others are only read, and deleted some day. The files
+Owned by a `PartitionLog`. Records are appended to the last segment of a log; the others are only read, and eventually deleted. The files
 and indexes of segments without readers stay closed, so opening a log costs a few `stat` calls per segment.
 
 Invariants: `size` counts whole batches. Bytes behind it (from a torn write, or preallocated) are not part of the log, and the next append
@@ -87,7 +87,7 @@ class Segment:
         suffix: str = "",
         size: int | None = None,
     ) -> None:
-        """A segment whose files exist. Without `size`, the file system is asked for the size."""
+        """A segment whose files exist. Without `size`, the size comes from the file system."""
         self.filesystem = filesystem
         self._directory = directory
         self._settings = settings

@@ -1,8 +1,8 @@
 """Replaces segments by the cleaned segment made from them, in a thread, because each rename may wait for the file system's journal.
 
-`PartitionLog.replace_segments` creates a `Swap`. From then on the log has the cleaned segment. The event loop reads it under the present
-names of its files (`CleanedFiles`). A `Swap` is a `Discard`: truncating the log, starting it anew, deleting segments of it and closing it
-wait for the swap in the same way.
+`PartitionLog.replace_segments` creates a `Swap`. From then on the log has the cleaned segment. The event loop reads it under the current
+names of its files (`CleanedFiles`). A `Swap` is a `Discard`: truncating, restarting and closing the log, and deleting segments of it, wait
+for the swap in the same way.
 
 The renames are those of Apache Kafka, in its order: `.cleaned` becomes `.swap`, the old segments become `.deleted`, `.swap` is dropped. A
 crash at any point leaves either the old segments, or the new one as `.swap` files with which the next start completes the swap.
@@ -26,11 +26,11 @@ _STAGES = (CLEANED_SUFFIX, SWAP_SUFFIX, "")
 
 
 class CleanedFiles(TranslatedPaths):
-    """A `FileSystem` for one segment that is being swapped in. It is asked for the final names of the files.
+    """A `FileSystem` for one segment that is being swapped in. Callers use the final names of the files.
 
-    Takes no lock, because the renaming thread may hold it for long. If a file is not found under the name it had, it has the next name by
-    then. Until the end of the swap, a file that the cleaner did not write counts as missing, although the old segment may have one of that
-    name.
+    Takes no lock, because the renaming thread may hold it for long. If a file is not found under its name, it has already been renamed to
+    the next name. Until the end of the swap, a file that the cleaner did not write counts as missing, although the old segment may have one
+    of that name.
     """
 
     __slots__ = ("_missing", "_stages")

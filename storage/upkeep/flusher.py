@@ -122,7 +122,7 @@ class Flusher:
         try:
             plan = partition_log.prepare_flush(up_to)
         except LogDirFailure as failure:
-            # Not within the append that made the flush due, which goes on with its partition.
+            # Not within the append that made the flush due, because it continues with its partition.
             self._background.schedule("log-flusher", 0, 0, partial(self._on_failure, failure))
             return
         if plan is not None:

@@ -65,7 +65,7 @@ class IdleFiles:
         self._ends: dict[PartitionLog, int] = {}
         """The end of each log in the last round."""
         self._new_ends: dict[PartitionLog, int] = {}
-        """The end of each log in the present round."""
+        """The end of each log in the current round."""
 
     def start(self) -> None:
         """Starts the checks; on the loop."""

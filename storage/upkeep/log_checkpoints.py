@@ -83,7 +83,7 @@ class LogCheckpoints:
         self._writes.write(("topic id", log), log.log_dir, prepare)
 
     def on_truncated(self, log: PartitionLog) -> None:
-        """The log was cut, or begins anew.
+        """The log was truncated or restarted.
 
         The next start would take offsets beyond the cut for flushed, and offsets below the earlier log start offset for
         deleted. So the log waits for both before it accepts appends (`LogContext.when_checkpointed`).

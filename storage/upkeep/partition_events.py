@@ -1,4 +1,4 @@
-"""Gathers what happens to many partitions at once, so that the log has one line for it.
+"""Groups events of many partitions, so that they make one line in the log.
 
 A group's first join creates 50 partitions, and the deletion of a topic removes all of its partitions. `LogManager` owns the object. It is
 used on the event loop only.

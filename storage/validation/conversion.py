@@ -101,7 +101,7 @@ def as_messages(run: BatchRun, rules: ValidationRules, base_offset: int, produce
     done.accept(run.new_max_timestamp)
     done.first_offset = base_offset
     done.last_offset = base_offset + converter.count - 1
-    # Format 0 compresses anew, because the offsets inside change. Otherwise messages of the log's own format count as unchanged.
+    # Format 0 is compressed again, because the inner offsets change. Otherwise messages of the log's own format count as unchanged.
     if produced_magic != magic or (codec and not magic):
         took_ns = perf_counter_ns() - began_ns + (run.conversion.nanoseconds if run.conversion else 0)
         done.conversion = Conversion(converter.count, took_ns, run.size + uncompressed_bytes)

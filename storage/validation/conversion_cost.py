@@ -1,4 +1,4 @@
-"""Counts what the conversion of a message set cost: Apache Kafka's RecordValidationStats."""
+"""Counts the cost of the conversion of a message set: Apache Kafka's RecordValidationStats."""
 
 from typing import NamedTuple
 

@@ -1,1 +1,1 @@
-"""Serves the console: a JSON API over the client of this project, and a page that is its first user."""
+"""Serves the console: a JSON API on the Kafka client of this project, and a page that uses the API."""

@@ -1,6 +1,6 @@
 """Builds the console's HTTP application: the routes of the API, and the page.
 
-Reads and changes are functions of a cluster, which know nothing of HTTP. Every change leaves a line in the audit log.
+Reads and changes are functions of a cluster, which know nothing of HTTP. Every change is written to the audit log.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Read = Callable[[Cluster, Request], views.View]
 
 
 class _AnyName(PathConvertor):
-    """A name may have slashes and ends of lines."""
+    """A name that may contain slashes and line ends."""
 
     regex = "(?s:.*)"
 

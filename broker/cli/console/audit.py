@@ -18,7 +18,7 @@ _ALL: Final = "all"
 
 
 class Audit:
-    """Writes lines through one function, from any thread. Lines about refusals are limited, and counted then."""
+    """Writes lines through one function, from any thread. The rate of lines about refusals is limited; omitted lines are counted."""
 
     def __init__(self, write: Callable[[str], None], now: Callable[[], float], monotonic: Callable[[], float]) -> None:
         self._write = write

@@ -1,6 +1,6 @@
-"""Names the clusters of a console, finds the cluster of a request by its path, and has threads for each cluster.
+"""Names the clusters of a console, finds the cluster of a request by its path, and provides threads for each cluster.
 
-A thread that waits for a broker is one of the cluster's own, so a cluster that does not answer takes none from another one.
+Each cluster has its own threads to wait for brokers, so a cluster that does not answer does not affect the others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Served:
 
 
 class Clusters:
-    """The clusters in the order in which they are shown. The first one answers requests that name none."""
+    """The clusters in the order in which they are shown. The first one answers requests without a cluster name."""
 
     def __init__(self, served: Sequence[Served]) -> None:
         """Raises ClientError for a name that a path cannot hold."""

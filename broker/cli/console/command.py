@@ -1,6 +1,6 @@
 """Implements `ottla console`: a web page about one cluster or several, in a process of its own.
 
-Loopback addresses need nothing. Another address is refused without TLS, and without the passwords of users or a proxy that names them.
+A loopback address needs no TLS and no login. Any other address needs TLS, and either passwords or a proxy that names the user.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ def console(
     names_of_clusters: tuple[str, ...],
     all_profiles: bool,
 ) -> None:
-    """Look into a cluster by a browser, and change it: topics, records, groups, ACLs, users, quotas.
+    """Show a cluster in the browser, and change it: topics, records, groups, ACLs, users, quotas.
 
     Without --passwords there is no login, and the console listens on loopback addresses only. A proxy may log users in
-    instead. Every change leaves an audit line.
+    instead. The audit log gets a line for every change.
     """
     listener = _listener(listen, certificate, key)
     users = _users(passwords, user_header, proxy_secret)

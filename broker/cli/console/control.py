@@ -1,4 +1,4 @@
-"""Shows and changes what the controller and coordinators do, for the console: elections, reassignments, transactions."""
+"""Shows and changes the work of controller and coordinators for the console: elections, reassignments, transactions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def moves(cluster: Cluster) -> View:
 
 
 def planned_moves(cluster: Cluster, query: QueryParams) -> View:
-    """A plan that balances topics over brokers, beside the present replicas. Nothing is moved. Raises BadParameter, ClientError."""
+    """A plan that balances topics over brokers, beside the current replicas. Nothing is moved. Raises BadParameter, ClientError."""
     topics = query.getlist("topic")
     if not topics:
         raise BadParameter("name the topics")
@@ -79,7 +79,7 @@ def planned_moves(cluster: Cluster, query: QueryParams) -> View:
 
 
 def start_moves(cluster: Cluster, _: Path, body: Body) -> View:
-    """Start to move partitions as a plan says, in the format of Kafka's tool. Raises BadParameter, Conflict, ClientError."""
+    """Start the reassignment of a plan, in the format of Kafka's tool. Raises BadParameter, Conflict, ClientError."""
     body.takes("plan", "throttle", "additional")
     throttle, additional = body.optional_integer("throttle"), body.flag("additional")
     if throttle is not None and throttle < 1:
@@ -171,7 +171,7 @@ def transaction(cluster: Cluster, name: str) -> View:
 def hanging_transactions(cluster: Cluster, query: QueryParams) -> View:
     """The transactions that are open on a partition while no coordinator will end them there. Raises BadParameter, ClientError.
 
-    Only partitions whose last stable offset is behind their end are asked for their producers.
+    Producers are requested only of partitions whose last stable offset is below their end.
     """
     timeout_ms = number(query.get("max_timeout_ms"), "max_timeout_ms")
     now_ms = int(time.time() * 1000)

@@ -1,6 +1,6 @@
 """Shows the bytes of records: as text, JSON, MessagePack, by a schema of a registry, or as hexadecimal digits.
 
-Decoders take hostile bytes. Their results never cost more than the bytes allow, and are cut for the page.
+Decoders accept hostile bytes. The size of their results is bounded by that of the bytes, and results are truncated for the page.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Writes records as the lines of files: JSON as `ottla consume --json` has it, or CSV (RFC 4180) that is safe in spreadsheets.
 
-A spreadsheet takes a cell that begins with certain characters for a formula, which may send data away or run programs. Such a cell gets an
-apostrophe before it, and so does a cell that begins with an apostrophe. So the first apostrophe of a cell is never a part of the data.
+A spreadsheet interprets a cell that begins with certain characters as a formula, which may send data to other hosts or run programs. An
+apostrophe precedes such a cell, and also a cell that begins with an apostrophe. So the first apostrophe of a cell is never a part of the
+data.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class ExportForm(NamedTuple):
-    """A form of exported files. All texts have the ends of their lines."""
+    """A format of exported files. All texts include their line ends."""
 
     media_type: str
     suffix: str
     heading: str
     line: Callable[[TopicPartition, Record, TimestampType], str]
     error: Callable[[str], str]
-    """A last line, which tells that the export is not complete."""
+    """A last line with an error, for an export that is not complete."""
 
 
 def csv_line(cells: Sequence[str | int]) -> str:

@@ -1,4 +1,4 @@
-"""Changes groups for the console: plans a reset of offsets, carries out what was shown, and deletes offsets and groups."""
+"""Changes groups for the console: plans a reset of offsets, carries out the plan that was shown, and deletes offsets and groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODES: Final = ("earliest", "latest", "current", "offset", "shift", "time", "ag
 
 
 def planned_reset(cluster: Cluster, query: QueryParams) -> View:
-    """The offsets that a reset would commit, beside the present ones and the range of each partition.
+    """The offsets that a reset would commit, beside the current ones and the range of each partition.
 
     Nothing is changed. Raises BadParameter, ClientError.
     """

@@ -1,6 +1,6 @@
 """Guards the console's requests: host names, other sites, logins, forged requests, `--read-only`; adds the headers that protect the page.
 
-The API asks for a session, except to log in. The page itself has no data, and is open.
+The API requires a session, except for a login. The page itself has no data, and needs no session.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEADERS: Final = (
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a console: `names` are the host names that requests may have, `is_secure` tells whether it speaks TLS."""
+    """The rules of a console: `names` are the host names that requests may have; `is_secure`: whether it uses TLS."""
 
     names: frozenset[str]
     sessions: Sessions

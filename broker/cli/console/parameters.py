@@ -190,7 +190,7 @@ def _integer(value: object, name: str) -> int:
 
 
 def _hidden(value: object) -> object:
-    """Names of an object stay, because they tell what was set."""
+    """Names in an object are kept, because they show what was set."""
     return dict.fromkeys(value, "(hidden)") if isinstance(value, dict) else "(hidden)"
 
 

@@ -1,6 +1,6 @@
 """Reads the messages and enums of a .proto file (protobuf.dev, language guides for proto2 and proto3), as a schema registry keeps it.
 
-Services, options and extensions are passed over. Types of other files stay without a definition.
+Services, options and extensions are skipped. Types of other files have no definition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LARGEST_NUMBER: Final = 2**29 - 1
 
 
 class NotAProtoFile(ValueError):
-    """The text is no .proto file, or has something that is not read; the text of the error is for the user."""
+    """The text is no .proto file, or has an unsupported element; the text of the error is for the user."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Limits how often something happens for each key: a burst at once, then one per interval. Memory is bounded."""
+"""Limits the rate of events for each key: a burst at once, then one per interval. Memory is bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHARED: Final = ""
 
 
 class Buckets:
-    """Token buckets: a key has `burst` tokens, and gets one back every `seconds`. The caller brings the lock."""
+    """Token buckets: a key has `burst` tokens, and gets one back every `seconds`. The caller holds a lock."""
 
     def __init__(self, burst: int, seconds: float, monotonic: Callable[[], float]) -> None:
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""Selects records by text, key, header, time, or a value in their JSON. No code of a user runs."""
+"""Selects records by text, key, header, time, or a value in their JSON. Filters cannot contain code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ABSENT: Final = object()
 
 
 class RecordFilter(NamedTuple):
-    """The conditions of a search, all of which a record meets. None selects every record."""
+    """The conditions of a search; a record has to meet all of them. A condition that is None selects every record."""
 
     contains: bytes | None = None
     """In the key or the value; ASCII letters match in both cases."""

@@ -1,6 +1,6 @@
 """Reads records for the console: searches with limits, live views, and exports, all in steps that a caller can end.
 
-A step is one poll of the brokers. Between two steps nothing is held but the connections and the positions.
+A step is one poll of the brokers. Between two steps only the connections and the positions are kept.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Query(NamedTuple):
 
     @property
     def has_beginning(self) -> bool:
-        """Whether the first matching records are asked for, and not the last ones."""
+        """Whether the first matching records are requested, and not the last ones."""
         return self.offset is not None or self.timestamp_ms is not None
 
     @property
@@ -243,7 +243,7 @@ class Search:
         return "seconds" if self._monotonic() >= self._until else None
 
     def answer(self) -> View:
-        """The records that were found. `next` has the offsets from which the search goes on, if a limit has ended it."""
+        """The records that were found. `next` has the offsets at which the search continues, if a limit has ended it."""
         after = dict(self._scan.positions)
         for left_out in list(self._found)[self._query.limit :]:
             after[left_out.where] = min(after[left_out.where], left_out.record.offset)

@@ -1,7 +1,7 @@
-"""Asks a schema registry for the schemas that records name by their ids, of Avro, Protobuf or JSON Schema, and remembers them.
+"""Requests the schemas of records (Avro, Protobuf, JSON Schema) from a schema registry by their ids, and caches them.
 
 Speaks the one request that Confluent's, Karapace and Apicurio share: `GET /schemas/ids/ID`, with basic authentication (RFC 7617) if there
-is a login. No error and no log shows the login, and it goes to the address of the registry alone: redirects are not followed.
+is a login. No error and no log contains the login, and only the address of the registry gets it: redirects are not followed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOGIN_VARIABLE: Final = "OTTLA_SCHEMA_REGISTRY_LOGIN"
 """The environment variable with USER:PASSWORD."""
 _SECONDS: Final = 3.0
 _UNKNOWN_SECONDS: Final = 30.0
-"""Time until the registry is asked again after it gave no answer, or not the schema, seconds."""
+"""Time until the next request after the registry gave no answer, or not the schema, seconds."""
 _MAX_LOGIN_BYTES: Final = 4096
 _MOST_REASON_CHARACTERS: Final = 200
 _REFUSALS: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})

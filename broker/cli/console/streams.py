@@ -104,7 +104,7 @@ class Streams:
         return StreamingResponse(events(), media_type="text/event-stream")
 
     async def export(self, request: Request) -> Response:
-        """Records as the lines of a file; a last line with an error tells that it is not complete."""
+        """Records as the lines of a file. If the file is not complete, its last line has an error."""
         form = EXPORTS.get(request.query_params.get("format") or "json")
         if form is None:
             return error_answer(BadParameter(f"format is one of {', '.join(EXPORTS)}"))

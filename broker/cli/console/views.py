@@ -1,7 +1,6 @@
 """Answers the console's questions about a cluster with plain data: lists and dictionaries that become JSON.
 
-Every function asks the cluster anew and changes nothing. `docs/console.md` describes the answers. All raise
-ClientError.
+Every function reads the cluster again, and changes nothing. `docs/console.md` describes the answers. All raise ClientError.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ def topic(cluster: Cluster, name: str) -> View:
 
 
 def _sizes(cluster: Cluster, led: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The bytes of partitions on their leaders. Partitions are left out whose leader does not tell, or may not."""
+    """The bytes of partitions on their leaders. Partitions whose leader does not answer, or refuses to, are left out."""
     found: dict[TopicPartition, int] = {}
     for leader in sorted(set(led.values())):
         try:

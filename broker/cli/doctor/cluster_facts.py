@@ -1,6 +1,6 @@
 """Gathers the facts of a cluster by Kafka's protocol, from Ottla and from Apache Kafka alike.
 
-A part that cannot be found out, because a broker does not answer or does not know the request, is noted instead.
+If a broker does not answer, or does not support a request, the missing part is noted.
 """
 
 import time

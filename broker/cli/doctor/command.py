@@ -1,4 +1,4 @@
-"""Implements `ottla doctor`: examines a broker's host and a cluster, and says what is wrong, why, and what to do.
+"""Implements `ottla doctor`: examines a broker's host and a cluster, and reports faults, their causes and their remedies.
 
 Nothing is changed. Exit status: 0 without a finding, 1 with warnings only, 2 with a problem.
 """
@@ -50,7 +50,7 @@ def doctor(
 ) -> None:
     """Examine a broker's host and a cluster, and show what is wrong.
 
-    PROPERTIES is the server.properties of a broker of this host, which is examined with its log directories. DIRECTORY
+    PROPERTIES is the server.properties of a broker on this host; its log directories are examined, too. DIRECTORY
     is a log directory. The exit status is 0 without a finding, 1 with warnings only, 2 with a problem.
     """
     from broker.cli.doctor.examination import examine_cluster
@@ -83,7 +83,7 @@ def _on_this_host(paths: Sequence[Path], overrides: Sequence[str]) -> list[Findi
     from config.loader import load_properties
 
     host, dice = RealHost(), random.Random()
-    # A path that cannot be reached is taken for a directory, whose finding says so.
+    # An unreachable path is treated as a directory; its finding reports the error.
     directories = [str(path) for path in paths if not _is_file(path)]
     files: list[Path | None] = [path for path in paths if _is_file(path)]
     findings = examine_directories(directories, host, dice) if directories else []

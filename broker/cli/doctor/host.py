@@ -26,7 +26,7 @@ class Mount(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Room for an unprivileged process, in bytes, and inodes; a file system without a limit of inodes has 0 in total."""
+    """Free space for an unprivileged process, in bytes, and inodes; a file system without a limit of inodes has 0 in total."""
 
     free: int
     total: int
@@ -47,7 +47,7 @@ class Host(Protocol):
         """The mount of a path."""
 
     def space(self, path: str) -> Space | None:
-        """The room on the file system of a path."""
+        """The free space on the file system of a path."""
 
     def flush_seconds(self, path: str) -> float | None:
         """The median time of a write of 4 KiB with fsync, on a file without a name."""

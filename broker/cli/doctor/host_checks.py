@@ -59,7 +59,7 @@ def check_mount(host: Host, path: str) -> Iterable[Finding]:
 
 
 def check_space(host: Host, path: str) -> Iterable[Finding]:
-    """The room for one log directory."""
+    """The free space for one log directory."""
     space = host.space(path)
     if space is None or not space.total:
         return

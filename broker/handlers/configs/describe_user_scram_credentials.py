@@ -60,7 +60,7 @@ def _described(user: str, config: Mapping[str, str]) -> DescribeUserScramCredent
             CredentialInfo(mechanism=number, iterations=_iterations(config[name])) for name, number in MECHANISMS.items() if name in config
         ]
     except (KeyError, ValueError):
-        # Not logged, since the value is a secret. The user's name in the answer tells an operator which credential to set again.
+        # Not logged, since the value is a secret. The user's name in the answer shows an operator which credential to set again.
         return _refused(user, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
     return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
 

@@ -1,9 +1,9 @@
-"""Completes a Fetch that is not answered at once: it waits, gathers, runs in turns, or waits for threads that read or convert.
+"""Completes a Fetch that is not answered at once: it waits for records, gathers, runs in turns, or waits for threads that read or convert.
 
-A fetch that found less than its client wants waits in the purgatory: until there is enough, a partition changes its leader, or the time is
-up. A follower's fetch is not answered within the call that appends records. It is answered at the end of the turn of the loop, or of the
-first turn without new records. So records that arrive meanwhile by other connections go into the same answer. Each answer costs the leader
-and the follower a round of 100 µs, whatever its size. Three loaded brokers need half as many answers that way; an idle broker finds no new
+A fetch that found less than `min_bytes` waits in the purgatory: until there is enough, a partition changes its leader, or the time is up. A
+follower's fetch is not answered within the call that appends records. It is answered at the end of the turn of the loop, or of the first
+turn without new records. So records that arrive meanwhile by other connections go into the same answer. Each answer costs the leader and
+the follower a round of 100 µs, whatever its size. In this way three loaded brokers need half as many answers; an idle broker finds no new
 records and answers at once.
 """
 
@@ -32,7 +32,7 @@ QUOTA_LOOK_MS = 10
 
 
 def go_on(fetch: Fetch, cold: ColdRead | None) -> Pending:
-    """Let a fetch that began wait or go on later, or have threads read the pages that its beginning found missing."""
+    """Let a fetch wait or continue later, or let threads read the pages that were not in the page cache."""
     pending = Pending()
     delayed = DelayedFetch(fetch, pending)
     if cold is not None:
@@ -43,7 +43,7 @@ def go_on(fetch: Fetch, cold: ColdRead | None) -> Pending:
 
 
 class DelayedFetch(DelayedOperation):
-    """See the module. Everything happens on the loop, and nothing after the client has left."""
+    """See the module. Runs on the event loop, and does nothing after the client has disconnected."""
 
     __slots__ = ("_fetch", "_has_left", "_is_parked", "_is_running", "_looks_for_quota", "_pending", "_task", "_turns")
 

@@ -1,4 +1,4 @@
-"""Delays the answer to a Produce until its records are safe: on all in-sync replicas (acks=all), or on the disk (`flush.messages`).
+"""Delays the answer to a Produce until its records are on all in-sync replicas (acks=all), or flushed (`flush.messages`).
 
 An `AppendedPartition` waits in the list of its own partition, and checks only that partition. So a change of one partition costs the same
 for a request of many partitions. The request (`DelayedProduce`) counts the partitions that are left, and has the timeout.
@@ -52,7 +52,7 @@ class DelayedProduce(DelayedOperation):
     __slots__ = ("_left", "_then", "_waiting", "acks")
 
     def __init__(self, waiting: Sequence[AppendedPartition], acks: int, then: Callable[[Sequence[AppendedPartition]], None]) -> None:
-        """`then` is called once it is known what became of each."""
+        """`then` is called when the results of all partitions are known."""
         super().__init__()
         self.acks = acks
         self._waiting = waiting

@@ -1,8 +1,8 @@
 """Prepares the records of a Fetch for a client that knows only message format 0 or 1.
 
-`DelayedFetch` calls it before the answer is written. A thread converts the first batch of each partition, and more up to a bound; what it
-converts to the end leaves as bytes in memory. `FileSender` has the rest converted while the client reads. Apache Kafka fails the whole
-request when a batch cannot be read; here that partition gets the error.
+`DelayedFetch` calls it before the answer is written. A thread converts the first batch of each partition, and more up to a limit. A
+partition that it converts completely is sent from memory. `FileSender` lets a thread convert the rest while the client reads. Apache Kafka
+fails the whole request when a batch cannot be read; here that partition gets the error.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Takes one Fetch from its frame to its answer, a few partitions at a time.
+"""Processes one Fetch from its frame to its answer, a few partitions at a time.
 
-The handler of Fetch makes and runs it, and lets it wait when necessary. A fetch goes through stages (`fetch_stages`): its partitions are
-taken from the request, read, and answered; or watched, waited for and read again. Consumers and followers, requests of one partition and of
-a hundred thousand, first and later readings all take the same path.
+The handler of Fetch creates and runs it, and lets it wait when necessary. A fetch has stages (`fetch_stages`): its partitions are taken
+from the request, read, and answered; or watched, waited for and read again. Consumers and followers, requests of one partition and of a
+hundred thousand, first and later reads all use the same functions.
 
-A follower with a session is read in two steps. The offsets in its request tell the leader its progress; they take effect at once. Records
-are read only when the answer leaves, at the end of the turn of the loop, so that records appended meanwhile go into the same answer.
+A follower with a session is read in two steps. The offsets in its request show the leader its progress; they take effect at once. Records
+are read only when the answer is sent, at the end of the turn of the event loop, so that the answer contains records appended meanwhile.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ class Fetch:
             self._min_bytes = min(self._min_bytes, self._max_bytes)
 
     def _end_session(self) -> None:
-        """End a session that has no partitions left; the partitions that the request itself names are read once more."""
+        """End a session without remaining partitions; the partitions that the request itself names are read once more."""
         self.session.end_fetch(self)
         self.services.data.fetch_sessions.remove(self.session.session_id)
         self.is_incremental = False

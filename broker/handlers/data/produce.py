@@ -2,19 +2,19 @@
 
 Record batches from 3 (KIP-98), zstd from 7, errors of single records from 8 (KIP-467), the current leader in errors from 10 (KIP-951).
 
-Partitions are independent: one refused batch does not hold up the others of the request. With acks=0 there is no answer. An error then
-closes the connection, because the producer has no other way to learn of it.
+Partitions are independent: a refused batch does not affect the others of the request. With acks=0 there is no answer. An error then closes
+the connection, because the producer cannot learn of it otherwise.
 
-Requests of any number of partitions take the same path: `Produce` reads the request in the receive buffer, appends each batch from there,
-and writes the answer meanwhile. It can pause after any partition: a request that takes longer than a slice is copied, and continues in
-turns. A batch that needs a worker thread first (recompression, long checks) is copied, too, and is appended when the thread is done. A
-batch that opens a transaction is copied until its coordinator has verified it (KIP-890, `produce_verification`).
+Requests of any number of partitions use the same functions: `Produce` reads the request in the receive buffer, appends each batch from
+there, and writes the answer meanwhile. It can pause after any partition: a request that takes longer than a slice is copied, and continues
+in turns. A batch that needs a worker thread first (recompression, long checks) is copied, too, and is appended when the thread is done. A
+batch that opens a transaction is copied, and appended when the transaction coordinator has verified it (KIP-890, `produce_verification`).
 
 Versions 0 to 2 may have messages of format 0 or 1, which a worker thread converts to a batch. If the topic keeps such a format
 (`message.format.version`), a worker converts all batches to it.
 
-Deviations: null records are refused with INVALID_RECORD where Apache Kafka leaves the client without an answer. Transactional batches
-without a transactional id are refused one by one, Apache Kafka refuses the request that has one.
+Deviations: null records are refused with INVALID_RECORD; Apache Kafka sends no answer. Transactional batches without a transactional id are
+refused one by one; Apache Kafka refuses the whole request.
 """
 
 from __future__ import annotations
@@ -481,7 +481,7 @@ class Produce:
     def _is_kept_back(self, index: int, partition: Partition | None) -> bool:
         """Refuse a transactional batch without a transactional id; leave one that opens a transaction until it is verified.
 
-        False if the batch goes on like every other. Raises NotLeaderOrFollower, LogBeingTruncated.
+        False if the batch is handled like any other. Raises NotLeaderOrFollower, LogBeingTruncated.
         """
         run = self._run
         if self.reader.transactional_id is None:

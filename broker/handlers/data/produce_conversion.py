@@ -1,8 +1,8 @@
-"""Appends produced batches that a worker thread must validate, recompress or convert before.
+"""Appends produced batches that a worker thread has to validate, recompress or convert first.
 
-`Produce` calls it for the batches that `PartitionLog.append` has left. Messages of format 0 and 1 hold their offsets, in format 0 also
-inside a compressed message. A batch for a log of such a format is therefore converted for the offset at which the log ends. The batches of
-one partition take turns, and a batch is converted again if the log has grown meanwhile.
+`Produce` calls it for the batches that `PartitionLog.append` has left. Messages of format 0 and 1 contain their offsets, in format 0 also
+inside a compressed message. Therefore a batch for a log of such a format is converted for the current log end offset. The batches of one
+partition take turns, and a batch is converted again if the log has grown meanwhile.
 """
 
 from __future__ import annotations

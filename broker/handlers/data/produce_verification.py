@@ -1,4 +1,5 @@
-"""Tells producers why a batch could not open a transaction (`ReplicaManager.handleProduceAppend` of Apache Kafka)."""
+"""Maps the results of a verification to the errors of a batch that could not open a transaction (`ReplicaManager.handleProduceAppend` of
+Apache Kafka)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMemb
 
 
 def handle_describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
-    """Say what is known of each group; those that may not be seen come first, as with Apache Kafka."""
+    """Describe each group; groups that the client may not describe come first, as in Apache Kafka."""
     refused = []
     described = []
     repeats = Repeats()

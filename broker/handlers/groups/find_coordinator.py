@@ -2,8 +2,8 @@
 
 Transactional ids from 1, many keys at once from 4 (KIP-699), share groups from 6 (KIP-932).
 
-The coordinator is the broker that leads the key's partition of the internal topic. A topic that is missing is created first.
-Before there is a leader the answer is COORDINATOR_NOT_AVAILABLE, and the client asks again. There are no coordinators of share groups here.
+The coordinator is the broker that leads the key's partition of the internal topic. A missing topic is created first. While the partition
+has no leader, the answer is COORDINATOR_NOT_AVAILABLE, and the client retries. Share groups have no coordinator here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST_VERSION_WITH_SHARE_GROUPS = 6
 
 
 class CoordinatorType(IntEnum):
-    """The kind of name that a key is."""
+    """The kind of a key."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -42,7 +42,7 @@ RESOURCES: Final[Mapping[int, ResourceType]] = {
 
 
 class Found(NamedTuple):
-    """A broker that clients can reach, or why there is none."""
+    """A broker that clients can reach, or the reason why there is none."""
 
     error: ErrorCode
     node_id: int = -1
@@ -53,7 +53,7 @@ class Found(NamedTuple):
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> Steps[FindCoordinatorResponse] | Coroutine[Any, Any, Steps[FindCoordinatorResponse]]:
-    """Say who coordinates each key. Waits only while an internal topic is created."""
+    """Find the coordinator of each key. Waits only while an internal topic is created."""
     keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS else [request.key]
     if request.key_type not in CoordinatorType.__members__.values():
         return _response(keys, [Found(ErrorCode.INVALID_REQUEST)] * len(keys), context, ErrorCode.INVALID_REQUEST.message)
@@ -108,7 +108,7 @@ def _leader(topic: str, partition: int, context: RequestContext) -> Found:
 
 
 def _response(keys: list[str], found: list[Found], context: RequestContext, message: str = "") -> Steps[FindCoordinatorResponse]:
-    """`message` goes into versions that have many keys; a single one always says the error's own."""
+    """`message` is for versions with many keys; a version with a single key always has the default text of the error."""
     if context.api_version >= FIRST_VERSION_WITH_MANY_KEYS:
         response = FindCoordinatorResponse(error_message="")
         for key, each in zip(keys, found, strict=True):

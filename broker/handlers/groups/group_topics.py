@@ -1,4 +1,4 @@
-"""Says which partitions of a topic the offsets of a group may be about: for OffsetCommit and OffsetDelete."""
+"""Decides for which partitions of a topic a group may have offsets: for OffsetCommit and OffsetDelete."""
 
 from collections.abc import Collection
 
@@ -9,7 +9,7 @@ from replication.ports.cluster import MetadataCache
 
 
 def partitions_of(topic: str, access: Access, cluster: MetadataCache) -> tuple[Collection[int], ErrorCode]:
-    """The partitions of a topic that can be served, and what to say of any other."""
+    """The partitions of a topic that can be served, and the error for all others."""
     if not access.may(Operation.READ, ResourceType.TOPIC, topic):
         return (), ErrorCode.TOPIC_AUTHORIZATION_FAILED
     image = cluster.topics.get(topic)

@@ -7,7 +7,7 @@ from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle_heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Keep a member's session alive, and tell it of a rebalance."""
+    """Keep a member's session alive, and report a rebalance to it."""
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     groups = context.broker.coordinators.groups

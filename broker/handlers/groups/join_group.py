@@ -3,7 +3,7 @@
 A rebalance timeout of its own from 1 (KIP-62), a member id to join again with from 4 (KIP-394), static members from 5 (KIP-345), protocol
 type from 7 (KIP-559), the reason from 8 (KIP-800), skipping the assignment from 9 (KIP-814).
 
-The answer comes when the rebalance is complete.
+The answer is sent when the rebalance is complete.
 """
 
 from __future__ import annotations

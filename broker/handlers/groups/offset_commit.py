@@ -1,13 +1,13 @@
 """Serves OffsetCommit (api 8), versions 0-9.
 
-To the group's log from 1, a retention time in 2-4, the leader epoch from 6 (KIP-320), static members from 7 (KIP-345).
+Offsets go to the group's log from 1 on; a retention time in 2-4, the leader epoch from 6 (KIP-320), static members from 7 (KIP-345).
 
-Version 0 commits to the metadata store, where the consumers of old kept their offsets. The answer comes when all in-sync replicas have the
+Version 0 commits to the metadata store, where old consumers kept their offsets. The answer is sent when all in-sync replicas have the
 offsets.
 
-One road serves any number of partitions, and TxnOffsetCommit, too. `OffsetCommit` reads the request where it lies, and makes the value of a
-record of each offset. The coordinator writes the records, and the answer is written when they are safe. A large request is copied, and goes
-on in turns.
+The same functions serve any number of partitions, and TxnOffsetCommit. `OffsetCommit` reads the request in the receive buffer, and builds
+the value of a record for each offset. The coordinator writes the records, and the answer is written when they are replicated. A large
+request is copied, and continues in turns.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DEFAULT_RETENTION_MS: Final = -1
 MAX_TIMESTAMP: Final = 2**63 - 1
 """Unix time, ms; a retention time that leads beyond it is one without end."""
 AT_ONCE: Final = 64
-"""Elements between two looks at the clock."""
+"""Elements between two checks of the clock."""
 TXN_OFFSET_COMMIT: Final = int(ApiKey.TXN_OFFSET_COMMIT)
 FIRST_TXN_THAT_KNOWS_LOADING: Final = 2
 """The version of TxnOffsetCommit from which on producers take COORDINATOR_LOAD_IN_PROGRESS for a reason to try again (KAFKA-7296)."""
@@ -68,7 +68,7 @@ def handle_offset_commit_frame(
 def commit_offsets(
     key: int, frame: memoryview, offset: int, version: int, correlation_id: int, connection: Connection, services: Services
 ) -> Answer:
-    """Handle an OffsetCommit or TxnOffsetCommit, which `key` tells apart. Raises ProtocolError."""
+    """Handle an OffsetCommit or TxnOffsetCommit; `key` distinguishes them. Raises ProtocolError."""
     if len(frame) < LARGE_BYTES:
         commit = OffsetCommit(key, frame, offset, version, correlation_id, connection, services, is_large=False)
         _at_once(commit.read())
@@ -95,7 +95,7 @@ def _commit(
 
 
 class OffsetCommit:
-    """One OffsetCommit or TxnOffsetCommit on its way: `read` it, then `answer`."""
+    """One OffsetCommit or TxnOffsetCommit in progress: `read` it, then `answer`."""
 
     __slots__ = (
         "_answer",
@@ -168,7 +168,7 @@ class OffsetCommit:
     # -- reading -----------------------------------------------------------------------------------------------------------
 
     def read(self) -> Steps[None]:
-        """Take what is to be committed; what cannot be is decided. Nothing is done for it yet. Raises ProtocolError."""
+        """Collect the offsets to commit, and decide the errors of the others. Nothing is done for it yet. Raises ProtocolError."""
         reader = self._reader
         elements = 0
         while (kind := reader.advance()) != END:
@@ -194,7 +194,7 @@ class OffsetCommit:
             self._decided.setdefault(topic, [])
 
     def _take(self, reader: OffsetCommitReader) -> None:
-        """One partition. One that is named twice counts once, with what was said last."""
+        """One partition. A partition that is named twice counts once, with its last offset."""
         index = reader.index
         if index not in self._known:
             self._decided.setdefault(reader.topic, []).append((index, self._topic_error))
@@ -225,7 +225,7 @@ class OffsetCommit:
     # -- answering -----------------------------------------------------------------------------------------------------------
 
     def answer(self, pending: Pending) -> None:
-        """Commit what was read, and complete `pending` when that is done, at once or later."""
+        """Commit the offsets that were read, and complete `pending` when this is done, at once or later."""
         self._pending = pending
         pending.in_turns = False
         if self._for_store:
@@ -261,7 +261,7 @@ class OffsetCommit:
                 code = await commit_to_store(group_id, partition, offset, metadata, self._services)
                 self._decided.setdefault(topic, []).append((partition.partition, code))
         except Exception:
-            # A fault of the broker, in a task that is not awaited: the client hears of it all the same.
+            # A fault of the broker, in a task that is not awaited: the client still gets an answer.
             logger.exception("offsets of group %s cannot be stored", group_id)
             self._pending.complete(CLOSE)
             return
@@ -279,7 +279,7 @@ class OffsetCommit:
         self._pending.complete((yield from steps))
 
     def _write(self) -> Steps[bytes]:
-        """The response: what was decided first, then the rest, by topic."""
+        """The response, by topic: the errors that were decided first, then the other results."""
         answer = self._answer
         for topic, decided in self._decided.items():
             answer.name_topic(topic)

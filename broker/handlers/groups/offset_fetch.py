@@ -1,10 +1,10 @@
 """Serves OffsetFetch (api 9), versions 0-9.
 
-From the group's log from 1, all partitions and an error of the whole from 2, the leader epoch from 5 (KIP-320), stable offsets from 7
-(KIP-447), many groups from 8 (KIP-709).
+Offsets come from the group's log from 1 on; all partitions and an error for the whole request from 2, the leader epoch from 5 (KIP-320),
+stable offsets from 7 (KIP-447), many groups from 8 (KIP-709).
 
-Version 0 reads from the metadata store, where the consumers of old kept their offsets. Apache Kafka answers version 1 with no topics when
-the group is not coordinated here; the error is put at the partitions instead, where that version has a place for it.
+Version 0 reads from the metadata store, where old consumers kept their offsets. If this broker does not coordinate the group, Apache Kafka
+answers version 1 without topics. Here the error is in each partition, the only place that this version has for it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PARTITIONS_PER_STEP = 128
 def handle_offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> Steps[OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]]:
-    """Say what a group, or several, committed."""
+    """Return the committed offsets of one group or of several."""
     version = context.api_version
     if version >= FIRST_VERSION_WITH_MANY_GROUPS:
         response = OffsetFetchResponse()

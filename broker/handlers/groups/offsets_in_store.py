@@ -1,7 +1,7 @@
 """Reads and writes the offsets of version 0 of OffsetCommit and OffsetFetch, which are znodes.
 
-The path is `/consumers/GROUP/offsets/TOPIC/PARTITION`, the content the number as text. The consumers of Kafka 0.8 kept their offsets there.
-No other znodes of these consumers are read.
+The path is `/consumers/GROUP/offsets/TOPIC/PARTITION`, and the content is the number as text. Consumers of Kafka 0.8 kept their offsets
+there. No other znodes of these consumers are read.
 """
 
 import logging
@@ -34,12 +34,12 @@ async def commit_to_store(group_id: str, partition: TopicPartition, offset: int,
 
 
 async def fetch_from_store(group_id: str, partition: TopicPartition, context: RequestContext) -> tuple[ErrorCode, int]:
-    """Read one offset; what was never written is an unknown partition, what cannot be the name of a group an unknown error."""
+    """Read one offset. A missing offset is an unknown partition, an impossible name of a group an unknown error."""
     if context.broker.metadata.partition(*partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSET
     path = _path(group_id, partition)
     try:
-        check_path(path)  # not every store tells what cannot be there from what is not there
+        check_path(path)  # not every store distinguishes impossible paths from missing nodes
         data, _ = await context.broker.administration.store.get(path)
         return ErrorCode.NONE, int(data or b"")
     except NoNode:

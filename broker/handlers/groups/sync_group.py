@@ -2,7 +2,7 @@
 
 Static members from 3 (KIP-345), protocol type and name, which must be given, from 5 (KIP-559).
 
-The answer comes when the leader's assignment is stored.
+The answer is sent when the leader's assignment is stored.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The leader epoch from 2 (KIP-320), generation, member and instance from 3 (KIP-447), TRANSACTION_ABORTABLE from 4 (KIP-890).
 
-The request takes the road of OffsetCommit (`offset_commit`).
+The functions of OffsetCommit handle the request (`offset_commit`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Handles DescribeDelegationToken (api 41), versions 0-3. Version 3 also names the principal that asked for a token (KIP-373). KIP-48."""
+"""Handles DescribeDelegationToken (api 41), versions 0-3. Version 3 also names the principal that requested a token (KIP-373). KIP-48."""
 
 from broker.handlers.security.token_requests import tokens_of
 from broker.request.context import RequestContext

@@ -1,6 +1,6 @@
-"""Handles CreateTopics (api 19), versions 0-7: KIP-4; defaults for -1 (KIP-464), which versions before 4 may ask for, too; from 5
-configuration in the answer (KIP-525), topic ids from 7. From 6 a client that has exhausted its quota for partitions is refused (KIP-599);
-earlier versions are throttled afterwards.
+"""Handles CreateTopics (api 19), versions 0-7: KIP-4; defaults for -1 (KIP-464), also in versions before 4; from 5 configuration in the
+answer (KIP-525), topic ids from 7. From 6 a client that has exhausted its quota for partitions is refused (KIP-599); earlier versions are
+throttled afterwards.
 
 Only the active controller's broker creates topics; any other broker answers NOT_CONTROLLER. The answer comes when this broker knows a
 leader of every partition of the new topics, or after the timeout.

@@ -4,7 +4,7 @@ The controller from 1, cluster id from 2, auto creation as the client's choice f
 (KIP-430; those of topics in later versions, too), topic ids from 10, requests by topic id from 12 (KIP-516).
 
 A missing topic is created when the client allows it and `auto.create.topics.enable` is on. The answer is then LEADER_NOT_AVAILABLE, and the
-client asks again, as with Apache Kafka.
+client retries, as with Apache Kafka.
 
 An answer about all topics leaves out topics that the client may not describe. A request for such a topic by name or id is refused in the
 same way, whether the topic exists or not.

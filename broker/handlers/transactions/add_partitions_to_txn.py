@@ -1,9 +1,9 @@
 """Handles AddPartitionsToTxn (api 24), versions 0-5.
 
-One transaction of a client (KIP-98), from 4 many, asked by brokers (KIP-890). PRODUCER_FENCED from 2 (KIP-588).
+One transaction of a client (KIP-98), from 4 on many transactions of brokers (KIP-890). PRODUCER_FENCED from 2 (KIP-588).
 
-A request of a broker may only verify that partitions are in their transactions. The answer comes when
-every transaction of the request has its result.
+A request of a broker may only verify that partitions are in their transactions. The answer is sent when every transaction of the request
+has its result.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: Re
 
 
 class _Results:
-    """The results of the transactions of one request; the answer leaves with the last one."""
+    """The results of the transactions of one request; the last one completes the answer."""
 
     __slots__ = ("_answer", "_codes", "_left", "_transactions", "_version")
 

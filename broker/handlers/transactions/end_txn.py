@@ -2,7 +2,7 @@
 
 KIP-98; PRODUCER_FENCED from 2 (KIP-588), TRANSACTION_ABORTABLE from 4 (KIP-890).
 
-The answer comes when the outcome is stored. Markers are written afterwards.
+The answer is sent when the outcome is stored. Markers are written afterwards.
 """
 
 from __future__ import annotations

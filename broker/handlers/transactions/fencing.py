@@ -1,4 +1,4 @@
-"""Tells producers that they are fenced, in words that their version of a request knows."""
+"""Chooses the error code for a fenced producer that its version of the request supports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Writes markers to partitions that this broker leads, and tells when all replicas in sync have them.
+"""Writes markers to partitions that this broker leads, and reports when all in-sync replicas have them.
 
-Coordinators of other brokers ask for it by WriteTxnMarkers, this broker's own coordinator without a request. A marker is a control batch in
-each of its partitions. A marker in `__consumer_offsets` then decides about the pending offsets of the producer. Replicas have
+Coordinators on other brokers request it by WriteTxnMarkers, this broker's own coordinator by a call. A marker is a control batch in each of
+its partitions. A marker in `__consumer_offsets` then commits or drops the pending offsets of the producer. Replicas have
 `request.timeout.ms` for a marker.
 """
 

@@ -60,7 +60,7 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
 
 
 class WrittenMarkers:
-    """The markers of one request. `codes` says by producer id what became of them in each partition."""
+    """The markers of one request. `codes` has the result in each partition, by producer id."""
 
     __slots__ = ("_left", "answer", "codes")
 
@@ -72,7 +72,7 @@ class WrittenMarkers:
             answer.complete_steps(_response(codes))
 
     def on_marked(self, producer_id: int, codes: Mapping[tuple[str, int], int]) -> None:
-        """It is known of one more marker what became of it in all of its partitions."""
+        """The results of another marker are known for all of its partitions."""
         self.codes[producer_id].update(codes)
         self._left -= 1
         if not self._left:

@@ -1,1 +1,1 @@
-"""Authenticates clients by SASL mechanisms: pure exchanges of tokens, without network."""
+"""Authenticates clients by SASL mechanisms: exchanges of tokens, without network code."""

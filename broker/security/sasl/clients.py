@@ -1,6 +1,6 @@
-"""Plays the client's side of a SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER with unsecured tokens, and GSSAPI.
+"""Implements the client's side of SASL mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER with unsecured tokens, and GSSAPI.
 
-Brokers use it to log in at other brokers, and the command line at any broker. Only GSSAPI does I/O, in the Kerberos library. `login` sends
+Brokers use it to log in to other brokers, and the command line to any broker. Only GSSAPI does I/O, in the Kerberos library. `login` sends
 the tokens.
 """
 
@@ -33,7 +33,8 @@ _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
 
 
 class Surroundings(NamedTuple):
-    """The sources of chance and time, and the server. `now_ms` is the time of day, `host` the name by which the server was addressed."""
+    """The sources of random numbers and time, and the server. `now_ms` is the time of day, `host` the name by which the server was
+    addressed."""
 
     random_bytes: Callable[[int], bytes]
     now_ms: Callable[[], int]
@@ -90,7 +91,7 @@ class PlainClient(SaslClient):
 
 
 class ScramClient(SaslClient):
-    """Proves that it knows the password, and demands such a proof of the server (RFC 5802)."""
+    """Proves that it knows the password, and requires the same proof from the server (RFC 5802)."""
 
     __slots__ = ("_bare", "_expected", "_hash", "_nonce", "_password")
 

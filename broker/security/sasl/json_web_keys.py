@@ -1,7 +1,7 @@
 """Keeps the public keys that verify signed tokens, a JSON Web Key Set (RFC 7517), and reads it again from time to time.
 
-Kafka's RefreshingHttpsJwks, for files too. One `JsonWebKeys` serves all listeners with the same source. A token with an unknown key brings
-the next reading forward. A reading that fails leaves the keys that were read before.
+Kafka's RefreshingHttpsJwks, also for files. One `JsonWebKeys` serves all listeners with the same source. A token with an unknown key makes
+the next read earlier. A read that fails keeps the keys of the previous read.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class JsonWebKeys:
         self._task: asyncio.Task[None] | None = None
 
     async def load(self) -> None:
-        """Read the keys, and go on reading them. Raises ConfigError, which names the URL, if they cannot be read now."""
+        """Read the keys, and read them again periodically. Raises ConfigError, which names the URL, if they cannot be read now."""
         try:
             await self._load()
         except JwksUnavailable as reason:

@@ -1,7 +1,8 @@
 """Authenticates by Kerberos tickets: the SASL mechanism GSSAPI (RFC 4752), from both sides. Java's GssKrb5Server and GssKrb5Client.
 
-The sides exchange tokens of the Kerberos library until each knows the other. Then they agree on a security layer. Kafka has none, so the
-server offers no layer, and the client accepts that. The contexts are ports of the library; `kerberos_library` implements them.
+Client and server exchange tokens of the Kerberos library until each has authenticated the other. Then they agree on a security layer. Kafka
+has none, so the server offers no layer, and the client accepts that. The contexts are ports of the library; `kerberos_library` implements
+them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Adapts the package `gssapi`, which calls the Kerberos library of the host, to the contexts of `kerberos`.
 
 Only brokers and clients with the mechanism GSSAPI import the package. The library reads `/etc/krb5.conf`, or the file that the environment
-variable KRB5_CONFIG names. A server never asks the KDC. It looks for its key in the keytab at each login, so that a new key counts at once;
-that takes the loop about 0.1 ms. A client asks the KDC, so its steps belong on a thread.
+variable KRB5_CONFIG names. A server never contacts the KDC. It looks up its key in the keytab at each login, so that a new key takes effect
+at once; this takes about 0.1 ms of the event loop. A client contacts the KDC, so its steps belong in a thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from config.kerberos import INSTALLATION, PACKAGE, KerberosIdentity, KerberosLis
 from config.sasl import GSSAPI
 
 MAX_REASON_CHARS: Final = 200
-"""Longest text of an error, characters; a part of it may come from a stranger's ticket."""
+"""Longest text of an error, characters; a part of it may come from the ticket of an unauthenticated client."""
 
 _FIRST_ERROR: Final = -1765328384
 """The number that the library adds to the errors of RFC 4120."""

@@ -1,6 +1,6 @@
-"""Conducts a client's login at a broker: SaslHandshake, then SaslAuthenticate until both sides are content (KIP-152, KIP-368).
+"""Logs a client in to a broker: SaslHandshake, then SaslAuthenticate until the exchange is complete (KIP-152, KIP-368).
 
-A login is a generator that yields requests and is sent the answers, so that a blocking client and an asynchronous one share it.
+A login is a generator that yields requests and receives the answers by `send`, so that blocking and asynchronous clients share it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class AuthenticationRefused(Exception):
 
 
 class TransientFailure(Exception):
-    """The exchange failed for a reason that may pass. The connection closes without an answer, so that the client tries again."""
+    """The exchange failed for a transient reason. The connection closes without an answer, so that the client retries."""
 
 
 class SaslServer:

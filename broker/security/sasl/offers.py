@@ -1,4 +1,4 @@
-"""Makes the exchanges of the mechanisms that a listener is configured to offer."""
+"""Creates the exchanges of the mechanisms that are configured for a listener."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUCKETS: Final = 16
 
 
 class Credentials(NamedTuple):
-    """The sources from which mechanisms judge a client."""
+    """The data with which mechanisms verify clients."""
 
     scram_credential_of: Callable[[str, str], ScramCredential | None]
     """Called with mechanism and user."""

@@ -1,4 +1,4 @@
-"""Authenticates by a salted challenge, so that the password never travels (RFC 5802). Kafka's ScramSaslServer.
+"""Authenticates by a salted challenge, so that the password is never sent (RFC 5802). Kafka's ScramSaslServer.
 
 An unknown user gets a salt derived from the name and a secret, and fails in the second step, so that the exchange does not reveal which
 users exist.
@@ -34,7 +34,7 @@ _TOKEN_EXTENSION: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 
 
 class ScramCredential(NamedTuple):
-    """The stored part of a password: it can check the password, but not take the user's place."""
+    """The stored part of a password: it verifies the password, but is not sufficient to log in."""
 
     salt: bytes
     stored_key: bytes

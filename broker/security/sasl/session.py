@@ -1,4 +1,4 @@
-"""Tracks one connection's authentication: which request may come next, who the client is, and when it has to authenticate again.
+"""Tracks the authentication of one connection: the expected request, the principal, and the time of the next authentication.
 
 Kafka's SaslServerAuthenticator without its network part (KIP-43, KIP-152, KIP-368). A connection of a SASL listener owns one, as
 `client.sasl`. `broker.serving.authentication` lets only expected requests pass; the handlers of SaslHandshake and SaslAuthenticate
@@ -93,7 +93,7 @@ class SaslSession:
         return list(self._offer.names)
 
     def on_api_versions(self) -> None:
-        """The client has learned the versions of the APIs, and may not ask again before it is authenticated."""
+        """The client has got the versions of the APIs, and may not request them again before it is authenticated."""
         if self.state is State.HANDSHAKE_OR_VERSIONS:
             self.state = State.HANDSHAKE
 
@@ -127,7 +127,8 @@ class SaslSession:
         return None if self._server is None or self._changed_mechanism is not None else self._server.preparation(token)
 
     def begin_without_handshake(self) -> bool:
-        """Begin GSSAPI for a client of before Kafka 0.10, whose first frame is a token. Returns False if the listener does not offer it."""
+        """Begin GSSAPI for a client from before Kafka 0.10, whose first frame is a token. Returns False if the listener does not offer
+        it."""
         return GSSAPI in self._offer.mechanisms and self.on_handshake(GSSAPI, with_headers=False)
 
     def on_token(self, token: bytes) -> tuple[bytes | None, int]:

@@ -1,6 +1,6 @@
 """Validates signed bearer tokens: JSON Web Tokens (RFC 7519) with a signature of a key that the operator trusts.
 
-Kafka's ValidatorAccessTokenValidator. The key decides which algorithms are possible, never the token. Needs the package PyJWT.
+Kafka's ValidatorAccessTokenValidator. The key determines the possible algorithms, never the token. Needs the package PyJWT.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs in at ZooKeeper by Kerberos: fits a client of GSSAPI to the port of the store (`controller.store.sasl_exchange`)."""
+"""Logs in to ZooKeeper by Kerberos: adapts a GSSAPI client to the port of the store (`controller.store.sasl_exchange`)."""
 
 from __future__ import annotations
 

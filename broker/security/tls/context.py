@@ -89,7 +89,7 @@ class TlsConfig:
 
     @property
     def trust_setting(self) -> str:
-        """The setting with the trusted certificates, as NAME=VALUE; in words without one."""
+        """The setting with the trusted certificates, as NAME=VALUE; a phrase if there is none."""
         location = self._values[SSL_TRUSTSTORE_LOCATION]
         if location is not None:
             return f"{SSL_TRUSTSTORE_LOCATION.name}={location}"

@@ -25,7 +25,7 @@ _MAX_ENTRIES: Final = 100_000
 
 
 class MalformedStore(ValueError):
-    """A file that is no JKS key store, or one whose password is another. The text says which."""
+    """A file that is no JKS key store, or has another password. The text gives the reason."""
 
 
 class PrivateKeyEntry(NamedTuple):

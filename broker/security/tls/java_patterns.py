@@ -72,7 +72,7 @@ def java_replacement(text: str, pattern: re.Pattern[str], *, is_literal_beyond: 
 
 
 def java_replace_all(pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str], text: str) -> str:
-    """The text with every match replaced. After an empty match Java goes on with the next character, Python would look there again."""
+    """The text with every match replaced. After an empty match Java continues with the next character; Python would search there again."""
     parts = []
     copied = position = 0
     while position <= len(text) and (match := pattern.search(text, position)) is not None:

@@ -24,7 +24,7 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """Why a handshake failed, in words."""
+    """The reason why a handshake failed, as text."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     return error.reason or str(error)

@@ -1,7 +1,7 @@
 """Makes the TLS context of connections to ZooKeeper: `zookeeper.ssl.*`, with the versions, suites and stores of all other TLS.
 
-As in ZooKeeper's client, the name of a file decides about its format unless a type is set, and the password of a key store is that of the
-key in it, too. Files without one of the known endings are PEM.
+As in ZooKeeper's client, the suffix of a file determines its format unless a type is set, and the password of a key store is also that of
+its key. Files without a known suffix are PEM.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Takes the user of a request from a proxy that has authenticated him, by OpenID Connect for example.
+"""Takes the user of a request from a proxy that has authenticated the user, by OpenID Connect for example.
 
-The proxy names the user in a header, and proves itself by a secret in another one: every process of this host reaches a loopback address.
+The proxy names the user in a header. A secret in another header authenticates the proxy, because every process of this host can reach a
+loopback address.
 """
 
 from __future__ import annotations
