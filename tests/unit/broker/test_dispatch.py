@@ -126,7 +126,7 @@ async def test_a_request_between_brokers_is_urgent_if_its_sender_may_act_as_a_br
     dispatcher = leading().dispatcher
 
     def is_urgent(frame: bytes, connection: ClientConnection) -> bool:
-        return dispatcher.is_urgent(memoryview(frame), 0, len(frame), connection)  # type: ignore[arg-type]  # all it needs of one
+        return dispatcher.is_urgent(memoryview(bytearray(frame)), 0, len(frame), connection)  # type: ignore[arg-type]  # all it needs of one
 
     broker = ClientConnection(Grants((Operation.CLUSTER_ACTION, ResourceType.CLUSTER)))
     client = ClientConnection(Grants((Operation.ALTER, ResourceType.CLUSTER)))
