@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import time
 import tomllib
 import venv
 import zipfile
@@ -13,12 +15,16 @@ from pathlib import Path
 import pytest
 
 from protocol.compiled import describe
+from protocol.hot_modules import SHARED, binaries
 from tests.distributions import VERSIONS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("broker", "benchmarks", "config", "controller", "ottla", "protocol", "replication", "storage")
 ADDRESS = "https://forge.example/ottla/blob/v0.1.0"
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
+HOUR = 3600
+ANEW = (SHARED, "broker.groups.record_encoding", "storage.disk.cached_reads")
+"""One compiled module of each kind, the smallest."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -34,6 +40,27 @@ def _copy(source: Path) -> None:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("*.so", "*.digest", "__pycache__", "results"))
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "constraints.txt", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
+
+
+def _copy_compiled(source: Path) -> None:
+    """The modules that the checkout's installation compiled, except one of each kind.
+
+    What is as new as its sources is not made again. Among them are files of Cython, which are new in an environment made for the build.
+    """
+    for made in ROOT.glob("build/cython-*"):
+        shutil.copytree(made, source / "build" / made.name, ignore=shutil.ignore_patterns("objects", "modules"))
+    place = f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    for name in binaries():
+        for module in ROOT.glob(f"build/cython-*/modules/{name}"):
+            copied = source / "build" / place / "ottla" / "floors" / name
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(module, copied)
+    for name in ANEW:
+        for file in list((source / "build").rglob(f"{name.replace('.', '/')}.*")):
+            file.unlink()
+    for later, suffix in enumerate((".c", ".so"), 1):
+        for file in (source / "build").rglob(f"*{suffix}"):
+            os.utime(file, (time.time() + later * HOUR,) * 2)
 
 
 def _build(source: Path, kind: str, **environment: str) -> Path:
@@ -54,8 +81,7 @@ def _metadata(wheel: Path) -> str:
 def test_an_installed_broker_is_whole_and_as_fast_as_one_of_a_checkout(tmp_path: Path) -> None:
     source, wheels, installed = tmp_path / "source", tmp_path / "wheels", tmp_path / "installed"
     _copy(source)
-    for made in ROOT.glob("build/cython-*"):  # C that is as new as its sources is not made again
-        shutil.copytree(made, source / "build" / made.name, ignore=shutil.ignore_patterns("objects", "modules"))
+    _copy_compiled(source)
     # pip makes an environment for the build, of nothing but what the project asks for. Nothing of it runs for long.
     pip = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--constraint", "constraints.txt", "-w", str(wheels), ".")
     _run(*pip, cwd=source, CFLAGS="-O0")
