@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,9 +36,14 @@ class Availability(NamedTuple):
 
 def java_available() -> Availability:
     """Whether `java` on the PATH can run Apache Kafka 3.9."""
-    if shutil.which("java") is None:
-        return Availability(False, "no `java` on the PATH: install Java 17")
-    asked = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60, check=False)
+    program = shutil.which("java")
+    return Availability(False, "no `java` on the PATH: install Java 17") if program is None else _judged(program)
+
+
+@cache
+def _judged(program: str) -> Availability:
+    """Asked once: the answer takes a JVM, and each start of a JVM asks."""
+    asked = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=False)
     found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr)
     if asked.returncode != 0 or found is None:
         return Availability(False, f"`java -version` says nothing useful (exit {asked.returncode}): install Java 17")
