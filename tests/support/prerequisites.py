@@ -71,7 +71,7 @@ def prepare_apache_kafka() -> None:
         write_missing_archives()
         ensure_streams_jars()
         ensure_old_jars()
-    except (ToolMissingError, DidNotStartError) as failure:
+    except (ToolMissingError, DidNotStartError, OSError) as failure:
         print(f"Apache Kafka is not prepared: {failure}", file=sys.stderr)
 
 

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
@@ -20,8 +20,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import ZnodeStat
 
+from tests.support.apache_kafka.class_archives import ZOOKEEPER_ALONE, using
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.jars import ToolMissingError, ensure_jars, java_available
+from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.zookeeper import ZooKeeper
 
 _START_SECONDS = 60
@@ -29,6 +31,8 @@ _TICK_MS = 500
 MIN_SESSION_TIMEOUT_MS = 2 * _TICK_MS
 """ZooKeeper grants no shorter sessions than two ticks, and looks for dead ones once a tick."""
 _SUPER_SECRET = 0xB3415C00
+_NEEDED = ("zookeeper-", "slf4j-", "log4j-", "reload4j-", "netty-", "metrics-core-", "snappy-java-", "jackson-", "commons-")
+"""How the names of the jars begin that ZooKeeper needs."""
 
 
 def zookeeper_jars() -> Path:
@@ -44,12 +48,17 @@ def zookeeper_jars() -> Path:
     return ensure_jars()
 
 
+def _class_path(jars: Path) -> str:
+    """Some of the jars of PySpark, which are hundreds: to find a class, Java opens one after the other."""
+    return os.pathsep.join(str(jar) for start in _NEEDED for jar in sorted(jars.glob(f"{start}*.jar")))
+
+
 class ZooKeeperServer(ZooKeeper):
     """A server that others may stop, pause and look into. It keeps its port and its data over stops and starts."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        """`settings` are further lines of the server's configuration."""
-        super().__init__(directory)
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, options: Sequence[str] | None = None) -> None:
+        """`settings` are further lines of the server's configuration, `options` those of its JVM."""
+        super().__init__(directory, options=options)
         self._settings = dict(settings or {})
 
     @property
@@ -127,9 +136,10 @@ class ZooKeeperServer(ZooKeeper):
         path = self.directory / "zookeeper.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
         # Not synced to the disk: a test's machine does not lose its power.
-        options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
-        command = ["java", *options, "-cp", f"{zookeeper_jars()}/*", "org.apache.zookeeper.server.ZooKeeperServerMain", str(path)]
-        self._server.launch(command)
+        jars = zookeeper_jars()
+        quick = (*QUICK_OPTIONS, *(using(ZOOKEEPER_ALONE, jars) if self._options is None else self._options))
+        options = ("-Xmx128m", *quick, "-Dzookeeper.forceSync=no", "-cp", _class_path(jars))
+        self._server.launch(["java", *options, "org.apache.zookeeper.server.ZooKeeperServerMain", str(path)])
         self._server.wait_until(lambda: self.word("ruok") == "imok", _START_SECONDS)
 
 

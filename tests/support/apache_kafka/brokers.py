@@ -36,7 +36,7 @@ class ApacheKafka:
     `config` is added to every server.properties and wins over what stands there. `pin_cpu` binds the brokers, not ZooKeeper, to one core.
     `heap` is -Xms and -Xmx of a broker (Apache's default is 1g). With `zookeeper` the brokers join that ensemble, which stays the caller's;
     without it they have one of their own, and keep everything below `chroot` there.
-    `options` are those of a broker's JVM beside its heap; by default, what starts soonest.
+    `options` are those of a broker's JVM beside its heap; by default, what starts soonest, and so does ZooKeeper.
     `config_of` gives what one broker has beside that, from its id and its port for clients; it is asked at every start.
     """
 
@@ -55,7 +55,7 @@ class ApacheKafka:
         config_of: Callable[[int, int], Mapping[str, str]] = lambda _id, _port: {},
     ) -> None:
         self.directory = directory
-        self.zookeeper = zookeeper or ZooKeeper(directory, chroot)
+        self.zookeeper = zookeeper or ZooKeeper(directory, chroot, None if options is None else ())
         self.broker_ids = tuple(range(first_id, first_id + brokers))
         self._owns_zookeeper = zookeeper is None
         self._config = dict(config or {})

@@ -11,17 +11,20 @@ from tests.support.apache_kafka.jars import libs_directory
 
 BROKER = "broker"
 TOOLS = "tools"
+ZOOKEEPER = "zookeeper"
+ZOOKEEPER_ALONE = "zookeeper-alone"
+"""That of `tests.support.zookeeper`, whose jars may be others."""
 _QUIET = "-Xlog:disable"  # what a JVM has to say of an archive that it cannot use would stand in a tool's output
 
 
-def archive(name: str) -> Path:
-    """Where the archive of this name is, or will be."""
-    return libs_directory() / f"{name}.jsa"
+def archive(name: str, libs: Path | None = None) -> Path:
+    """Where the archive of this name is, or will be; without a folder of jars, among those of Apache Kafka."""
+    return (libs or libs_directory()) / f"{name}.jsa"
 
 
-def using(name: str) -> Sequence[str]:
+def using(name: str, libs: Path | None = None) -> Sequence[str]:
     """The options of a JVM that is to use an archive; none while it is not there."""
-    path = archive(name)
+    path = archive(name, libs)
     return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", _QUIET) if path.exists() else ()
 
 

@@ -1,13 +1,17 @@
-"""Writes the class archives: a broker and the tools do once what tests have them do. Called by `tests.support.prerequisites`."""
+"""Writes the class archives: servers and tools do once what tests have them do. Called by `tests.support.prerequisites`."""
 
 import tempfile
 from pathlib import Path
 
+from kazoo.client import KazooClient
+
 from tests.support.apache_kafka.brokers import ApacheKafka
-from tests.support.apache_kafka.class_archives import BROKER, TOOLS, archive, writing
+from tests.support.apache_kafka.class_archives import BROKER, TOOLS, ZOOKEEPER, ZOOKEEPER_ALONE, archive, writing
 from tests.support.apache_kafka.jars import ensure_jars
 from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.tools import ToolJvm
+from tests.support.apache_kafka.zookeeper import ZooKeeper
+from tests.support.zookeeper import ZooKeeperServer, zookeeper_jars
 
 _TOOL = "org.apache.kafka.tools."
 
@@ -15,17 +19,55 @@ _TOOL = "org.apache.kafka.tools."
 def write_missing_archives() -> None:
     """Fetch the jars and write those archives that are not there. Raises ToolMissingError, DidNotStartError."""
     libs = ensure_jars()
-    if archive(BROKER).exists() and archive(TOOLS).exists():
-        return
+    if not all(archive(name).exists() for name in (BROKER, TOOLS, ZOOKEEPER)):
+        _write_those_of_apache_kafka(libs)
+    jars = zookeeper_jars()
+    if not archive(ZOOKEEPER_ALONE, jars).exists():
+        _write_that_of_zookeeper(jars)
+
+
+def _write_those_of_apache_kafka(libs: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="archives-", dir=libs) as scratch:
         written = Path(scratch)
+        zookeeper = ZooKeeper(written / "zookeeper-files", options=writing(written / ZOOKEEPER))
         options = (*QUICK_OPTIONS, *writing(written / BROKER))
-        with ApacheKafka(written / "kafka", heap="256m", options=options) as kafka, ToolJvm(writing(written / TOOLS)) as tools:
-            for call in _calls(kafka.bootstrap):
-                tools.run(call, "", timeout=60)
-        for name in (BROKER, TOOLS):
-            if (written / name).exists():  # Java before 13 writes none
-                (written / name).rename(archive(name))
+        zookeeper.start()
+        try:
+            kafka = ApacheKafka(written / "kafka", heap="256m", options=options, zookeeper=zookeeper)
+            with kafka, ToolJvm(writing(written / TOOLS)) as tools:
+                for call in _calls(kafka.bootstrap):
+                    tools.run(call, "", timeout=60)
+        finally:
+            zookeeper.stop()
+        for name in (BROKER, TOOLS, ZOOKEEPER):
+            _keep(written / name, archive(name))
+
+
+def _write_that_of_zookeeper(jars: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="archives-", dir=jars) as scratch:
+        written = Path(scratch, ZOOKEEPER_ALONE)
+        server = ZooKeeperServer(Path(scratch, "zookeeper-files"), options=writing(written))
+        server.start()
+        try:
+            client = KazooClient(server.connect)
+            client.start()
+            client.create("/a/b", b"1", ephemeral=True, makepath=True)
+            client.get("/a/b", watch=lambda _: None)
+            client.set("/a/b", b"2")
+            client.get_children("/a")
+            transaction = client.transaction()
+            transaction.create("/a/c", b"")
+            transaction.commit()
+            client.stop()
+            client.close()
+        finally:
+            server.stop()
+        _keep(written, archive(ZOOKEEPER_ALONE, jars))
+
+
+def _keep(written: Path, place: Path) -> None:
+    if written.exists():  # Java before 13 writes none
+        written.rename(place)
 
 
 def _calls(bootstrap: str) -> list[tuple[str, ...]]:

@@ -5,8 +5,10 @@ Its four-letter words are enabled: without a session they show whether it serves
 
 import signal
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.apache_kafka.class_archives import ZOOKEEPER, using
 from tests.support.apache_kafka.java import QUICK_OPTIONS, DidNotStartError, JavaServer, java_command
 from tests.support.apache_kafka.ports import free_ports
 
@@ -17,12 +19,14 @@ _ATTEMPTS = 3
 class ZooKeeper:
     """A standalone ZooKeeper whose data lives in `directory/zookeeper`.
 
-    `connect` is its address once started, with the `chroot` below which brokers keep everything.
+    `connect` is its address once started, with the `chroot` below which brokers keep everything. `options` are those of its JVM beside its
+    heap and the quick ones; by default, what starts soonest.
     """
 
-    def __init__(self, directory: Path, chroot: str = "") -> None:
+    def __init__(self, directory: Path, chroot: str = "", options: Sequence[str] | None = None) -> None:
         self.directory = directory
         self.chroot = chroot
+        self._options = options
         self._server = JavaServer("ZooKeeper", directory / "zookeeper.log")
         self._port = 0
 
@@ -72,7 +76,7 @@ class ZooKeeper:
         }
         path = self.directory / "zookeeper.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
-        options = ("-Xmx256m", *QUICK_OPTIONS)
+        options = ("-Xmx256m", *QUICK_OPTIONS, *(using(ZOOKEEPER) if self._options is None else self._options))
         self._server.launch(java_command(options, "org.apache.zookeeper.server.ZooKeeperServerMain", str(path)))
         self._server.wait_until(lambda: self.word("ruok") == "imok", _START_SECONDS)
 
