@@ -15,6 +15,7 @@ from typing import IO
 from tests.support.apache_kafka.class_archives import TOOLS, using
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.jars import ensure_jars
+from tests.support.apache_kafka.programs import in_class_path
 
 _LOG4J = Path(__file__).with_name("log4j.properties")
 QUICK_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -26,19 +27,19 @@ class DidNotStartError(RuntimeError):
     """A server ended, or stayed silent, before it served; the message holds the end of its log."""
 
 
-def java_command(options: Sequence[str], class_name: str, *arguments: str) -> list[str]:
-    """The command line that runs a class of Apache Kafka's class path. Raises ToolMissingError."""
-    return ["java", *options, "-cp", f"{ensure_jars()}/*", f"-Dlog4j.configuration=file:{_LOG4J}", class_name, *arguments]
+def java_command(options: Sequence[str], program: str | Path, *arguments: str) -> list[str]:
+    """The command line that runs a class of Apache Kafka's class path, or the program in a source file. Raises ToolMissingError."""
+    return ["java", *options, f"-Dlog4j.configuration=file:{_LOG4J}", *in_class_path(program, ensure_jars()), *arguments]
 
 
 def start_tool(
-    class_name: str, *arguments: str, options: Sequence[str] | None = None, output: IO[str] | None = None
+    program: str | Path, *arguments: str, options: Sequence[str] | None = None, output: IO[str] | None = None
 ) -> subprocess.Popen[str]:
     """Start a tool that runs until it is stopped, with pipes for its three streams. The caller ends it; otherwise the guard does.
 
     `options` are those of its JVM beside the quick ones: by default, the archive of the tools' classes. `output` takes both its outputs.
     """
-    command = java_command(("-Xmx256m", *QUICK_OPTIONS, *(using(TOOLS) if options is None else options)), class_name, *arguments)
+    command = java_command(("-Xmx256m", *QUICK_OPTIONS, *(using(TOOLS) if options is None else options)), program, *arguments)
     to = output or subprocess.PIPE
     tool = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=to, stderr=to, text=True)
     process_guard().watch(tool.pid)

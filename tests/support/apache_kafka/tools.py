@@ -18,15 +18,15 @@ from tests.support.apache_kafka.class_archives import TOOLS, using
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.java import QUICK_OPTIONS, java_command
 
-_PROGRAM = Path(__file__).with_name("Tools.java")
+PROGRAM = Path(__file__).with_name("Tools.java")
 _LENGTH = struct.Struct(">i")
 
 
 class ToolJvm:
     """A JVM that runs tools one after the other. `options` are those beside the quick ones. Raises ToolMissingError."""
 
-    def __init__(self, options: Sequence[str]) -> None:
-        command = java_command(("-Xmx256m", *QUICK_OPTIONS, *options), str(_PROGRAM))
+    def __init__(self, options: Sequence[str], program: str | Path = PROGRAM) -> None:
+        command = java_command(("-Xmx256m", *QUICK_OPTIONS, *options), program)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         process_guard().watch(self._process.pid)
 

@@ -9,7 +9,7 @@ from tests.support.apache_kafka.brokers import ApacheKafka
 from tests.support.apache_kafka.class_archives import BROKER, TOOLS, ZOOKEEPER, ZOOKEEPER_ALONE, archive, writing
 from tests.support.apache_kafka.jars import ensure_jars
 from tests.support.apache_kafka.java import QUICK_OPTIONS
-from tests.support.apache_kafka.tools import ToolJvm
+from tests.support.apache_kafka.tools import PROGRAM, ToolJvm
 from tests.support.apache_kafka.zookeeper import ZooKeeper
 from tests.support.zookeeper import ZooKeeperServer, zookeeper_jars
 
@@ -34,7 +34,8 @@ def _write_those_of_apache_kafka(libs: Path) -> None:
         zookeeper.start()
         try:
             kafka = ApacheKafka(written / "kafka", heap="256m", options=options, zookeeper=zookeeper)
-            with kafka, ToolJvm(writing(written / TOOLS)) as tools:
+            # As a source, so that the jar of the program is not in the class path, which may only be longer where an archive is used.
+            with kafka, ToolJvm(writing(written / TOOLS), str(PROGRAM)) as tools:
                 for call in _calls(kafka.bootstrap):
                     tools.run(call, "", timeout=60)
         finally:

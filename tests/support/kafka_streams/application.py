@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from tests.support.apache_kafka.jars import KAFKA_VERSION, ensure_jars_of
 from tests.support.apache_kafka.java import QUICK_OPTIONS, JavaServer
 from tests.support.apache_kafka.marks import needs_jars_in
+from tests.support.apache_kafka.programs import in_class_path
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster
 from tests.support.read_committed import read_committed
@@ -71,9 +72,9 @@ class Application:
     def __init__(self, cluster: Cluster, directory: Path, stores: str, libs: Path, standbys: int = 0) -> None:
         directory.mkdir()
         self._command = [
-            "java", "-Xmx256m", *QUICK_OPTIONS, "-cp", f"{libs}/*", f"-Dlog4j.configuration=file:{_LOG4J}",
-            f"-Djava.io.tmpdir={directory}", str(_PROGRAM), cluster.bootstrap, "application", str(directory),
-            str(min(3, len(cluster.brokers))), stores, str(standbys),
+            "java", "-Xmx256m", *QUICK_OPTIONS, f"-Dlog4j.configuration=file:{_LOG4J}", f"-Djava.io.tmpdir={directory}",
+            *in_class_path(_PROGRAM, libs), cluster.bootstrap, "application", str(directory), str(min(3, len(cluster.brokers))),
+            stores, str(standbys),
         ]  # fmt: skip
         self._process = JavaServer("the Streams application", directory / "application.log")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.support.apache_kafka.jars import ensure_jars_of
 from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.marks import needs_jars_in
+from tests.support.apache_kafka.programs import in_class_path
 
 OLD_RELEASES = ("0.8.2", "0.10.2")
 _CONSUMERS = {"0.8.2": "kafka.tools.SimpleConsumerShell", "0.10.2": "kafka.tools.ConsoleConsumer"}
@@ -41,9 +42,9 @@ def _jars(release: str) -> Path:
     return ensure_jars_of(Path(__file__).with_name(f"kafka-{release}.xml"), _libs(release))
 
 
-def java_of(release: str) -> list[str]:
-    """The command line of a JVM with the classes of this release, up to what it runs. Raises ToolMissingError."""
-    return ["java", *QUICK_OPTIONS, "-Xmx256m", f"-Dlog4j.configuration=file:{_LOG4J}", "-cp", f"{_jars(release)}/*"]
+def java_of(release: str, program: str | Path) -> list[str]:
+    """The command line that runs a class of this release, or the program in a source file. Raises ToolMissingError."""
+    return ["java", *QUICK_OPTIONS, "-Xmx256m", f"-Dlog4j.configuration=file:{_LOG4J}", *in_class_path(program, _jars(release))]
 
 
 def consumer_offsets(release: str, zookeeper: str, group: str, topic: str) -> list[list[str]]:
@@ -52,7 +53,7 @@ def consumer_offsets(release: str, zookeeper: str, group: str, topic: str) -> li
     Raises ToolMissingError and subprocess.TimeoutExpired.
     """
     arguments = ["--zookeeper", zookeeper, "--group", group, "--topic", topic, "--retry.backoff.ms", "200"]
-    command = [*java_of(release), "kafka.tools.ConsumerOffsetChecker", *arguments]
+    command = [*java_of(release, "kafka.tools.ConsumerOffsetChecker"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return [line.split() for line in done.stdout.splitlines() if line.startswith(f"{group} ")]
@@ -65,7 +66,7 @@ def produced_and_consumed(release: str, bootstrap: str, topic: str, count: int, 
     """
     consumer = [_CONSUMERS[release], *_where(release, bootstrap), "--topic", topic]
     limits = ["--max-messages", str(wanted), "--property", "print.key=true"]
-    command = [*java_of(release), str(_PROGRAM), bootstrap, topic, str(count), *consumer, *limits]
+    command = [*java_of(release, _PROGRAM), bootstrap, topic, str(count), *consumer, *limits]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.splitlines()

@@ -43,7 +43,7 @@ class ZooKeeperClients:
         self._calls = 0
         with self._output.open("wb") as output, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                [*java_of(release), str(_PROGRAM), zookeeper, bootstrap], stdin=subprocess.PIPE, stdout=output, stderr=errors
+                [*java_of(release, _PROGRAM), zookeeper, bootstrap], stdin=subprocess.PIPE, stdout=output, stderr=errors
             )
         process_guard().watch(self._process.pid)
 

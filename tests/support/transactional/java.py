@@ -18,7 +18,7 @@ class _Jvm:
     """A JVM that executes commands, one a line, for all Java objects of a client."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._process = start_tool(str(_PROGRAM), bootstrap, options=using(TOOLS))
+        self._process = start_tool(_PROGRAM, bootstrap, options=using(TOOLS))
         self._numbers = itertools.count()
 
     def new_name(self) -> str:
