@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,18 +23,44 @@ FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config"
 compiled_alone = pytest.mark.skipif(not IS_COMPILED, reason=f"the hot path is {describe()} here")
 
 
-@pytest.fixture
-def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all sources, something in the place of every binary, and the record of a build."""
-    monkeypatch.delenv("OTTLA_PURE_PYTHON", raising=False)
+    folder = tmp_path_factory.mktemp("build")
     for name in sources():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).exists():
-            shutil.copy(ROOT / name, tmp_path / name)
+            shutil.copy(ROOT / name, folder / name)
     for name in binaries():
-        (tmp_path / name).touch()
-    (tmp_path / record()).write_text(digest(tmp_path))
-    return tmp_path
+        (folder / name).touch()
+    (folder / record()).write_text(digest(folder))
+    return folder
+
+
+@pytest.fixture
+def build(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, for a test that leaves it as it was."""
+    monkeypatch.delenv("OTTLA_PURE_PYTHON", raising=False)
+    assert not why_not(copied)
+    return copied
+
+
+@contextmanager
+def changed(path: Path, content: bytes | None) -> Iterator[None]:
+    """A file has this content, or is not there."""
+    before = path.read_bytes() if path.exists() else None
+    _write(path, content)
+    try:
+        yield
+    finally:
+        _write(path, before)
+
+
+def _write(path: Path, content: bytes | None) -> None:
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
 
 
 def test_a_whole_build_is_used_whatever_the_times_of_its_files(build: Path) -> None:
@@ -45,28 +73,25 @@ def test_a_whole_build_is_used_whatever_the_times_of_its_files(build: Path) -> N
 
 @pytest.mark.parametrize("name", [name for name in sources() if (ROOT / name).exists()])
 def test_a_change_in_any_source_leaves_all_of_them_out(name: str, build: Path) -> None:
-    (build / name).write_bytes((build / name).read_bytes() + b"\n")
-    assert "changed" in why_not(build)
+    with changed(build / name, (build / name).read_bytes() + b"\n"):
+        assert "changed" in why_not(build)
 
 
 @pytest.mark.parametrize("name", sources())
 def test_a_source_that_comes_or_goes_leaves_all_of_them_out(name: str, build: Path) -> None:
-    if (build / name).exists():
-        (build / name).unlink()
-    else:
-        (build / name).touch()
-    assert "changed" in why_not(build)
+    with changed(build / name, None if (build / name).exists() else b""):
+        assert "changed" in why_not(build)
 
 
 @pytest.mark.parametrize("name", binaries())
 def test_a_missing_binary_leaves_all_of_them_out(name: str, build: Path) -> None:
-    (build / name).unlink()
-    assert why_not(build) == "not compiled"
+    with changed(build / name, None):
+        assert why_not(build) == "not compiled"
 
 
 def test_a_build_that_did_not_end_leaves_all_of_them_out(build: Path) -> None:
-    (build / record()).unlink()
-    assert "to the end" in why_not(build)
+    with changed(build / record(), None):
+        assert "to the end" in why_not(build)
 
 
 def test_they_can_be_kept_out(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
