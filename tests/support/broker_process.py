@@ -19,6 +19,8 @@ from tests.support.secrets import secrets_in
 
 START_SECONDS = 90.0
 STOP_SECONDS = 90.0
+_SHORTEST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 0.1
 
 
 class BrokerProcess:
@@ -137,12 +139,16 @@ def a_broker(directory: Path, **config: object) -> Iterator[BrokerProcess]:
 
 
 def eventually(condition: object, seconds: float = 90.0, what: str = "the condition") -> object:
-    """Poll `condition()` until it gives something true, which is returned. Fails after `seconds`."""
+    """Poll `condition()` until it gives something true, which is returned. Fails after `seconds`.
+
+    The longer it has waited the less often it asks, since most conditions ask brokers, and other tests want the processor.
+    """
     assert callable(condition)
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while True:
         found = condition()
         if found:
             return found
-        assert time.monotonic() < deadline, f"{what} did not come true within {seconds} s"
-        time.sleep(0.02)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"{what} did not come true within {seconds} s"
+        time.sleep(min(max(_SHORTEST_PAUSE_S, waited / 20), _LONGEST_PAUSE_S))
