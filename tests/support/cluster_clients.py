@@ -51,7 +51,7 @@ class Writer:
             {
                 "bootstrap.servers": cluster.bootstrap,
                 "enable.idempotence": True,
-                "linger.ms": 2,
+                "linger.ms": 10,  # each request costs its leader and two followers
                 "batch.size": 8_000,  # segments of tests are small
                 "message.timeout.ms": 200_000,
                 "request.timeout.ms": 2_000,
@@ -200,6 +200,7 @@ def _consumer(cluster: Cluster) -> Consumer:
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 50,
+            "fetch.min.bytes": 4_000,
             **_QUICK,
         }
     )
