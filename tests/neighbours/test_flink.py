@@ -10,7 +10,7 @@ from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, a_cluster
 from tests.support.neighbours.artifacts import FLINK, whole
 from tests.support.neighbours.flink import a_copy
-from tests.support.read_committed import read_committed
+from tests.support.read_committed import counting_committed, read_committed
 
 pytestmark = FLINK.marks
 
@@ -25,7 +25,8 @@ def write(cluster: Cluster, numbers: range) -> None:
 
 
 def wait_for(cluster: Cluster, count: int) -> None:
-    eventually(lambda: len(read_committed(cluster, "output")) >= count, SECONDS, f"{count} records are copied")
+    with counting_committed(cluster, "output") as copied:
+        eventually(lambda: copied() >= count, SECONDS, f"{count} records are copied")
 
 
 def check(cluster: Cluster, count: int) -> None:

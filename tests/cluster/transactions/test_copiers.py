@@ -17,7 +17,7 @@ from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster
 from tests.support.judged_cluster import a_judged_cluster
-from tests.support.read_committed import read_committed
+from tests.support.read_committed import counting_committed, read_committed
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.timeout(900)]  # JVMs, on a busy machine
 
@@ -62,11 +62,6 @@ def copiers(cluster: Cluster, directory: Path) -> Iterator[list[subprocess.Popen
             process_guard().release(copier.pid)
 
 
-def copied(cluster: Cluster) -> int:
-    """How many records of the output are committed."""
-    return len(read_committed(cluster, "output", PARTITIONS))
-
-
 @pytest.mark.parametrize(
     ("how", "records", "rounds"), [("kill", 5_000, 1), *[pytest.param(how, 20_000, 4, marks=in_soak) for how in ("kill", "stop")]]
 )
@@ -75,10 +70,10 @@ def test_every_record_is_copied_once_while_each_broker_in_turn_is_bounced(how: s
         cluster.create_topic("input", partitions=PARTITIONS, min_insync_replicas=2)
         cluster.create_topic("output", partitions=PARTITIONS, min_insync_replicas=2)
         write_input(cluster, records)
-        with copiers(cluster, tmp_path) as started:
+        with copiers(cluster, tmp_path) as started, counting_committed(cluster, "output", PARTITIONS) as copied:
             for bounce in range(3 * rounds):
                 share = records * PARTITIONS * (bounce + 1) // (3 * rounds + 2)
-                eventually(lambda share=share: copied(cluster) >= share, SECONDS, f"{share} records are copied")
+                eventually(lambda share=share: copied() >= share, SECONDS, f"{share} records are copied")
                 assert any(copier.poll() is None for copier in started), "the copiers ended before the brokers were bounced"
                 broker = cluster.broker(bounce % 3)
                 getattr(broker, how)()

@@ -21,7 +21,7 @@ from tests.support.apache_kafka.marks import needs_jars_in
 from tests.support.apache_kafka.programs import in_class_path
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster
-from tests.support.read_committed import read_committed
+from tests.support.read_committed import counting_committed, read_committed
 
 _POM = Path(__file__).with_name("pom.xml")
 _PROGRAM = Path(__file__).parents[1] / "java" / "StreamsApplication.java"
@@ -116,11 +116,10 @@ def an_application(
 def wait_for_output(cluster: Cluster, share: float, given: Input) -> None:
     """Until this share of all pairs and counts can be read, or more."""
 
-    def is_there() -> bool:
-        pairs, counts = (len(read_committed(cluster, topic, PARTITIONS)) for topic in ("joined", "counts"))
-        return pairs >= share * len(given.pairs) and counts >= share * given.words.total()
-
-    eventually(is_there, _SECONDS, f"{share:.0%} of the output is there")
+    wanted = {"joined": share * len(given.pairs), "counts": share * given.words.total()}
+    for topic, records in wanted.items():
+        with counting_committed(cluster, topic, PARTITIONS) as count:
+            eventually(lambda count=count, records=records: count() >= records, _SECONDS, f"{share:.0%} of the topic {topic} is there")
 
 
 def check_output(cluster: Cluster, given: Input) -> None:
