@@ -22,10 +22,19 @@ def pytest_configure() -> None:
     settings.load_profile("without-deadline")
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Spare the collector the tests themselves: some hundred thousand objects that live to the end."""
-    gc.collect()
-    gc.freeze()
+    from tests.support.collecting import import_from_own_place
+
+    gc.disable()
+    try:
+        import_from_own_place(session.config.args, session.config.rootpath)
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
