@@ -15,7 +15,8 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
 PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 PYTEST = $(PYTEST_ALONE) -n $(WORKERS)
 # Unit tests do not wait: another process would only collect them once more.
-UNIT_PYTEST = $(PYTEST_ALONE) -n $(shell nproc) --timeout 60
+UNIT_TIMEOUT ?= 60
+UNIT_PYTEST = $(PYTEST_ALONE) -n $(shell nproc) --timeout $(UNIT_TIMEOUT)
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
 # The base address of the sources of this version, for the links in the descriptions of the wheels.

@@ -15,10 +15,10 @@ for number in (signal.SIGHUP, signal.SIGINT):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
-    """Let properties be tested on a busy machine: no example has a deadline. Options of the command line come later."""
-    from hypothesis import settings
+    """Let properties be tested on a busy machine: no example has a deadline, nor has its making. Options of the command line come later."""
+    from hypothesis import HealthCheck, settings
 
-    settings.register_profile("without-deadline", deadline=None)
+    settings.register_profile("without-deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("without-deadline")
 
 
