@@ -14,6 +14,7 @@ TOOLS = "tools"
 ZOOKEEPER = "zookeeper"
 ZOOKEEPER_ALONE = "zookeeper-alone"
 """That of `tests.support.zookeeper`, whose jars may be others."""
+SPARK = "spark"
 _QUIET = "-Xlog:disable"  # what a JVM has to say of an archive that it cannot use would stand in a tool's output
 
 
