@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _PROTOCOLS: Final = ("TLS", *_VERSIONS)
+_DISABLED_VERSIONS: Final = ("TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello")
+"""Java knows these names, and has disabled the versions. Configurations of older brokers name them beside the others."""
 
 
 class TlsConfig:
@@ -145,9 +147,14 @@ class TlsConfig:
 
     def _set_versions_and_suites(self, context: ssl.SSLContext) -> None:
         names = self._values[SSL_ENABLED_PROTOCOLS] or tuple(_VERSIONS)
-        if unknown := [name for name in names if name not in _VERSIONS]:
-            raise ConfigError(f"{SSL_ENABLED_PROTOCOLS.name}: {unknown[0]} is not supported; use TLSv1.2 and TLSv1.3")
-        versions = {_VERSIONS[name] for name in names}
+        disabled = [name for name in names if name in _DISABLED_VERSIONS]
+        versions = {_VERSIONS[name] for name in names if name in _VERSIONS}
+        unknown = [name for name in names if name not in _VERSIONS and name not in _DISABLED_VERSIONS]
+        if unknown or not versions:
+            raise ConfigError(f"{SSL_ENABLED_PROTOCOLS.name}: {(unknown or disabled)[0]} is not supported; use TLSv1.2 and TLSv1.3")
+        if disabled:
+            left_out = ", ".join(disabled)
+            logger.warning("%s: %s: versions without security are left out: %s", self._owner, SSL_ENABLED_PROTOCOLS.name, left_out)
         if suites := self._values[SSL_CIPHER_SUITES]:
             versions = self._limit_suites(context, suites, versions)
         context.minimum_version, context.maximum_version = min(versions), max(versions)

@@ -186,6 +186,12 @@ def test_a_configuration_that_cannot_be_honoured_is_refused(changes: dict[str, s
     assert "\n" not in str(error.value)
 
 
+def test_old_versions_beside_those_of_today_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    context = built(inline(ssl_enabled_protocols="TLSv1.2,TLSv1.1,TLSv1")).context
+    assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
+    assert "listener IN: ssl.enabled.protocols: versions without security are left out: TLSv1.1, TLSv1" in caplog.messages
+
+
 OFFERED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 OFFERED.set_ciphers("ALL:COMPLEMENTOFALL:@SECLEVEL=0")
 WEAK = ("NULL", "ADH", "AECDH", "EXP", "RC2", "RC4", "DES", "MD5", "PSK", "SRP")
