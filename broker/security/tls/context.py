@@ -51,6 +51,8 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 _PROTOCOLS: Final = ("TLS", *_VERSIONS)
 _DISABLED_VERSIONS: Final = ("TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello")
 """Java knows these names, and has disabled the versions. Configurations of older brokers name them beside the others."""
+_TOO_WEAK: Final = ("CA_MD_TOO_WEAK", "CA_KEY_TOO_SMALL", "EE_KEY_TOO_SMALL")
+"""OpenSSL's reasons not to use a certificate of a broker which Java would use."""
 
 
 class TlsConfig:
@@ -121,8 +123,7 @@ class TlsConfig:
         try:
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(material.pem.encode())
-            # Without a password OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password or "")
+            self._load_chain(context, f"/proc/self/fd/{descriptor}", password)
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(f"the private key cannot be used with its certificate: {error}") from None
         finally:
@@ -130,6 +131,20 @@ class TlsConfig:
         if material.alias is not None:
             logger.info("%s: uses the key %s of its key store", self._owner, material.alias)
         return material.chain[0]
+
+    def _load_chain(self, context: ssl.SSLContext, path: str, password: str | None) -> None:
+        # Without a password OpenSSL would ask for one at the terminal.
+        try:
+            context.load_cert_chain(path, password=password or "")
+        except ssl.SSLError as error:
+            if error.reason not in _TOO_WEAK:
+                raise
+            logger.warning(
+                "%s: a certificate of %s has a signature by SHA-1 or a short key (%s). It is used, but clients may refuse it: replace it",
+                self._owner, self.key_setting, error.reason,
+            )  # fmt: skip
+            _allow_weak_certificates(context)
+            context.load_cert_chain(path, password=password or "")
 
     def load_trust(self, context: ssl.SSLContext, purpose: ssl.Purpose) -> None:
         """Trust the certificates of the trust store; without one those of the system, for `purpose`. Raises ConfigError."""
@@ -256,6 +271,12 @@ class TlsConfig:
                 raise ConfigError(f"{password.name} cannot be set with {kind.name}=PEM")
             if location is None:
                 raise ConfigError(f"{password.name} is set, but {file.name} is not")
+
+
+def _allow_weak_certificates(context: ssl.SSLContext) -> None:
+    """OpenSSL ties certificates and suites to one level of security. The suites stay those of the level that there was."""
+    suites = [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] != "TLSv1.3"]
+    context.set_ciphers(":".join((*suites, "@SECLEVEL=0")))
 
 
 def _known_ciphers() -> set[str]:

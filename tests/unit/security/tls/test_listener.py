@@ -48,6 +48,14 @@ def built(properties: dict[str, str], endpoint: EndPoint = SSL) -> ListenerTls:
     return tls_of(BrokerProperties(properties), endpoint)
 
 
+def indifferent_client() -> ssl.SSLContext:
+    """A client to which every certificate is right."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    client.set_ciphers("DEFAULT:@SECLEVEL=0")
+    return client
+
+
 def certificate_shown_by(tls: ListenerTls, client: ssl.SSLContext | None = None) -> bytes:
     """The server's certificate after a handshake in memory."""
     if client is None:
@@ -190,6 +198,23 @@ def test_old_versions_beside_those_of_today_are_left_out(caplog: pytest.LogCaptu
     context = built(inline(ssl_enabled_protocols="TLSv1.2,TLSv1.1,TLSv1")).context
     assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
     assert "listener IN: ssl.enabled.protocols: versions without security are left out: TLSv1.1, TLSv1" in caplog.messages
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_a_certificate_with_a_signature_by_sha_1_is_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, text in (("key", server().key_pem()), ("ca.key", authority().key_pem()), ("ca", authority().certificate_pem)):
+        (tmp_path / name).write_text(text)
+    ask = "openssl req -new -key key -subj /CN=old -out request"
+    sign = "openssl x509 -req -in request -sha1 -days 2 -CAcreateserial -CA ca -CAkey ca.key -out old"
+    for command in (ask, sign):
+        subprocess.run(command.split(), cwd=tmp_path, capture_output=True, check=True)
+    old = (tmp_path / "old").read_text()
+
+    tls = built(inline(ssl_keystore_certificate_chain=old + authority().certificate_pem))
+
+    assert certificate_shown_by(tls, indifferent_client()) == ssl.PEM_cert_to_DER_cert(old)
+    assert tls.context.get_ciphers() == built(inline()).context.get_ciphers()
+    assert "has a signature by SHA-1" in caplog.text
 
 
 OFFERED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
