@@ -156,6 +156,7 @@ class TopicAdmin:
                 plan = self._plan(topic, existing, remaining)
                 if not validate_only:
                     take_mutations(len(plan.assignments))
+                    existing.add(topic.name)
                 remaining -= len(plan.assignments)
                 plans.append(plan)
                 results[topic.name] = self._created(plan, ZERO_UUID)
@@ -336,8 +337,14 @@ class _Existing:
         if colliding:
             raise InvalidTopicName(f"Topic '{topic}' collides with existing topics: {', '.join(sorted(colliding))}")
 
+    def add(self, topic: str) -> None:
+        """Count a free topic as one that exists: topics of one request must not collide with each other."""
+        if has_collision_chars(topic):
+            self._by_metric_name.setdefault(metric_name(topic), []).append(topic)
+        self.topics.add(topic)
+
     @cached_property
-    def _by_metric_name(self) -> Mapping[str, Sequence[str]]:
+    def _by_metric_name(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for topic in self.topics:
             found.setdefault(metric_name(topic), []).append(topic)

@@ -136,6 +136,19 @@ def test_a_topic_that_is_too_long_for_zookeeper_does_not_stop_the_others() -> No
     run(scenario)
 
 
+def test_topics_of_one_request_do_not_collide_with_each_other() -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        names = ("with.dot", "other", "with_dot", "with-dash")
+        results = await broker.topics.create_topics([NewTopic(name) for name in names])
+        assert str(results.pop("with_dot")) == "Topic 'with_dot' collides with existing topics: with.dot"
+        assert all(isinstance(result, CreatedTopic) for result in results.values())
+        assert set(broker.receiver.cluster.topics) == results.keys()
+        checked = await broker.topics.create_topics([NewTopic("a.b"), NewTopic("a_b")], validate_only=True)
+        assert all(isinstance(result, CreatedTopic) for result in checked.values())
+
+    run(scenario)
+
+
 def test_validation_alone_changes_nothing() -> None:
     async def scenario(broker: BrokerUnderTest) -> None:
         before = broker.ensemble.dump()
