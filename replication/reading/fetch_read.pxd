@@ -21,6 +21,8 @@ cdef class FetchParams:
 
 @cython.locals(log=PartitionLog, topic_id=bytes)
 cpdef void read_one(object replicas, Partition partition, AskedPartition asked, FetchParams params) except *
+@cython.locals(found=FetchSlice, whole=FileRegion, limit=int64_t)
+cpdef void cut_first_batch(PartitionLog log, AskedPartition asked, FetchParams params) except *
 @cython.locals(segment=Segment)
 cpdef void note_end(PartitionLog log, AskedPartition asked) except *
 @cython.locals(log=PartitionLog, found=FetchSlice, region=FileRegion, offset=int64_t, next_offset=int64_t, max_bytes=int64_t, size=int64_t)

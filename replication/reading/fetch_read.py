@@ -19,6 +19,7 @@ from replication.reading.asked_partition import AskedPartition
 from replication.reading.readers import CONSUMER, NO_EPOCH, NO_PREFERENCE, READ_COMMITTED
 from storage.errors import OffsetOutOfRange
 from storage.log.partition_log import PartitionLog
+from storage.segment.file_region import FileRegion
 
 
 class FetchParams:
@@ -125,6 +126,23 @@ def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartiti
     asked.last_stable_offset = log.last_stable_offset
     asked.log_start_offset = log.log_start_offset
     note_end(log, asked)
+
+
+def cut_first_batch(log: PartitionLog, asked: AskedPartition, params: FetchParams) -> None:
+    """Take the start of a batch that is larger than the limit, for a consumer to whom the limit is hard.
+
+    By a message that is cut off it learns that it has to ask for more. Without one it would take the log to end here. Raises the errors of
+    `read_one`.
+    """
+    limit = asked.max_bytes if asked.max_bytes < params.left else params.left
+    if limit <= 0 or params.replica_id >= 0 or not params.finds_records:
+        return
+    found = log.read(asked.offset, limit, asked.end_offset, True, params.may_wait)
+    whole = found.region
+    if whole is not None:
+        asked.region = FileRegion(whole.file, whole.position, limit)
+        params.size += limit
+        params.left -= limit
 
 
 def note_end(log: PartitionLog, asked: AskedPartition) -> None:

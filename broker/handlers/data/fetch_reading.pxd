@@ -5,7 +5,7 @@ from broker.handlers.data.fetch_writing cimport FetchWriter
 from broker.security.access cimport Access
 from protocol.cursors.fetch cimport FetchReader
 from replication.leader.partition cimport Partition
-from replication.reading.fetch_read cimport FetchParams, note_end, read_one
+from replication.reading.fetch_read cimport FetchParams, cut_first_batch, note_end, read_one
 from storage.log.partition_log cimport PartitionLog
 from storage.segment.segment cimport Segment
 

@@ -58,7 +58,7 @@ from protocol.cursors.kinds import END, FORGOTTEN, PARTITION
 from protocol.errors import ErrorCode
 from replication.errors import ReplicationError
 from replication.leader.partition import Partition
-from replication.reading.fetch_read import FetchParams, note_end, read_one
+from replication.reading.fetch_read import FetchParams, cut_first_batch, note_end, read_one
 from replication.reading.readers import CONSUMER, DEBUGGING_CONSUMER, NO_EPOCH, NO_PREFERENCE
 from storage.disk.clock import elapsed_ms
 from storage.errors import StorageError
@@ -420,6 +420,8 @@ class Fetch:
                 partition.stats.fetch_requests += 1
             left, size, min_one_batch = params.left, params.size, params.min_one_batch
             read_one(self._replicas, partition, asked, params)
+            if asked.region is None and self.version < FIRST_WITH_ONE_BATCH:
+                cut_first_batch(partition.log, asked, params)
         except (StorageError, ReplicationError) as error:
             count_failed_fetch(self._replicas, name, error)
             code: int = partition_error(error, self.services.data)

@@ -8,6 +8,7 @@ import pytest
 from broker.network.request_channel import CLOSE, NO_RESPONSE
 from config.broker import BrokerConfig
 from protocol.errors import ErrorCode
+from protocol.records.batch import LOG_OVERHEAD
 from protocol.records.compression import CompressionCodec, compress
 from protocol.records.reader import iter_records
 from storage.segment.converted_region import PIECE_BYTES, ConvertedRegion
@@ -251,6 +252,28 @@ async def test_the_first_batch_is_sent_even_if_its_messages_take_more_bytes() ->
     await answered(bench.produce(a_batch(200, value_bytes=1)))
     assert len(await fetched(bench, 0, 3)) > len(await fetched(bench, 0, 4))
     assert len(read(await fetched(bench, 0, 3))) == 200
+
+
+@pytest.mark.parametrize(("version", "stored_as"), [(0, "3.9"), (1, "3.9"), (2, "3.9"), (3, "3.9"), (2, "0.10.2"), (3, "0.10.2")])
+def test_a_client_with_hard_limits_learns_of_a_batch_that_is_too_large_by_a_part_of_it(version: int, stored_as: str) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        bench = HandlerBench()
+        formats = {} if stored_as == "3.9" else {"inter.broker.protocol.version": "2.8", "log.message.format.version": stored_as}
+        bench.replicas.disks.broker = BrokerConfig({**formats, "log.index.size.max.bytes": "1024"})
+        bench.replicas.say(state(isr=[0], replicas=[0]))
+        bench.know(p0=0)
+        await answered(bench.produce(messages(1, [Old(0, 1000, None, bytes(300))]), version=2))
+        (partition,) = (await answered(bench.fetch(0, version=version, partition_max_bytes=200))).fetched
+        records = bytes(partition.records or b"")
+        if version == 3:
+            assert len(read(records)) == 1
+        else:
+            assert len(records) == (200 if stored_as == "0.10.2" else LOG_OVERHEAD)
+            assert read(records) == []
+        assert len(read(await fetched(bench, 0, version))) == 1
+
+    scenario()
 
 
 @on_a_loop
