@@ -171,7 +171,6 @@ soak: $(VENV)/.installed-test compile
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -k 2.6 tests/cluster/test_mixed_cluster.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/test_mixed_old_formats.py tests/integration/old_formats/test_random_sets.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/transactions
-	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/integration/test_go_clients.py tests/integration/transactions/test_franz_go.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/simulation/test_transaction_faults.py tests/simulation/test_lost_decisions.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -s tests/integration/test_cli_metadata.py
 	OTTLA_SOAK=1000000 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_hostile_clients.py

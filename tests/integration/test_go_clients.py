@@ -1,8 +1,7 @@
-"""franz-go, sarama and kafka-go write and read over SASL_SSL with SCRAM, and over SSL with a certificate. `make soak` runs this."""
+"""franz-go, sarama and kafka-go write and read over SASL_SSL with SCRAM, and over SSL with a certificate."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 COUNT = 2000
 
 pytestmark = [
-    pytest.mark.skipif(not os.environ.get("OTTLA_SOAK"), reason="to compile takes a minute; make soak runs it (OTTLA_SOAK=1)"),
     needs_go,
     pytest.mark.timeout(900),
 ]
