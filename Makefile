@@ -15,8 +15,7 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
 PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 PYTEST = $(PYTEST_ALONE) -n $(WORKERS)
 # Unit tests do not wait: another process would only collect them once more.
-UNIT_TIMEOUT ?= 60
-UNIT_PYTEST = $(PYTEST_ALONE) -n $(shell nproc) --timeout $(UNIT_TIMEOUT)
+UNIT_PYTEST = $(PYTEST_ALONE) -n $(shell nproc) --timeout 60
 ROWS ?= 10000000
 RECORD_BYTES ?= 100
 # The base address of the sources of this version, for the links in the descriptions of the wheels.
@@ -30,7 +29,7 @@ SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fet
     $(addprefix unit/storage/test_, append.py follower_append.py indexes.py log_append.py log_read.py validation.py))
 WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/report \
     LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)"
-# What these tests judge are texts, compiled or not.
+# Tests of texts, which are the same with and without compiled modules.
 OF_TEXTS := $(addprefix tests/unit/test_, house.py prose.py docs.py deploy.py)
 DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination groups network quotas replication security storage supervisor transactions)
 FLOORS := broker controller replication storage protocol config ottla
