@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import confluent_kafka as confluent
@@ -93,6 +94,17 @@ def test_a_member_that_falls_silent_loses_its_partitions(broker: BrokerProcess, 
     silent.close()
 
 
+def was_sought(member: confluent.Consumer, topic: str, partition: int) -> bool:
+    """Seeks to the first offset; librdkafka refuses that until it fetches the partition."""
+    try:
+        member.seek(confluent.TopicPartition(topic, partition, 0))
+    except confluent.KafkaException as error:
+        if error.args[0].code() == confluent.KafkaError._STATE:
+            return False
+        raise
+    return True
+
+
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_every_strategy_reads_each_record_once(broker: BrokerProcess, name: str, strategy: str) -> None:
     ConfluentClient(broker.bootstrap).create_topic(name, 4)
@@ -106,7 +118,7 @@ def test_every_strategy_reads_each_record_once(broker: BrokerProcess, name: str,
     eventually(lambda: sorted(map(len, assigned(members))) == [2, 2], 30, "two for each")
     for member in members:
         for partition in member.assignment():
-            member.seek(confluent.TopicPartition(name, partition.partition, 0))
+            eventually(partial(was_sought, member, name, partition.partition), 30, "a seek")
 
     found: list[int] = []
     while len(found) < 400:
