@@ -35,7 +35,7 @@ DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination
 FLOORS := broker controller replication storage protocol config ottla
 PACKAGES := $(FLOORS) benchmarks tests
 
-.PHONY: help compile install kerberos serve cluster dist dist-test test test-fast test-medium test-pure package-test sanitize lint format docs bench bench-quick bench-long validate judge neighbours soak clean
+.PHONY: help compile install kerberos serve cluster dist dist-test test test-fast test-medium test-pure package-test sanitize lint format docs bench bench-quick bench-long validate judge neighbours apache-suite soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -52,6 +52,7 @@ help:
 	@echo "make validate   Spark through Apache Kafka 3.9.1 and Ottla in turns, with a check of every record (ROWS=, RECORD_BYTES=)"
 	@echo "make judge      the tests of transactions and of the console against Apache Kafka 3.9.1 instead of Ottla (minutes)"
 	@echo "make neighbours  Kafka Connect, MirrorMaker 2, Kafka Streams 4, a schema registry, Flink, Debezium, faust, Go; minutes each"
+	@echo "make apache-suite  Apache Kafka's own integration tests with Ottla as their server (CLASSES=); an hour for all"
 	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
 	@echo "make dist       wheels for the Pythons at hand and those of aarch64, a pure one, pytest-ottla, and an archive of the sources (SOURCE_URL=);"
 	@echo "                make dist-test tests them as installed"
@@ -161,6 +162,10 @@ judge: $(VENV)/.installed-test compile
 neighbours: $(VENV)/.installed-test compile
 	@$(BIN)/python -m tests.support.prerequisites
 	OTTLA_NEIGHBOURS=1 $(BIN)/python -m pytest --durations=20 $(PYTEST_ARGS) tests/neighbours
+
+apache-suite: $(VENV)/.installed-test compile
+	@$(BIN)/python -m tests.support.prerequisites java mvn
+	$(BIN)/python -m tests.apache_suite $(CLASSES)
 
 soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)

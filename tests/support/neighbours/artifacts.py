@@ -64,6 +64,7 @@ STREAMS = Neighbour("streams")
 REGISTRY = Neighbour("registry")
 FLINK = Neighbour("flink")
 DEBEZIUM = Neighbour("debezium")
+APACHE_SUITE = Neighbour("apache-suite")
 
 whole = pytest.mark.skipif("OTTLA_NEIGHBOURS" not in os.environ, reason="make neighbours runs it")
 """Marks the tests at full length."""
