@@ -53,6 +53,8 @@ _DISABLED_VERSIONS: Final = ("TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello")
 """Java knows these names, and has disabled the versions. Configurations of older brokers name them beside the others."""
 _TOO_WEAK: Final = ("CA_MD_TOO_WEAK", "CA_KEY_TOO_SMALL", "EE_KEY_TOO_SMALL")
 """OpenSSL's reasons not to use a certificate of a broker which Java would use."""
+_SIGNED_BY_SHA_1: Final = (bytes.fromhex("06092a864886f70d010105"), bytes.fromhex("06072a8648ce3d0401"))
+"""The identifiers of signatures by SHA-1 with RSA and ECDSA, in DER."""
 
 
 class TlsConfig:
@@ -159,6 +161,13 @@ class TlsConfig:
             context.load_verify_locations(cadata=b"".join(dict.fromkeys(trusted)))
         except ssl.SSLError as error:
             raise ConfigError(f"a certificate of the trust store cannot be used: {error}") from None
+        asks_clients = purpose is ssl.Purpose.CLIENT_AUTH and context.verify_mode is not ssl.CERT_NONE
+        if asks_clients and any(identifier in certificate for certificate in trusted for identifier in _SIGNED_BY_SHA_1):
+            # Otherwise OpenSSL does not ask for such certificates, and a Java client sends none.
+            logger.warning(
+                "%s: a certificate of %s has a signature by SHA-1. Its clients are let in: replace it", self._owner, self.trust_setting
+            )
+            _allow_weak_certificates(context)
 
     def _set_versions_and_suites(self, context: ssl.SSLContext) -> None:
         names = self._values[SSL_ENABLED_PROTOCOLS] or tuple(_VERSIONS)

@@ -217,6 +217,28 @@ def test_a_certificate_with_a_signature_by_sha_1_is_used(tmp_path: Path, caplog:
     assert "has a signature by SHA-1" in caplog.text
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_clients_of_an_authority_with_signatures_by_sha_1_are_let_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "key").write_text(server().key_pem())
+    trust = "openssl req -x509 -sha1 -key key -subj /CN=old-authority -days 2 -out ca"
+    ask = "openssl req -new -key key -subj /CN=old-client -out request"
+    sign = "openssl x509 -req -in request -sha1 -days 2 -CAcreateserial -CA ca -CAkey key -out client"
+    for command in (trust, ask, sign):
+        subprocess.run(command.split(), cwd=tmp_path, capture_output=True, check=True)
+    client = indifferent_client()
+    client.load_cert_chain(tmp_path / "client", tmp_path / "key")
+    trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": (tmp_path / "ca").read_text()}
+
+    tls = built(inline() | trusted | {"ssl.client.auth": "required"})
+
+    assert certificate_shown_by(tls, client) == server().der
+    assert tls.context.get_ciphers() == built(inline()).context.get_ciphers()
+    assert "has a signature by SHA-1" in caplog.text
+    caplog.clear()
+    built(inline() | trusted)
+    assert "SHA-1" not in caplog.text
+
+
 OFFERED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 OFFERED.set_ciphers("ALL:COMPLEMENTOFALL:@SECLEVEL=0")
 WEAK = ("NULL", "ADH", "AECDH", "EXP", "RC2", "RC4", "DES", "MD5", "PSK", "SRP")
