@@ -16,7 +16,7 @@ from broker.security.sasl.offers import check_host
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.keys.authorizer_zookeeper import AuthorizerReading
-from config.keys.general import BROKER_ID
+from config.keys.general import ALTER_CONFIG_POLICY_CLASS_NAME, BROKER_ID, CREATE_TOPIC_POLICY_CLASS_NAME
 from config.keys.metrics import CLIENT_QUOTA_CALLBACK_CLASS
 from config.keys.security import AUTHORIZER_CLASS_NAME, SUPER_USERS
 from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
@@ -37,8 +37,12 @@ _NO_CLUSTER = "missing: no cluster has used this metadata store yet"
 _LOCAL = "127.0.0.1"
 _NAMED = 3
 """Znodes of another identity that an error names; the others are counted."""
-
-
+_CLASSES_OF_JAVA = {
+    CLIENT_QUOTA_CALLBACK_CLASS: "set quotas of users and client ids",
+    CREATE_TOPIC_POLICY_CLASS_NAME: "restrict by ACLs who may create topics",
+    ALTER_CONFIG_POLICY_CLASS_NAME: "restrict by ACLs who may change configurations",
+}
+"""Keys whose class would restrict clients, and what an operator can do instead."""
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 """The only value of authorizer.class.name that is supported."""
 
@@ -48,17 +52,15 @@ class Unsupported(Exception):
 
 
 def refuse_unsupported(config: BrokerConfig) -> None:
-    """Refuse security settings that are not implemented. Ignoring them would give all clients access to the broker.
+    """Refuse settings that restrict clients and are not implemented. A broker that ignored them would allow what they forbid.
 
     Raises Unsupported; ConfigError and StoreUnavailable for logins that cannot work.
     """
     if config[AUTHORIZER_CLASS_NAME] not in ("", ACL_AUTHORIZER):
         raise Unsupported(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: the only authorizer of this server is {ACL_AUTHORIZER}")
-    if config[CLIENT_QUOTA_CALLBACK_CLASS]:
-        raise Unsupported(
-            f"client.quota.callback.class={config[CLIENT_QUOTA_CALLBACK_CLASS]}: classes of Java cannot be loaded here; "
-            "remove it, and set quotas of users and client ids"
-        )
+    for key, instead in _CLASSES_OF_JAVA.items():
+        if config[key]:
+            raise Unsupported(f"{key.name}={config[key]}: classes of Java cannot be loaded here; remove it, and {instead}")
     super_users(config)
     for endpoint in config.listeners.listeners:
         if endpoint.security_protocol.uses_sasl:

@@ -7,7 +7,8 @@ ALTER_CONFIG_POLICY_CLASS_NAME = key(
     "alter.config.policy.class.name",
     Class(),
     importance=LOW,
-    doc="The class that may refuse a configuration change. Classes of the Java platform cannot be loaded here.",
+    effective=True,
+    doc="A class of Java that may refuse a configuration change. It cannot be loaded, so a value stops the start.",
 )
 AUTO_CREATE_TOPICS_ENABLE = key(
     "auto.create.topics.enable",
@@ -80,7 +81,8 @@ CREATE_TOPIC_POLICY_CLASS_NAME = key(
     "create.topic.policy.class.name",
     Class(),
     importance=LOW,
-    doc="The class that may refuse the creation of a topic. Classes of the Java platform cannot be loaded here.",
+    effective=True,
+    doc="A class of Java that may refuse the creation of a topic. It cannot be loaded, so a value stops the start.",
 )
 DEFAULT_REPLICATION_FACTOR = key(
     "default.replication.factor",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -253,11 +254,12 @@ def test_the_metrics_show_limited_clients(tmp_path: Path) -> None:
     assert 'kafka_network_requestmetrics_throttletimems_count{request="Produce"} 1' in text
 
 
-def test_a_class_of_java_for_quotas_stops_the_start(tmp_path: Path) -> None:
-    config = BrokerConfig({"log.dirs": str(tmp_path), "client.quota.callback.class": "org.example.Quotas"})
+@pytest.mark.parametrize("key", ["client.quota.callback.class", "create.topic.policy.class.name", "alter.config.policy.class.name"])
+def test_a_class_of_java_that_would_restrict_clients_stops_the_start(key: str, tmp_path: Path) -> None:
+    config = BrokerConfig({"log.dirs": str(tmp_path), key: "org.example.Limits"})
 
     async def start() -> None:
         await Broker(config).start()
 
-    with pytest.raises(CannotStart, match=r"client\.quota\.callback\.class=org\.example\.Quotas"):
+    with pytest.raises(CannotStart, match=f"{re.escape(key)}=org\\.example\\.Limits"):
         asyncio.run(start())
