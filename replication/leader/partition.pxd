@@ -22,5 +22,7 @@ cdef class Partition:
     @cython.locals(log=PartitionLog)
     cpdef bint is_flushed(self, int64_t end_offset) except -1
     cpdef void check_replica(self, int64_t broker_id, int64_t asked_epoch) except *
+    cpdef bint is_current(self, int64_t asked_epoch) except -1
+    cpdef bint serves(self, int64_t asked_epoch, bint or_follower) except -1
     cpdef void check_leader_epoch(self, int64_t asked) except *
     cpdef PartitionLog check_leader(self, int64_t asked_epoch=*, bint or_follower=*)

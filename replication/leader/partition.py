@@ -264,16 +264,16 @@ class Partition:
     def begin_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> VerificationStateEntry | None:
         """See PartitionLog.begin_verification. Raises NotLeaderOrFollower, LogBeingTruncated."""
         if not self.is_leader:
-            raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
+            raise self._led_elsewhere()
         return self.log.begin_verification(producer_id, sequence, producer_epoch)
 
     def check_may_append(self, required_acks: int) -> None:
         """Check whether a producer with these acks may append. Raises NotLeaderOrFollower, NotEnoughReplicas."""
         if not self.is_leader:
-            raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
+            raise self._led_elsewhere()
         if required_acks == -1 and (self.is_cut_off or len(self.isr) < self.effective_min_isr):
             if self.is_cut_off:
-                raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
+                raise self._led_elsewhere()
             raise NotEnoughReplicas(self.topic_partition, len(self.isr), self.effective_min_isr)
 
     def is_acknowledged(self, end_offset: int, required_acks: int) -> bool:
@@ -284,14 +284,14 @@ class Partition:
         if not self.is_leader:
             if self.has_failed:
                 raise ReplicaStorageFailure(self.topic_partition)
-            raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
+            raise self._led_elsewhere()
         if not self.is_flushed(end_offset):
             return False
         if required_acks != -1:
             return True
         if self.log.high_watermark < end_offset:
             if self.is_cut_off:
-                raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
+                raise self._led_elsewhere()
             return False
         if len(self.maximal_isr) < self.effective_min_isr:
             raise NotEnoughReplicasAfterAppend(self.topic_partition, len(self.maximal_isr), self.effective_min_isr)
@@ -367,22 +367,27 @@ class Partition:
             raise UnknownLeaderEpoch(self.topic_partition, asked_epoch, self.leader_epoch)
         raise UnknownReplica(f"broker {broker_id} is no replica of {self.topic_partition} ({self.replicas})")
 
+    def is_current(self, asked_epoch: int) -> bool:
+        """Whether a request with this epoch (-1: none) is meant for the current one."""
+        return asked_epoch in (-1, self.leader_epoch)
+
+    def serves(self, asked_epoch: int, or_follower: bool) -> bool:
+        """Whether this broker leads the partition in the given epoch, or follows and `or_follower` is set (KIP-392)."""
+        return self.is_current(asked_epoch) and (self.is_leader or (or_follower and self.is_online))
+
     def check_leader_epoch(self, asked: int) -> None:
         """Compare the epoch of a request (-1: none) with the current one. Raises FencedLeaderEpoch, UnknownLeaderEpoch."""
-        if asked in (-1, self.leader_epoch):
+        if self.is_current(asked):
             return
         if asked < self.leader_epoch:
             raise FencedLeaderEpoch(self.topic_partition, asked, self.leader_epoch)
         raise UnknownLeaderEpoch(self.topic_partition, asked, self.leader_epoch)
 
     def check_leader(self, asked_epoch: int = -1, or_follower: bool = False) -> PartitionLog:
-        """The log, if this broker leads the partition in the given epoch, or follows and `or_follower` is set (KIP-392).
-
-        Raises the epoch errors, NotLeaderOrFollower, LogBeingTruncated.
-        """
-        self.check_leader_epoch(asked_epoch)
-        if not (self.is_leader or (or_follower and self.is_online)):
-            raise NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)
+        """The log, if this broker `serves` the epoch. Raises the epoch errors, NotLeaderOrFollower, LogBeingTruncated."""
+        if not self.serves(asked_epoch, or_follower):
+            self.check_leader_epoch(asked_epoch)
+            raise self._led_elsewhere()
         if self.log.truncation is not None:
             raise LogBeingTruncated(self.topic_partition)
         return self.log
@@ -395,3 +400,6 @@ class Partition:
         start = self.leader_epoch_start_offset
         if start is not None and start > self.log.high_watermark:
             raise OffsetNotAvailable(f"{self.topic_partition}: high watermark {self.log.high_watermark} is below the epoch's start {start}")
+
+    def _led_elsewhere(self) -> NotLeaderOrFollower:
+        return NotLeaderOrFollower(*self.topic_partition, self.leader_id, self.leader_epoch)

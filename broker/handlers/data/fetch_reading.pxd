@@ -75,7 +75,7 @@ cdef class Fetch:
     @cython.locals(entries=list, asked=SessionPartition, partition=Partition, end=int64_t)
     cdef bint _watch(self, int64_t limit) except -1
     cpdef void on_moved(self, SessionPartition asked, Partition partition) except *
-    cdef bint _has_changed_hands(self, SessionPartition asked, Partition partition) except -1
+    cdef bint _is_served(self, SessionPartition asked, Partition partition) except -1
     @cython.locals(end_offset=int64_t, size=int64_t, segment=Segment)
     cdef int64_t _growth(self, SessionPartition asked, Partition partition) except? -2
     @cython.locals(writer=FetchWriter, entries=list, asked=SessionPartition, known=int64_t, last=int64_t, end=int64_t)

@@ -547,7 +547,7 @@ class Fetch:
                 asked.wait()
                 if not self.is_incremental:
                     self.services.data.fetch_purgatory.will_purge(partition.waiters)
-                if self.params.end_offset(partition) != asked.end_offset or self._has_changed_hands(asked, partition):
+                if self.params.end_offset(partition) != asked.end_offset or not self._is_served(asked, partition):
                     self.has_moved = True
             self._at += 1
         return end == len(entries)
@@ -558,7 +558,7 @@ class Fetch:
             if asked is not self._current:
                 self.has_moved = True
             return
-        if self._has_changed_hands(asked, partition):
+        if not self._is_served(asked, partition):
             self._answers_anyway = True
         else:
             self._grown += self._growth(asked, partition)
@@ -567,11 +567,8 @@ class Fetch:
         assert self.delayed is not None  # every waiting fetch has one
         self.delayed.on_enough()
 
-    def _has_changed_hands(self, asked: SessionPartition, partition: Partition) -> bool:
-        return not (partition.is_leader or (self.params.or_follower and partition.is_online)) or asked.leader_epoch not in (
-            NO_EPOCH,
-            partition.leader_epoch,
-        )
+    def _is_served(self, asked: SessionPartition, partition: Partition) -> bool:
+        return partition.serves(asked.leader_epoch, self.params.or_follower)
 
     def _growth(self, asked: SessionPartition, partition: Partition) -> int:
         """Bytes that may be read beyond those of the last check; `_min_bytes` where only a reading can tell."""

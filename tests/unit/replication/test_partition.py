@@ -250,6 +250,25 @@ def test_an_epoch_that_is_over_is_fenced_and_one_to_come_is_unknown() -> None:
         replicas.fetch(Asked(0, leader_epoch=4))
 
 
+@pytest.mark.parametrize("leader", [0, 1])
+@pytest.mark.parametrize("is_online", [True, False])
+@pytest.mark.parametrize("or_follower", [True, False])
+@pytest.mark.parametrize("asked_epoch", [-1, 2, 3, 4])
+def test_a_read_is_refused_exactly_where_the_epoch_is_not_served(leader: int, is_online: bool, or_follower: bool, asked_epoch: int) -> None:
+    replicas = leading()
+    replicas.say(state(leader=leader, epoch=3, partition_epoch=1))
+    partition = replicas.partition
+    if not is_online:
+        partition.take_offline()
+    serves = is_online and (leader == 0 or or_follower) and asked_epoch in (-1, 3)
+    assert partition.serves(asked_epoch, or_follower) == serves
+    if serves:
+        assert partition.check_leader(asked_epoch, or_follower) is partition.log
+    else:
+        with pytest.raises({2: FencedLeaderEpoch, 4: UnknownLeaderEpoch}.get(asked_epoch, NotLeaderOrFollower)):
+            partition.check_leader(asked_epoch, or_follower)
+
+
 def test_a_broker_that_is_no_replica_may_not_follow() -> None:
     replicas = leading()
     with pytest.raises(UnknownReplica):
