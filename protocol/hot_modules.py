@@ -29,6 +29,7 @@ HOT: Final = (
     "storage.validation.batch",
     "storage.log.reads",
     "storage.log.batch_reader",
+    "storage.log.flush_progress",
     "storage.log.partition_log",
     "replication.ports.topic_stats",
     "replication.ports.waiters",

@@ -19,8 +19,6 @@ cdef class Partition:
     cpdef void append(self, BatchRun run, int64_t required_acks, int64_t now_ms, int64_t origin) except *
     cpdef void check_may_append(self, int64_t required_acks) except *
     cpdef bint is_acknowledged(self, int64_t end_offset, int64_t required_acks) except -1
-    @cython.locals(log=PartitionLog)
-    cpdef bint is_flushed(self, int64_t end_offset) except -1
     cpdef void check_replica(self, int64_t broker_id, int64_t asked_epoch) except *
     cpdef bint is_current(self, int64_t asked_epoch) except -1
     cpdef bint serves(self, int64_t asked_epoch, bint or_follower) except -1

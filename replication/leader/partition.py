@@ -285,7 +285,7 @@ class Partition:
             if self.has_failed:
                 raise ReplicaStorageFailure(self.topic_partition)
             raise self._led_elsewhere()
-        if not self.is_flushed(end_offset):
+        if not self.log.flushes.covers(end_offset):
             return False
         if required_acks != -1:
             return True
@@ -296,11 +296,6 @@ class Partition:
         if len(self.maximal_isr) < self.effective_min_isr:
             raise NotEnoughReplicasAfterAppend(self.topic_partition, len(self.maximal_isr), self.effective_min_isr)
         return True
-
-    def is_flushed(self, end_offset: int) -> bool:
-        """Whether everything up to `end_offset` is on the disk, if `flush.messages` requires that before an acknowledgement."""
-        log = self.log
-        return not log.recovery_point < end_offset <= log.flush_due_offset
 
     def maybe_advance_high_watermark(self) -> bool:
         """Raise the high watermark to the smallest end offset of the required replicas. Returns whether it moved."""

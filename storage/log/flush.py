@@ -95,7 +95,7 @@ def prepare(log: "PartitionLog", up_to: int | None) -> FlushPlan | None:
     # Recovery would begin with this segment.
     snapshot = None if holder is None else log.producer_state.newest_snapshot_up_to(holder.base_offset)
     plan = FlushPlan(log, segments, snapshot, recovery_point, has_new_names=has_new_names)
-    log.flushes.append(plan)
+    log.flushes.begin(plan)
     return plan
 
 

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from storage.producers.state cimport ProducerState
 from storage.log.batch_reader cimport BatchReader
+from storage.log.flush_progress cimport FlushProgress
 from storage.log.reads cimport FetchSlice
 from storage.segment.log_settings cimport LogSettings
 from storage.segment.segment cimport Segment
@@ -17,9 +18,10 @@ cdef class PartitionLog:
     cdef public ValidationRules rules
     cdef public object config, context, directory, latest_epoch, leader_epochs, log_dir, producer_state, segments, small_files
     cdef public object topic_id, topic_partition, truncation
-    cdef public list discards, flushes, unfinished_rolls
+    cdef public list discards, unfinished_rolls
     cdef readonly BatchReader reader
-    cdef public int64_t flush_due_offset, high_watermark, log_end_offset, log_start_offset, next_flush_offset, recovery_point
+    cdef readonly FlushProgress flushes
+    cdef public int64_t high_watermark, log_end_offset, log_start_offset
     cdef public bint is_closed
 
     cpdef void commit_all(self) except *

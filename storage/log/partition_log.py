@@ -2,11 +2,11 @@
 
 Owns the segments of a partition's directory, its producer state and leader epochs, and the offsets that limit it. `recovery.open_log`
 creates it. It is called only on the event loop. This module appends. A read returns a region of a segment's file, which `BatchReader`
-finds. The rarer operations are in `roll`, `flush`, `truncation`, `deletion` and `time_lookups`. Their long work is done in a thread by
-separate objects: `FlushPlan`, `Truncation`, and `Discard` or `Swap` of segments.
+finds. `FlushProgress` knows what is on the disk. The rarer operations are in `roll`, `flush`, `truncation`, `deletion` and
+`time_lookups`. Their long work is done in a thread by separate objects: `FlushPlan`, `Truncation`, and `Discard` or `Swap` of segments.
 
-Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset; the last segment is the active one and
-begins at or below the log end offset. An OSError becomes a `LogDirFailure`, after which the log directory must be taken offline.
+Invariants: log_start_offset <= high_watermark <= log_end_offset; the last segment is the active one and begins at or below the log end
+offset. An OSError becomes a `LogDirFailure`, after which the log directory must be taken offline.
 """
 
 import logging
@@ -35,6 +35,7 @@ from storage.log.batch_reader import BatchReader
 from storage.log.context import LogContext
 from storage.log.deletion import NO_LIMIT, OnReplaced, ShouldDelete, ignore_result
 from storage.log.flush import FlushPlan
+from storage.log.flush_progress import FlushProgress
 from storage.log.origins import CLIENT, REPLICATION
 from storage.log.producer_replay import read_marker, replay_producer
 from storage.log.reads import FetchSlice, OffsetAndTimestamp
@@ -70,7 +71,6 @@ class PartitionLog:
         "context",
         "directory",
         "discards",
-        "flush_due_offset",
         "flushes",
         "high_watermark",
         "is_closed",
@@ -79,10 +79,8 @@ class PartitionLog:
         "log_dir",
         "log_end_offset",
         "log_start_offset",
-        "next_flush_offset",
         "producer_state",
         "reader",
-        "recovery_point",
         "rules",
         "segments",
         "settings",
@@ -126,16 +124,11 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
-        self.recovery_point = recovery_point
-        self.next_flush_offset = _next_flush(recovery_point, settings)
-        self.flush_due_offset = 0
-        """End of the records that had been appended when `flush.messages` was reached. They are acknowledged only once they are on the
-        disk."""
+        self.flushes = FlushProgress(recovery_point, settings)
         self.reader = BatchReader(segments)
         self.is_closed = False
         self.truncation: Truncation | None = None
         """The truncation in progress. Meanwhile nothing is appended, and nothing is read of the segment being cut."""
-        self.flushes: list[FlushPlan] = []  # in progress: a truncation lowers their recovery points
         self.discards: list[Discard] = []
         """Segments whose files a thread is renaming."""
         self.unfinished_rolls: list[roll.Roll] = []  # a deque takes 0.6 KB, and would be empty in most logs
@@ -157,6 +150,11 @@ class PartitionLog:
         if 0 <= first_unstable < self.high_watermark:
             return max(first_unstable, self.log_start_offset)
         return self.high_watermark
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below survives a crash."""
+        return self.flushes.recovery_point
 
     def active_producers(self) -> list[ProducerStateEntry]:
         """The idempotent and transactional producers of this log."""
@@ -238,14 +236,13 @@ class PartitionLog:
         self.rules = rules_for(self.topic_partition, config)
         if self.rules.magic != CURRENT_MAGIC:
             self.forget_epochs()
-        self.next_flush_offset = _next_flush(self.recovery_point, self.settings)
+        self.flushes.use_settings(self.settings)
         for segment in self.segments:
             segment.update_settings(self.settings)
 
     def on_flush_due(self) -> None:
         """Request a flush, because `flush.messages` records were appended since the last request."""
-        self.flush_due_offset = self.log_end_offset
-        self.next_flush_offset = _next_flush(self.log_end_offset, self.settings)
+        self.flushes.become_due(self.log_end_offset)
         self.context.on_flush_due(self)
 
     # ---- appending
@@ -302,7 +299,7 @@ class PartitionLog:
         except RecordFormatError as error:  # where the age of the segment is read
             raise CorruptRecord(self.topic_partition, f"{segment.path}: {error}") from None
         run.size = end - run.start
-        if next_offset > self.next_flush_offset:
+        if next_offset > self.flushes.request_offset:
             self.on_flush_due()
 
     def begin_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> VerificationStateEntry | None:
@@ -585,17 +582,9 @@ class PartitionLog:
         return flush.prepare(self, up_to)
 
     def finish_flush(self, plan: FlushPlan) -> None:
-        """Move the recovery point after a plan has run, but not beyond a truncation that happened meanwhile."""
+        """Report the duration of a plan that has run, and move the recovery point (`FlushProgress.finish`)."""
         self.context.on_flushed(plan.seconds)
-        self.give_up_flush(plan)
-        if plan.recovery_point > self.recovery_point:
-            self.recovery_point = plan.recovery_point
-            self.next_flush_offset = _next_flush(plan.recovery_point, self.settings)
-
-    def give_up_flush(self, plan: FlushPlan) -> None:
-        """Forget a plan that will not run. The recovery point stays."""
-        if plan in self.flushes:
-            self.flushes.remove(plan)
+        self.flushes.finish(plan)
 
     def flush(self) -> None:
         """Do all three steps of a flush, for shutdown and for callers that may block. Raises LogDirFailure."""
@@ -659,11 +648,7 @@ class PartitionLog:
         self.log_start_offset = begun.log_start_offset
         self.log_end_offset = end_offset
         self.latest_epoch = self.leader_epochs.latest_epoch
-        self.recovery_point = min(self.recovery_point, end_offset)
-        self.flush_due_offset = min(self.flush_due_offset, end_offset)  # no flush is due for the records that replace the truncated ones
-        for plan in self.flushes:
-            plan.recovery_point = min(plan.recovery_point, end_offset)
-        self.next_flush_offset = _next_flush(self.recovery_point, self.settings)
+        self.flushes.truncate(end_offset)
         high_watermark = end_offset if begun.is_full else min(self.high_watermark, end_offset)
         self.high_watermark = max(high_watermark, self.log_start_offset)
         context.on_truncated(self)
@@ -766,8 +751,3 @@ class PartitionLog:
         except OSError as error:
             raise LogDirFailure(self.log_dir, self.directory, error.strerror or str(error)) from error
         log.debug("%s: deleted %s", self.topic_partition, self.directory)
-
-
-def _next_flush(flushed_offset: int, settings: LogSettings) -> int:
-    """The offset whose append makes a flush due. `flush.messages` may be as large as 64 bits allow."""
-    return min(flushed_offset, NEVER - settings.flush_messages) + settings.flush_messages - 1

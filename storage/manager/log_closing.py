@@ -30,7 +30,7 @@ def close_logs(filesystem: FileSystem, log_dir: str, logs: Sequence[PartitionLog
         filesystem.sync_everything(log_dir)
         for each, is_closed in zip(logs, closed, strict=True):
             if is_closed:
-                each.recovery_point = each.log_end_offset
+                each.flushes.advance(each.log_end_offset)
     return all(closed)
 
 

@@ -296,7 +296,7 @@ class LogMoves:
     def _finish(self, move: Move) -> None:
         """Everything is copied: replaces the current log as soon as the future log is as durable."""
         current, future = move.current, move.future
-        if future.flushes:
+        if future.flushes.plans:
             # Without further flushes: otherwise a log that is flushed with every append would never be replaced.
             self._hold_flushes(move)
             self._later(move, _POLL_MS)
@@ -311,7 +311,7 @@ class LogMoves:
             future.increment_log_start_offset(current.log_start_offset, "as in the log that it replaces")
         _take_latest_epoch(current, future)
         topic_partition = current.topic_partition
-        due = min(current.flush_due_offset, current.log_end_offset)
+        due = min(current.flushes.due_offset, current.log_end_offset)
         replaced = self._manager.replace_current_with_future(topic_partition)
         if due > future.recovery_point:
             # Producers wait for this flush.
@@ -343,7 +343,7 @@ class LogMoves:
         elif error is None and not move.future.is_closed:
             move.future.finish_flush(plan)
         elif error is not None:
-            move.future.give_up_flush(plan)
+            move.future.flushes.give_up(plan)
             log.error("%s: a flush in %s failed; it will be retried", move.current.topic_partition, move.future.log_dir, exc_info=error)
             self._later(move, _BACKOFF_MS)
             return

@@ -63,7 +63,7 @@ class Flusher:
         if partition_log in self._under_way or partition_log in self._held:
             self._due_again.add(partition_log)
             return
-        only_complete = partition_log.flush_due_offset <= partition_log.recovery_point
+        only_complete = partition_log.flushes.due_offset <= partition_log.recovery_point
         up_to = partition_log.complete_up_to() if only_complete else None
         self._flush(partition_log, up_to)
         if up_to is not None and partition_log in self._under_way and up_to < partition_log.active_segment.base_offset:
@@ -147,7 +147,7 @@ class Flusher:
         else:
             # Out of memory, for example. A remaining plan would block a move to another directory, and callers still
             # wait for the flush.
-            partition_log.give_up_flush(plan)
+            partition_log.flushes.give_up(plan)
             log.error("flushing %s failed; it will be retried", partition_log.topic_partition, exc_info=error)
             self._background.schedule("log-flusher", _BACKOFF_MS, 0, lambda: self._flush_again(partition_log))
 

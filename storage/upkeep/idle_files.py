@@ -142,4 +142,4 @@ class IdleFiles:
 def _being_flushed(partition_log: PartitionLog) -> set[Segment]:
     """The segments that a thread is flushing, which needs their files. A busy log always has a flush in progress, but
     never of all segments."""
-    return {segment for plan in partition_log.flushes for segment in plan.segments}
+    return {segment for plan in partition_log.flushes.plans for segment in plan.segments}

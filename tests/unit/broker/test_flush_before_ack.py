@@ -133,9 +133,9 @@ def test_who_waits_for_a_flush_is_answered_by_the_log_that_takes_its_place() -> 
     partition = replicas.partition
     log = partition.log
     replicas.append(3)
-    assert not partition.is_flushed(3)
+    assert not partition.log.flushes.covers(3)
     target = "/b" if log.log_dir == "/a" else "/a"
     assert asyncio.run(replicas.manager.alter_log_dirs({TopicPartition(TOPIC, 0): target})) == {TopicPartition(TOPIC, 0): None}
     replicas.disks.background.advance(100)
     assert (partition.log.log_dir, partition.log.recovery_point) == (target, 3)
-    assert partition.is_flushed(3)
+    assert partition.log.flushes.covers(3)

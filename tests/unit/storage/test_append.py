@@ -252,11 +252,11 @@ def test_a_disk_that_refuses_leaves_the_log_as_it_was(fails: str) -> None:
 def test_what_was_appended_is_due_to_be_flushed() -> None:
     log = led(flush_messages=2)
     append(log)
-    assert log.flush_due_offset == 0
+    assert log.flushes.due_offset == 0
     append(log)
-    assert log.flush_due_offset == 2
+    assert log.flushes.due_offset == 2
     append(log, a_batch(5))
-    assert log.flush_due_offset == 7
+    assert log.flushes.due_offset == 7
 
 
 @pytest.mark.parametrize("recovery_point", [0, 3])
@@ -268,7 +268,7 @@ def test_limits_that_are_never_reached_may_be_as_large_as_any_offset(recovery_po
     log = a_log(context, recovery_point=recovery_point, segment_ms=NEVER, flush_messages=NEVER)
     for offset in (3, 4):
         assert append(log).first_offset == offset
-    assert log.flush_due_offset == 0
+    assert log.flushes.due_offset == 0
     log.flush()
     append(log)
-    assert log.flush_due_offset == 0
+    assert log.flushes.due_offset == 0

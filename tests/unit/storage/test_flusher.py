@@ -62,7 +62,7 @@ def test_of_many_segments_that_are_complete_a_flush_takes_some_and_the_next_ones
         append(log, a_batch(2))
     log.finish_rolls()
     manager.flusher.flush(log)
-    (plan,) = log.flushes
+    (plan,) = log.flushes.plans
     assert plan.recovery_point == 2 * SEGMENTS_AT_ONCE
     disks.settle()
     assert log.recovery_point == log.log_end_offset - 2
@@ -141,10 +141,10 @@ def test_after_a_truncation_no_append_waits_for_a_flush_that_is_not_due() -> Non
     for _ in range(3):
         append(log)
     disks.settle()
-    assert (log.recovery_point, log.flush_due_offset) == (3, 3)
+    assert (log.recovery_point, log.flushes.due_offset) == (3, 3)
     log.truncate_to(1)
     append(log)
-    assert (log.recovery_point, log.flush_due_offset) == (1, 1)
+    assert (log.recovery_point, log.flushes.due_offset) == (1, 1)
 
 
 def test_a_log_that_is_deleted_during_its_flush_is_nobodys_failure() -> None:
@@ -182,7 +182,7 @@ def test_a_flush_that_fails_for_another_reason_is_tried_again(caplog: pytest.Log
     (flush,) = [work for work in disks.background.work if work[0] == "flush-log /data"]
     disks.background.work.remove(flush)
     flush[2](MemoryError())
-    assert log.flushes == []
+    assert log.flushes.plans == []
     assert "flushing topic-0 failed" in caplog.text
     disks.background.advance(900)
     assert log.recovery_point == 0

@@ -292,7 +292,7 @@ def test_a_flush_that_fails_though_the_disk_did_not_refuse_it_is_tried_again_and
     log.flush()
     future = begin_move(manager, log)
     background = disks.background
-    while not future.flushes:
+    while not future.flushes.plans:
         step(disks)
     _, _, then = background.work.pop()
     then(MemoryError())

@@ -1,0 +1,15 @@
+from libc.stdint cimport int64_t
+from storage.segment.log_settings cimport LogSettings
+
+cdef int64_t NEVER
+
+cdef class FlushProgress:
+    cdef readonly int64_t due_offset, recovery_point, request_offset
+    cdef readonly list plans
+    cdef int64_t _flush_messages
+
+    cpdef void use_settings(self, LogSettings settings) except *
+    cpdef bint covers(self, int64_t end_offset) except -1
+    cpdef void become_due(self, int64_t end_offset) except *
+    cpdef void advance(self, int64_t offset) except *
+    cdef void _request_after(self, int64_t offset) except *
