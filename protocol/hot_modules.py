@@ -27,6 +27,7 @@ HOT: Final = (
     "storage.validation.rules",
     "storage.validation.run",
     "storage.validation.batch",
+    "storage.validation.replicated",
     "storage.log.reads",
     "storage.log.batch_reader",
     "storage.log.flush_progress",

@@ -25,13 +25,14 @@ from protocol.records.batch import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
+    BatchHeader,
     Buffer,
     TimestampType,
 )
 from protocol.records.checksum import crc32c
 from protocol.records.compression import CompressionCodec, compress
 from protocol.records.errors import InvalidRecord
-from protocol.records.reader import Header, Record
+from protocol.records.reader import Header, Record, iter_keys_and_values, record_data
 
 _CRC: Final = struct.Struct(">I")
 _CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
@@ -308,6 +309,16 @@ def end_transaction_marker(key: bytes | None, value: bytes | None) -> EndTransac
     if version < 0:
         raise InvalidRecord(f"Invalid version found for end transaction marker: {version}. May indicate data corruption")
     return EndTransactionMarker(kind, coordinator_epoch)
+
+
+def read_marker(records: Buffer, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """The marker in a control batch. None when it has no record, as the cleaner may leave it, or a record of another kind.
+
+    Raises RecordFormatError.
+    """
+    for key, value in iter_keys_and_values(record_data(records, position, header), header):
+        return end_transaction_marker(key, value)
+    return None
 
 
 def build_end_transaction_marker(

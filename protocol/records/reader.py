@@ -26,8 +26,8 @@ from protocol.records.compression import MAX_DECOMPRESSED_BYTES, decompress
 from protocol.records.errors import InvalidRecord
 
 _STRUCTURE: Final = "Found invalid record structure"
-_PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"
-_RECORDS_REMAIN: Final = "Incorrect declared batch size, records still remaining in file"
+PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"
+RECORDS_REMAIN: Final = "Incorrect declared batch size, records still remaining in file"
 
 RECORDS_PER_SLICE: Final = 500
 """Records that `walk_records` checks between two calls of `between`, half a millisecond."""
@@ -89,7 +89,7 @@ def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
         try:
             size, at = read_varint(data, at)
         except IndexError:
-            raise InvalidRecord(_PREMATURE_END) from None
+            raise InvalidRecord(PREMATURE_END) from None
         record_end = at + size
         if record_end > end:
             raise InvalidRecord(
@@ -110,7 +110,7 @@ def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
         timestamp = int64(header.base_timestamp + timestamp_delta) if log_append_time is None else log_append_time
         yield Record(header.base_offset + offset_delta, timestamp, key, value, headers[0])
     if count and at != end:
-        raise InvalidRecord(_RECORDS_REMAIN)
+        raise InvalidRecord(RECORDS_REMAIN)
 
 
 def iter_keys_and_values(data: bytes, header: BatchHeader) -> Iterator[tuple[bytes | None, bytes | None]]:
@@ -127,7 +127,7 @@ def iter_keys_and_values(data: bytes, header: BatchHeader) -> Iterator[tuple[byt
         try:
             size, at = read_varint(data, at)
         except IndexError:
-            raise InvalidRecord(_PREMATURE_END) from None
+            raise InvalidRecord(PREMATURE_END) from None
         record_end = at + size
         if record_end > end:
             raise InvalidRecord(
@@ -174,7 +174,7 @@ def iter_keys_and_values(data: bytes, header: BatchHeader) -> Iterator[tuple[byt
             raise _wrong_size(size, at - record_end)
         yield key, value
     if count and at != end:
-        raise InvalidRecord(_RECORDS_REMAIN)
+        raise InvalidRecord(RECORDS_REMAIN)
 
 
 def walk_records(data: bytes, header: BatchHeader, between: Callable[[], None] | None = None) -> RecordsSummary:
@@ -201,7 +201,7 @@ def walk_records(data: bytes, header: BatchHeader, between: Callable[[], None] |
     except IndexError:
         raise InvalidRecord(_STRUCTURE) from None
     if count and at != len(data):
-        raise InvalidRecord(_RECORDS_REMAIN)
+        raise InvalidRecord(RECORDS_REMAIN)
     if header.attributes & TIMESTAMP_TYPE_MASK:
         return RecordsSummary(header.max_timestamp, header.max_timestamp, consecutive, null_key)
     max_timestamp = max(int64(base_timestamp + latest), NO_TIMESTAMP) if latest is not None else header.max_timestamp

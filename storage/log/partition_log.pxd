@@ -6,11 +6,12 @@ from storage.log.flush_progress cimport FlushProgress
 from storage.log.reads cimport FetchSlice
 from storage.segment.log_settings cimport LogSettings
 from storage.segment.segment cimport Segment
-from storage.validation.batch cimport judge
+from storage.validation.batch cimport check_fits_segment, judge
+from storage.validation.replicated cimport judge_replicated
 from storage.validation.rules cimport ValidationRules
 from storage.validation.run cimport BatchRun
 
-cdef int64_t CLIENT, CONTROL_MASK, CURRENT_MAGIC, LARGEST_OFFSET, MARKER_WORK, MAX_RELATIVE_OFFSET, MESSAGE_WORK, MOST_WORK, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
+cdef int64_t CLIENT, CONTROL_MASK, CURRENT_MAGIC, MAX_RELATIVE_OFFSET, NEVER, NO_SEQUENCE, REPLICATION, SEQUENCES, TRANSACTIONAL_MASK
 
 cdef class PartitionLog:
     cdef public Segment active_segment
@@ -32,7 +33,7 @@ cdef class PartitionLog:
     cdef Py_ssize_t _judge_messages(self, BatchRun run) except -1
     @cython.locals(state=ProducerState)
     cdef bint _is_duplicate(self, BatchRun run, int64_t first_offset, int64_t origin) except -1
-    @cython.locals(at=Py_ssize_t, last_offset=int64_t, work=int64_t)
+    @cython.locals(end=Py_ssize_t, log_end_offset=int64_t)
     cdef Py_ssize_t _judge_replicated(self, BatchRun run, int64_t leader_epoch) except -1
     @cython.locals(has_markers=bint)
     cdef void _write(self, BatchRun run, Segment segment, Py_ssize_t start, Py_ssize_t end, int64_t next_offset) except *

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from config.topic import TopicConfig
 from protocol.records.batch import CONTROL_MASK, CURRENT_MAGIC, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.builder import read_marker
 from protocol.records.errors import RecordFormatError
 from storage.disk.leader_epochs import LeaderEpochCache
 from storage.disk.partition_metadata import ZERO_UUID
@@ -26,8 +27,6 @@ from storage.errors import (
     LogClosed,
     LogDirFailure,
     OffsetOutOfRange,
-    OffsetsOutOfOrder,
-    RecordBatchTooLarge,
     UnexpectedAppendOffset,
 )
 from storage.log import deletion, flush, roll, time_lookups, truncation
@@ -37,7 +36,7 @@ from storage.log.deletion import NO_LIMIT, OnReplaced, ShouldDelete, ignore_resu
 from storage.log.flush import FlushPlan
 from storage.log.flush_progress import FlushProgress
 from storage.log.origins import CLIENT, REPLICATION
-from storage.log.producer_replay import read_marker, replay_producer
+from storage.log.producer_replay import replay_producer
 from storage.log.reads import FetchSlice, OffsetAndTimestamp
 from storage.log.truncation import OnTruncated, Truncation
 from storage.producers.limits import SEQUENCES
@@ -55,8 +54,8 @@ from storage.segment.segment import Segment
 from storage.segment.swaps import Swap
 from storage.segment.transaction_index import AbortedTransaction
 from storage.segment.truncated_segment import SegmentBeingTruncated
-from storage.validation.batch import judge
-from storage.validation.limits import LARGEST_OFFSET, MARKER_WORK, MESSAGE_WORK, MOST_WORK
+from storage.validation.batch import check_fits_segment, judge
+from storage.validation.replicated import judge_replicated
 from storage.validation.run import BatchRun
 
 log = logging.getLogger(__name__)
@@ -328,8 +327,7 @@ class PartitionLog:
         run.has_producers = run.producer_id >= 0
         if run.has_producers and self._is_duplicate(run, first_offset, origin):
             return run.start
-        if run.size > self.settings.segment_bytes:
-            raise RecordBatchTooLarge(self.topic_partition, run.size, self.settings.segment_bytes)
+        check_fits_segment(run.size, self.settings.segment_bytes, self.rules)
         run.epochs = [(leader_epoch, first_offset)] if leader_epoch != self.latest_epoch else None
         run.stamp(first_offset, leader_epoch)
         run.first_offset = first_offset
@@ -342,9 +340,7 @@ class PartitionLog:
             run.is_accepted = False
             run.needs_worker = True
             return run.start
-        size = run.end - run.start
-        if size > self.settings.segment_bytes:
-            raise RecordBatchTooLarge(self.topic_partition, size, self.settings.segment_bytes)
+        check_fits_segment(run.end - run.start, self.settings.segment_bytes, self.rules)
         run.has_producers = False
         run.epochs = None
         run.forgets_epochs = True
@@ -380,63 +376,14 @@ class PartitionLog:
         return True
 
     def _judge_replicated(self, run: BatchRun, leader_epoch: int) -> int:
-        """Check all batches that the leader sent. Returns the end of the bytes to be written."""
-        latest_epoch = self.latest_epoch
-        run.epochs = None
-        run.forgets_epochs = False
-        run.has_producers = False
-        at = run.start
-        last_offset = -1
-        work = 0
-        try:
-            while work < MOST_WORK and run.read_next(at):
-                work += 1
-                if run.leader_epoch > leader_epoch:
-                    self._warn_of_later_epoch(run, leader_epoch)
-                    break
-                if not run.crc_is_valid():
-                    reason = f"the CRC of the batch at offset {run.base_offset} is not {run.crc:#010x}"
-                    raise CorruptRecord(self.topic_partition, reason)
-                if run.base_offset > LARGEST_OFFSET or run.base_offset + run.last_offset_delta <= last_offset:
-                    raise OffsetsOutOfOrder(self.topic_partition, last_offset, run.base_offset + run.last_offset_delta)
-                last_offset = run.base_offset + run.last_offset_delta
-                if at == run.start:
-                    run.first_offset = run.base_offset
-                if run.magic != CURRENT_MAGIC:
-                    work += MESSAGE_WORK
-                    run.forgets_epochs = True
-                    run.epochs = latest_epoch = None
-                elif run.leader_epoch != latest_epoch and run.leader_epoch >= 0:
-                    latest_epoch = run.leader_epoch
-                    run.has_epoch(latest_epoch)
-                if run.producer_id >= 0:
-                    run.has_producers = True
-                    if run.attributes & CONTROL_MASK:
-                        work += MARKER_WORK
-                        read_marker(run.frame, at, run.header())
-                if run.size > self.settings.segment_bytes:
-                    raise RecordBatchTooLarge(self.topic_partition, run.size, self.settings.segment_bytes)
-                at += run.size
-        except RecordFormatError as error:
-            raise CorruptRecord(self.topic_partition, str(error)) from None
-        run.work = work
+        """Check the batches that the leader sent, and that they continue the log. Returns the end of the bytes to be written."""
+        end = judge_replicated(run, self.rules, leader_epoch, self.latest_epoch, self.settings.segment_bytes)
         log_end_offset = self.log_end_offset
-        if at == run.start:
+        if end == run.start:
             run.first_offset, run.last_offset = log_end_offset, log_end_offset - 1
-            return at
-        if run.first_offset < log_end_offset:
-            raise UnexpectedAppendOffset(self.topic_partition, run.first_offset, last_offset, log_end_offset)
-        run.last_offset = last_offset
-        return at
-
-    def _warn_of_later_epoch(self, run: BatchRun, leader_epoch: int) -> None:
-        log.warning(
-            "%s: batches from offset %d on have leader epoch %d, the current one is %d; left out",
-            self.topic_partition,
-            run.base_offset,
-            run.leader_epoch,
-            leader_epoch,
-        )
+        elif run.first_offset < log_end_offset:
+            raise UnexpectedAppendOffset(self.topic_partition, run.first_offset, run.last_offset, log_end_offset)
+        return end
 
     def _write(self, run: BatchRun, segment: Segment, start: int, end: int, next_offset: int) -> None:
         """Write the staged batches in `start:end` and update the producer state. The log then ends at `next_offset`."""

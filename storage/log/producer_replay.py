@@ -13,9 +13,8 @@ import logging
 from collections.abc import Callable, Iterator
 
 from protocol.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
-from protocol.records.builder import ControlRecordType, EndTransactionMarker, end_transaction_marker
+from protocol.records.builder import ControlRecordType, EndTransactionMarker, read_marker
 from protocol.records.errors import RecordFormatError
-from protocol.records.reader import iter_keys_and_values, record_data
 from storage.disk.yielding import no_yield
 from storage.producers.limits import BATCHES_RETAINED, MAX_SEQUENCE
 from storage.producers.state import BatchMetadata, ProducerState
@@ -155,16 +154,6 @@ def _batch_after(segment: Segment, position: int, last_offset: int) -> int:
             high = middle
     found = segment.offset_index.lookup(low).position
     return found if found >= position else segment.size
-
-
-def read_marker(records: memoryview | bytearray | bytes, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """The marker in a control batch. None when it has no record, as the cleaner may leave it, or a record of another kind.
-
-    Raises protocol's RecordFormatError.
-    """
-    for key, value in iter_keys_and_values(record_data(records, position, header), header):
-        return end_transaction_marker(key, value)
-    return None
 
 
 def replay_producer(

@@ -11,6 +11,7 @@ import logging
 
 from config.topic import TopicConfig
 from protocol.records.batch import CONTROL_MASK, BatchHeader, crc_is_valid
+from protocol.records.builder import read_marker
 from protocol.records.errors import RecordFormatError
 from storage.disk.checkpoint import MAX_OFFSET
 from storage.disk.file_names import (
@@ -28,7 +29,7 @@ from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptIndex, InconsistentTopicId, LogDirFailure, SegmentOffsetOverflow
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
-from storage.log.producer_replay import read_marker, rebuild_producer_state, replay_producer
+from storage.log.producer_replay import rebuild_producer_state, replay_producer
 from storage.producers.state_manager import ProducerStateManager, snapshot_offsets
 from storage.segment.batch_scan import header_at, whole_batches
 from storage.segment.leftovers import clean_up_leftovers

@@ -17,6 +17,7 @@ cpdef void check_zstd(int64_t codec, ValidationRules rules) except *
 @cython.locals(count=int64_t, last_delta=int64_t)
 cpdef void check_client_header(BatchRun run, ValidationRules rules) except *
 cpdef void check_fits_old_format(BatchRun run, ValidationRules rules) except *
+cpdef void check_fits_segment(int64_t size, int64_t segment_bytes, ValidationRules rules) except *
 @cython.locals(found=int64_t)
 cpdef bint begins_as(int64_t codec, BatchRun run) except -1
 cpdef void look_at_records(BatchRun run, ValidationRules rules, int64_t now_ms, int64_t max_timestamp) except *

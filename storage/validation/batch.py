@@ -2,7 +2,8 @@
 
 `read_only_batch` is the part of Produce that needs no log: exactly one batch, of magic 2, and zstd only from version 7 on. Before version 3
 it may be a message set of magic 0 or 1 instead, which a worker converts (`storage.validation.conversion`). `judge` applies the rules of one
-log. `PartitionLog.append` calls it for every batch of a producer or a coordinator.
+log. `PartitionLog.append` calls it for every batch of a producer or a coordinator. Followers judge by other rules
+(`storage.validation.replicated`).
 
 The results are Apache Kafka's (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator). But records are read
 only if the header cannot decide a rule. The header has their number, size and timestamps, and the checksum covers all of it.
@@ -28,10 +29,17 @@ from protocol.records.batch import (
 )
 from protocol.records.compression import CompressionCodec
 from protocol.records.errors import CorruptRecord as CorruptBatch
-from protocol.records.reader import RecordsSummary
+from protocol.records.reader import PREMATURE_END, RECORDS_REMAIN, RecordsSummary
 from storage.disk.topic_partition import TopicPartition
 from storage.disk.yielding import yield_to_loop
-from storage.errors import CorruptRecord, InvalidRecord, RecordTooLarge, UnsupportedCompressionType, UnsupportedForMessageFormat
+from storage.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    RecordBatchTooLarge,
+    RecordTooLarge,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
 from storage.validation.conversion import as_messages, convert
 from storage.validation.limits import (
     FIRST_VERSION_WITH_ZSTD,
@@ -43,7 +51,6 @@ from storage.validation.limits import (
     LZ4,
     MIN_RECORD_BYTES,
     NO_MAGIC,
-    PREMATURE_END,
     SMALLEST_TIMESTAMP,
     UNCOMPRESSED,
     WALK_MAX_RECORDS,
@@ -215,6 +222,12 @@ def check_fits_old_format(run: BatchRun, rules: ValidationRules) -> None:
         raise UnsupportedForMessageFormat(rules.topic_partition, "idempotent producers are", rules.magic)
 
 
+def check_fits_segment(size: int, segment_bytes: int, rules: ValidationRules) -> None:
+    """Check that a segment can take a batch of this size, or messages that are appended together. Raises RecordBatchTooLarge."""
+    if size > segment_bytes:
+        raise RecordBatchTooLarge(rules.topic_partition, size, segment_bytes)
+
+
 def begins_as(codec: int, run: BatchRun) -> bool:
     """Whether the body begins like data of the codec. True for snappy: without the Java framing it may begin with any byte."""
     if run.size < HEADER_SIZE + 4:
@@ -295,5 +308,5 @@ def walk_lengths(run: BatchRun, topic_partition: TopicPartition) -> int:
     except FieldError:
         raise InvalidRecord(topic_partition, PREMATURE_END) from None
     if at != end:
-        raise InvalidRecord(topic_partition, "Incorrect declared batch size, records still remaining in file")
+        raise InvalidRecord(topic_partition, RECORDS_REMAIN)
     return max(fields.wrapped_sum(run.base_timestamp, latest), NO_TIMESTAMP)

@@ -27,7 +27,6 @@ FIRST_VERSION_WITHOUT_MESSAGE_SETS: Final = 3
 NO_MAGIC: Final = -1
 """Stands for the magic of a message set without a complete message."""
 MIN_RECORD_BYTES: Final = batch.MIN_RECORD_BYTES
-PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"
 SMALLEST_TIMESTAMP: Final = -(1 << 63)
 MOST_WORK: Final = 16_384
 """Work of one append of a follower, in batches of a third to half a microsecond: 7 ms at most. The rest is fetched again."""
