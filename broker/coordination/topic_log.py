@@ -20,11 +20,11 @@ from protocol.records.builder import frame_batch
 from protocol.records.compression import CompressionCodec, compress
 from replication.control.replica_manager import ReplicaManager
 from replication.errors import ReplicationError
+from replication.leader.completion import append_at_once
 from replication.leader.partition import Partition
 from storage.disk.clock import Clock
 from storage.errors import LogDirFailure, StorageError
 from storage.log.origins import COORDINATOR
-from storage.validation.batch import complete_validation
 from storage.validation.run import BatchRun
 
 logger = logging.getLogger(__name__)
@@ -171,9 +171,7 @@ class TopicLog:
         partition.append(run, required_acks, now_ms, COORDINATOR)
         if run.needs_worker:
             # The topic's compression.type was changed, or it has an old message format. The batches are small.
-            log = partition.log
-            run = complete_validation(run, log.rules, now_ms, log.log_end_offset)
-            partition.append(run, required_acks, now_ms, COORDINATOR)
+            run = append_at_once(run, partition, required_acks, COORDINATOR, self._clock)
         if self._refused and self._refused.pop(index, None) is not None:
             logger.info("%s-%d: can be appended to again", self._topic, index)
         return partition, run.first_offset, run.last_offset + 1

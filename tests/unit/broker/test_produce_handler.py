@@ -318,7 +318,7 @@ def test_a_fault_in_a_worker_is_answered_all_the_same(monkeypatch: pytest.Monkey
     def fault(*_: object) -> None:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr("broker.handlers.data.produce_conversion.complete_validation", fault)
+    monkeypatch.setattr("replication.leader.completion.complete_validation", fault)
 
     @on_a_loop
     async def scenario() -> None:

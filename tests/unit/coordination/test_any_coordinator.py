@@ -22,11 +22,13 @@ from broker.loop.timing_wheel import Cancellable
 from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from protocol.errors import ErrorCode
 from protocol.records.batch import iter_batches
+from protocol.records.compression import CompressionCodec
 from protocol.records.reader import iter_records
 from replication.leader.partition import Partition
 from storage.disk.clock import elapsed_ms
 from tests.support.group_bench import GroupBench, a_bench
 from tests.support.log_manager import Disks
+from tests.support.logs import read_all
 
 TIMEOUT_MS = 5_000
 EACH_ONE = "every second"
@@ -186,6 +188,20 @@ def test_a_record_is_safe_when_all_replicas_in_sync_have_it() -> None:
         assert late == [ErrorCode.REQUEST_TIMED_OUT]
 
     run(scenario)
+
+
+def test_a_record_is_recompressed_at_once_for_a_topic_whose_compression_was_changed() -> None:
+    async def scenario(bench: GroupBench, made: Counters) -> None:
+        await lead(bench)
+        assert made.count("a") == [ErrorCode.NONE]
+        log = bench.replica_manager.partition_or_raise(TRANSACTION_STATE_TOPIC, 0).log
+        ((at, header),) = iter_batches(records := read_all(log))
+        assert header.compression_codec == CompressionCodec.GZIP
+        assert [record.value for record in iter_records(records, at)] == [b"1"]
+
+    disks = Disks()
+    disks.topics[TRANSACTION_STATE_TOPIC] = {"cleanup.policy": "compact", "compression.type": "gzip"}
+    run(scenario, disks)
 
 
 def test_a_record_that_waits_is_refused_when_its_leader_is_cut_off() -> None:

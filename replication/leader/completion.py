@@ -1,0 +1,43 @@
+"""Appends batches that `Partition.append` has left, because they need work first: long checks, recompression, or conversion.
+
+The work may block, so the caller decides where it is done: `Produce` has worker threads, a coordinator does it at once for its small
+batches. Messages of formats 0 and 1 contain their offsets, in format 0 also inside a compressed message. Therefore a batch for a log of
+such a format is converted for the current log end offset, and once more if the log has grown meanwhile.
+"""
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TypeAlias
+
+from replication.leader.partition import Partition
+from storage.disk.clock import Clock
+from storage.validation.batch import complete_validation
+from storage.validation.run import BatchRun
+
+Completion: TypeAlias = Generator[Callable[[], BatchRun], BatchRun, BatchRun]
+
+
+def complete_and_append(left: BatchRun, partition: Partition, required_acks: int, origin: int, clock: Clock) -> Completion:
+    """Append the batch of `left`, a run with a buffer of its own. Returns the appended run.
+
+    Yields work for any thread, and takes its result. The work raises the errors of `complete_validation`. The generator raises those of
+    `Partition.append`, which checks the leadership again.
+    """
+    while True:
+        log = partition.log
+        now_ms = clock.now_ms()
+        run = yield partial(complete_validation, left, log.rules, now_ms, log.log_end_offset)
+        partition.append(run, required_acks, now_ms, origin)
+        if not run.needs_worker:
+            return run
+
+
+def append_at_once(left: BatchRun, partition: Partition, required_acks: int, origin: int, clock: Clock) -> BatchRun:
+    """`complete_and_append`, with the work done here. Blocks."""
+    completion = complete_and_append(left, partition, required_acks, origin, clock)
+    work = next(completion)
+    while True:
+        try:
+            work = completion.send(work())
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what the generator returned
