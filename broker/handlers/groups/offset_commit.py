@@ -153,8 +153,8 @@ class OffsetCommit:
         self._decided: dict[bytes, list[tuple[int, int]]] = {}
         """By topic, the partitions whose answer is known before anything is committed, with the error code."""
         self._commits: dict[bytes, TopicCommit] = {}
-        self._for_store: list[tuple[bytes, TopicPartition, int, str]] = []
-        """(topic, partition, offset, metadata) of version 0."""
+        self._for_store: list[tuple[bytes, TopicPartition, int, bool]] = []
+        """(topic, partition, offset, whether its metadata may be committed) of version 0."""
         self._topic_bytes: bytes | None = None
         self._topic = ""
         self._known: Collection[int] = ()
@@ -200,9 +200,9 @@ class OffsetCommit:
             self._decided.setdefault(reader.topic, []).append((index, self._topic_error))
             return
         metadata = reader.committed_metadata or b""
+        fits = not metadata or self._services.coordinators.groups.offsets.fits(metadata)
         if self._is_for_store:
-            partition = TopicPartition(self._topic, index)
-            self._for_store.append((reader.topic, partition, reader.committed_offset, metadata.decode()))
+            self._for_store.append((reader.topic, TopicPartition(self._topic, index), reader.committed_offset, fits))
             return
         values = self._values
         if values is None:
@@ -210,7 +210,7 @@ class OffsetCommit:
             if topic is None:
                 self._commits[reader.topic] = topic = TopicCommit(self._topic)
             self._values = values = topic.values
-        if metadata and not self._services.coordinators.groups.offsets.fits(metadata):
+        if not fits:
             values[index] = None
             return
         timestamp = reader.commit_timestamp
@@ -257,8 +257,10 @@ class OffsetCommit:
     async def _commit_to_store(self) -> None:
         group_id = self._reader.group_id.decode()
         try:
-            for topic, partition, offset, metadata in self._for_store:
-                code = await commit_to_store(group_id, partition, offset, metadata, self._services)
+            for topic, partition, offset, fits in self._for_store:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                if fits:
+                    code = await commit_to_store(group_id, partition, offset, self._services)
                 self._decided.setdefault(topic, []).append((partition.partition, code))
         except Exception:
             # A fault of the broker, in a task that is not awaited: the client still gets an answer.

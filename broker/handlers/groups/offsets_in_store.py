@@ -9,7 +9,6 @@ import logging
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code
 from broker.request.services import Services
-from config.keys.groups import OFFSET_METADATA_MAX_BYTES
 from controller.errors import NodeExists, NoNode, StoreError
 from controller.store.metadata_store import MetadataStore
 from controller.store.tree import check_path
@@ -21,10 +20,8 @@ logger = logging.getLogger(__name__)
 NO_OFFSET = -1
 
 
-async def commit_to_store(group_id: str, partition: TopicPartition, offset: int, metadata: str, services: Services) -> ErrorCode:
+async def commit_to_store(group_id: str, partition: TopicPartition, offset: int, services: Services) -> ErrorCode:
     """Write one offset."""
-    if len(metadata) > services.config[OFFSET_METADATA_MAX_BYTES]:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
     try:
         await _set_or_create(services.administration.store, _path(group_id, partition), str(offset).encode())
     except (StoreError, ValueError) as error:

@@ -15,6 +15,7 @@ from broker.request.services import Services
 from broker.request.turns import LARGE_BYTES, Turns
 from broker.security.authorizer import AllowAll, Operation, ResourceType
 from broker.security.principals import Principal
+from controller.store.memory_store import MemoryEnsemble, MemoryStore
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.header import ResponseHeader
@@ -321,5 +322,23 @@ def test_of_two_commits_the_later_one_counts() -> None:
         assert bench.committed() == 5
         ask(services, 9, a_commit(("t", 2)))
         assert (bench.committed(), bench.committed(partition=TopicPartition("t", 1))) == (1000, 1001)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"), [("\N{ELEPHANT}" * 2_048, ErrorCode.NONE), ("\N{ELEPHANT}" * 2_049, ErrorCode.OFFSET_METADATA_TOO_LARGE)]
+)
+def test_text_has_the_same_limit_in_the_store(metadata: str, code: ErrorCode) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        services = await prepared(bench)
+        store = MemoryStore(MemoryEnsemble(bench.clock))
+        await store.open_session()
+        services.administration.store = store
+        answer = ask(services, 0, a_commit(("t", 2), metadata=metadata))
+        await turns_until(lambda: content_of(answer) is not None)
+        assert codes_of(answer, 0) == {("t", 0): code, ("t", 1): code}
+        if not code:
+            assert (await store.get("/consumers/g/offsets/t/1"))[0] == b"1001"
 
     run(scenario)
