@@ -12,7 +12,9 @@ from typing import TypeAlias
 
 from broker.coordination.owned import OwnedPartition, State
 from broker.coordination.record_encoding import encode_pairs
-from broker.loop.purgatory import DelayedOperation, Purgatory
+from broker.loop.purgatory import Purgatory
+from broker.request.acks import ACKS_ALL
+from broker.request.delayed_produce import AppendedPartition, DelayedProduce
 from broker.request.error_map import error_code
 from protocol.errors import ErrorCode
 from protocol.records.batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_MASK
@@ -29,7 +31,6 @@ from storage.validation.run import BatchRun
 
 logger = logging.getLogger(__name__)
 
-ACKS_ALL = -1
 NOT_APPENDED = -1
 """Replaces a base offset when nothing was written."""
 
@@ -100,13 +101,17 @@ class TopicLog:
         required_acks = self._required_acks
         try:
             is_safe = partition.is_acknowledged(next_offset, required_acks)
-        except ReplicationError:  # a waiter that this append has notified met a failed disk; `waiting` finds it, too
+        except ReplicationError:  # a waiter that this append has notified met a failed disk; `begin` finds it, too
             is_safe = False
         if is_safe:
             then(ErrorCode.NONE, base_offset)
             return base_offset
-        waiting = DelayedAppend(partition, next_offset, required_acks, lambda error: then(error, base_offset))
-        self._purgatory.try_complete_else_watch(waiting, [partition.waiters], self._timeout_ms if timeout_ms is None else timeout_ms)
+        waiting = DelayedProduce(
+            [AppendedPartition(partition, base_offset, next_offset, 0)],
+            required_acks,
+            lambda decided: then(ErrorCode.of(decided[0].error_code), base_offset),
+        )
+        waiting.begin(self._purgatory, self._timeout_ms if timeout_ms is None else timeout_ms)
         return base_offset
 
     def begin_verification(self, index: int, producer_id: int, producer_epoch: int) -> tuple[ErrorCode, object]:
@@ -184,34 +189,3 @@ class TopicLog:
             self._refused[index] = code
             logger.warning("%s-%d: cannot be appended to (%s): %s", self._topic, index, code.name, error)
         return code
-
-
-class DelayedAppend(DelayedOperation):
-    """An append that waits until its records are as safe as the coordinator requires."""
-
-    __slots__ = ("_end_offset", "_error", "_partition", "_required_acks", "_then")
-
-    def __init__(self, partition: Partition, end_offset: int, required_acks: int, then: Callable[[ErrorCode], None]) -> None:
-        super().__init__()
-        self._end_offset = end_offset
-        self._partition = partition
-        self._required_acks = required_acks
-        self._then = then
-        self._error = ErrorCode.NONE
-
-    def try_complete(self) -> bool:
-        """Complete when the records are safe, or can no longer become safe."""
-        try:
-            if not self._partition.is_acknowledged(self._end_offset, self._required_acks):
-                return False
-        except ReplicationError as error:
-            self._error = error_code(error)
-        return self.force_complete()
-
-    def on_expiration(self) -> None:
-        """The replicas did not get the batch in time."""
-        self._error = ErrorCode.REQUEST_TIMED_OUT
-
-    def on_complete(self) -> None:
-        """Report the result."""
-        self._then(self._error)

@@ -1,6 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
-from broker.handlers.data.delayed_produce cimport AppendedPartition
+from broker.request.delayed_produce cimport AppendedPartition
 from protocol.cursors.produce cimport ProduceAnswer, ProduceReader
 from replication.leader.partition cimport Partition
 from storage.validation.batch cimport read_only_batch

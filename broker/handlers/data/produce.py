@@ -24,7 +24,6 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.handlers.data.delayed_produce import AppendedPartition, DelayedProduce
 from broker.handlers.data.leader_hints import current_leader, leader_nodes
 from broker.handlers.data.partition_errors import partition_error
 from broker.handlers.data.produce_codes import (
@@ -52,6 +51,7 @@ from broker.handlers.data.produce_verification import unverified
 from broker.handlers.data.topic_counters import count_refused_produce
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Completion, Pending
 from broker.quotas.quota_type import PRODUCE
+from broker.request.delayed_produce import AppendedPartition, DelayedProduce
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.malformed import name_of, refused_if_malformed
 from broker.request.turns import Steps, Unfinished

@@ -5,10 +5,6 @@ from typing import Final
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 
-ACKS_ALL: Final = -1
-FLUSH_TIMEOUT_MS: Final = 60_000
-"""Minimum time that acks=1 waits for the disk, ms; the producer's own timeout is meant for replicas."""
-
 FIRST_WITH_LEADER_HINTS: Final = 10
 """First version whose answers name the current leader."""
 FIRST_WITH_ABORTABLE: Final = 11
@@ -32,7 +28,6 @@ INVALID_PRODUCER_ID_MAPPING: Final = int(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 INVALID_REQUIRED_ACKS: Final = int(ErrorCode.INVALID_REQUIRED_ACKS)
 INVALID_TOPIC_EXCEPTION: Final = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
 NOT_LEADER_OR_FOLLOWER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-REQUEST_TIMED_OUT: Final = int(ErrorCode.REQUEST_TIMED_OUT)
 TOPIC_AUTHORIZATION_FAILED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)

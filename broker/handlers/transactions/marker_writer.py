@@ -11,9 +11,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from broker.handlers.data.delayed_produce import AppendedPartition, DelayedProduce
 from broker.handlers.data.partition_errors import partition_error
-from broker.handlers.data.produce_codes import ACKS_ALL
+from broker.request.acks import ACKS_ALL
+from broker.request.delayed_produce import AppendedPartition, DelayedProduce
 from broker.request.internal_topics import GROUP_METADATA_TOPIC
 from broker.request.services import Services
 from broker.request.turns import Steps

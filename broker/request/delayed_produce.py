@@ -1,16 +1,16 @@
 """Delays the answer to a Produce until its records are on all in-sync replicas (acks=all), or flushed (`flush.messages`).
 
 An `AppendedPartition` waits in the list of its own partition, and checks only that partition. So a change of one partition costs the same
-for a request of many partitions. The request (`DelayedProduce`) counts the partitions that are left, and has the timeout.
-The markers of a transaction wait in the same way (`handlers.transactions.write_txn_markers`).
+for a request of many partitions. The request (`DelayedProduce`) counts the partitions that are left, and has the timeout. The markers of a
+transaction (`handlers.transactions.marker_writer`) and the records of a coordinator (`coordination.topic_log`) wait in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.handlers.data.produce_codes import ACKS_ALL, FLUSH_TIMEOUT_MS, NONE, REQUEST_TIMED_OUT
 from broker.loop.purgatory import DelayedOperation, Purgatory
+from broker.request.acks import ACKS_ALL, FLUSH_TIMEOUT_MS, NONE, REQUEST_TIMED_OUT
 from broker.request.error_map import error_code
 from replication.errors import ReplicationError
 from replication.leader.partition import Partition
