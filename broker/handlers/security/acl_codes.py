@@ -1,4 +1,7 @@
-"""Reads the codes in ACL requests. Apache Kafka cannot read a request with the code UNKNOWN, and closes the connection."""
+"""Reads the codes and filters in ACL requests, and decides which requests are refused as a whole.
+
+Apache Kafka cannot read a request with the code UNKNOWN, and closes the connection.
+"""
 
 from collections.abc import Container
 from typing import Protocol
@@ -7,6 +10,7 @@ from broker.network.request_channel import CLOSE, Completion
 from broker.request.context import RequestContext
 from broker.request.error_map import api_error
 from broker.security.acls import AclFilter
+from broker.security.authorizer import Operation, ResourceType
 from controller.errors import RequestTooLong
 from protocol.errors import ErrorCode
 
@@ -31,6 +35,15 @@ def refuse_unknown(codes: Container[int], context: RequestContext) -> Completion
         return None
     context.offend("an ACL request with unknown elements")
     return CLOSE
+
+
+def refusal_of_change(context: RequestContext) -> tuple[ErrorCode, str]:
+    """Code and message if the sender may change no ACLs, or if there is no authorizer; otherwise NONE."""
+    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message
+    if context.broker.administration.acls is None:
+        return ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
+    return ErrorCode.NONE, ""
 
 
 def filter_of(fields: FilterFields) -> AclFilter:

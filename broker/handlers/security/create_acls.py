@@ -1,6 +1,6 @@
 """Handles CreateAcls (api 30), versions 0-3. Without an authorizer the result for each ACL is SECURITY_DISABLED. KIP-140, KIP-290."""
 
-from broker.handlers.security.acl_codes import failure_code, refuse_unknown
+from broker.handlers.security.acl_codes import failure_code, refusal_of_change, refuse_unknown
 from broker.network.request_channel import Completion
 from broker.request.context import RequestContext
 from broker.request.turns import each
@@ -36,12 +36,8 @@ async def handle_create_acls(request: CreateAclsRequest, context: RequestContext
     refused = refuse_unknown(codes, context)
     if refused is not None:
         return refused
-    code, message = ErrorCode.NONE, ""
+    code, message = refusal_of_change(context)
     acls = context.broker.administration.acls
-    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
-        code, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message
-    elif acls is None:
-        code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     if acls is None or code:
         results = await turns.spread(each(request.creations, lambda _: AclCreationResult(error_code=code, error_message=message)))
         return CreateAclsResponse(results=results)

@@ -1,12 +1,10 @@
 """Handles DeleteAcls (api 31), versions 0-3. Without an authorizer the result for each filter is SECURITY_DISABLED. KIP-140, KIP-290."""
 
-from broker.handlers.security.acl_codes import failure_code, filter_of, refuse_unknown
+from broker.handlers.security.acl_codes import failure_code, filter_of, refusal_of_change, refuse_unknown
 from broker.network.request_channel import Completion
 from broker.request.context import RequestContext
 from broker.request.turns import each
 from broker.security.acls import AclBinding
-from broker.security.authorizer import Operation, ResourceType
-from protocol.errors import ErrorCode
 from protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 
 
@@ -20,12 +18,8 @@ async def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext
     refused = refuse_unknown(codes, context)
     if refused is not None:
         return refused
-    code, message = ErrorCode.NONE, ""
+    code, message = refusal_of_change(context)
     acls = context.broker.administration.acls
-    if not context.is_authorized(Operation.ALTER, ResourceType.CLUSTER):
-        code, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message
-    elif acls is None:
-        code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     if acls is None or code:
         results = await turns.spread(each(request.filters, lambda _: DeleteAclsFilterResult(error_code=code, error_message=message)))
         return DeleteAclsResponse(filter_results=results)
