@@ -48,7 +48,7 @@ read_batch_bounds = Struct(">qi4xb6xi").unpack_from
 """Part of the header of a record batch in `bytes`: (base offset, length, magic, last offset delta)."""
 
 stamp = Struct(">qii").pack_into
-"""Writes base offset, length and leader epoch into a batch of the frame."""
+"""Writes base offset, length and leader epoch into a batch of the frame. One call, although the length, between both, stays as it is."""
 
 pack_two_int32 = Struct(">ii").pack
 """An entry of an offset index."""

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.cursors import fields
 from protocol.records.batch import (
     HEADER_SIZE,
     MAX_INT32,
@@ -14,7 +15,6 @@ from protocol.records.batch import (
     known_codec,
     next_batch_size,
     parse_header,
-    stamp,
     stamp_max_timestamp,
 )
 from protocol.records.errors import CorruptRecord, InvalidMagic, RecordFormatError, UnknownCompressionCodec
@@ -91,7 +91,7 @@ def test_the_checksum_covers_everything_from_the_attributes_on_and_nothing_befor
 def test_stamping_changes_offset_and_leader_epoch_alone() -> None:
     batch = a_batch(3)
     buffer = memoryview(bytearray(5) + batch)
-    stamp(buffer, 5, 1 << 40, 17, parse_header(batch).batch_length)
+    fields.stamp(buffer, 5, 1 << 40, parse_header(batch).batch_length, 17)
     assert parse_header(buffer, 5) == parse_header(batch)._replace(base_offset=1 << 40, partition_leader_epoch=17)
     assert crc_is_valid(buffer, 5)
     assert bytes(buffer[:5]) == bytes(5)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol.records.batch import CONTROL_MASK, TIMESTAMP_TYPE_MASK, iter_batches, stamp
+from protocol.cursors import fields
+from protocol.records.batch import CONTROL_MASK, TIMESTAMP_TYPE_MASK, iter_batches
 from storage.disk.checkpoint import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from storage.disk.filesystem import RealFileSystem
 from storage.disk.topic_partition import TopicPartition
@@ -156,7 +157,7 @@ def test_what_apache_kafka_wrote_is_written_again_byte_by_byte(name: str, tmp_pa
     data = bytearray(_log_bytes(name))
     for position, header in list(iter_batches(data)):
         records = memoryview(data)[position : position + header.size]
-        stamp(records, 0, 0, -1, header.batch_length)
+        fields.stamp(records, 0, 0, header.batch_length, -1)
         origin = AppendOrigin.COORDINATOR if header.attributes & CONTROL_MASK else AppendOrigin.CLIENT
         now_ms = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else 1_700_000_100_000
         run = BatchRun(records)
