@@ -237,14 +237,6 @@ class ConfigAdmin:
 
     # Any entity
 
-    async def set_entity_config(self, entity_type: str, entity_name: str, configs: Mapping[str, str]) -> None:
-        """Set the overrides of clients, users or ips. The caller has checked the values and sanitized the name. An
-        entity without overrides is deleted."""
-        if configs or not await self._clean(entity_type, entity_name, lambda _: {}):
-            await self._change(entity_type, entity_name, lambda _: dict(configs), validate_only=False)
-        else:
-            await self._notify(entity_type, entity_name)
-
     async def alter_entity_config(self, entity_type: str, entity_name: str, change: Change, *, validate_only: bool = False) -> None:
         """Set the overrides to `change` of the current ones. An exception of `change` is passed on, and then nothing is
         changed."""

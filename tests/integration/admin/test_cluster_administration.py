@@ -259,11 +259,11 @@ def test_who_is_not_authenticated_gets_no_delegation_token(client: WireClient, v
 def test_users_without_credentials_are_told_apart(client: WireClient, broker: InProcessBroker) -> None:
     stored = {"SCRAM-SHA-256": "salt=a,stored_key=b,server_key=c,iterations=4096", "SCRAM-SHA-512": "broken"}
     broker.run(
-        lambda: broker.services.administration.config_admin.set_entity_config(
-            "users", "al%20ice", {"SCRAM-SHA-256": stored["SCRAM-SHA-256"]}
+        lambda: broker.services.administration.config_admin.alter_entity_config(
+            "users", "al%20ice", lambda _: {"SCRAM-SHA-256": stored["SCRAM-SHA-256"]}
         )
     )
-    broker.run(lambda: broker.services.administration.config_admin.set_entity_config("users", "bob", stored))
+    broker.run(lambda: broker.services.administration.config_admin.alter_entity_config("users", "bob", lambda _: stored))
     names = [UserName(name=name) for name in ("al ice", "nobody", "", "twice", "twice")]
     response = client.ask(DescribeUserScramCredentialsRequest(users=names), 0)
     assert [(each.user, *said(each)) for each in response.results] == [
@@ -286,10 +286,10 @@ def quotas(client: WireClient, *components: ComponentData, strict: bool = False)
 
 def test_stored_quotas_are_found_by_their_parts(client: WireClient, broker: InProcessBroker) -> None:
     admin = broker.services.administration.config_admin
-    broker.run(lambda: admin.set_entity_config("clients", "c%201", {"producer_byte_rate": "1024"}))
-    broker.run(lambda: admin.set_entity_config("users", "<default>", {"request_percentage": "50"}))
-    broker.run(lambda: admin.set_entity_config("users", "u/clients/c%201", {"consumer_byte_rate": "7.5"}))
-    broker.run(lambda: admin.set_entity_config("ips", "10.0.0.1", {"connection_creation_rate": "9"}))
+    broker.run(lambda: admin.alter_entity_config("clients", "c%201", lambda _: {"producer_byte_rate": "1024"}))
+    broker.run(lambda: admin.alter_entity_config("users", "<default>", lambda _: {"request_percentage": "50"}))
+    broker.run(lambda: admin.alter_entity_config("users", "u/clients/c%201", lambda _: {"consumer_byte_rate": "7.5"}))
+    broker.run(lambda: admin.alter_entity_config("ips", "10.0.0.1", lambda _: {"connection_creation_rate": "9"}))
 
     def entities(*components: ComponentData, strict: bool = False) -> list[dict[str, str | None]]:
         return [

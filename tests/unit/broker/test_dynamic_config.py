@@ -111,7 +111,7 @@ def test_what_is_stored_is_in_force_after_loading() -> None:
     async def scenario(stage: Stage) -> None:
         await stage.admin.set_broker_configs("0", {"num.io.threads": "9"})
         await stage.admin.set_broker_configs("", {"num.io.threads": "7", "log.retention.ms": "5000"})
-        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
         await stage.dynamic.load()
         assert (stage.config[NUM_IO_THREADS], stage.config[LOG_RETENTION_MS]) == (9, 5000)
         config = stage.dynamic.topic_config_of("t")
@@ -123,7 +123,7 @@ def test_what_is_stored_is_in_force_after_loading() -> None:
 
 def test_configurations_are_shared_and_remembered() -> None:
     async def scenario(stage: Stage) -> None:
-        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
         await stage.dynamic.load()
         assert stage.dynamic.topic_config_of("t") is stage.dynamic.topic_config_of("t")
         assert stage.dynamic.topic_config_of("a") is stage.dynamic.topic_config_of("b")
@@ -134,7 +134,7 @@ def test_configurations_are_shared_and_remembered() -> None:
 def test_the_overrides_of_deleted_topics_are_forgotten() -> None:
     async def scenario(stage: Stage) -> None:
         for topic in ("deleted", "hosted", "elsewhere"):
-            await stage.admin.set_entity_config("topics", topic, {"segment.bytes": "100"})
+            await stage.admin.alter_entity_config("topics", topic, lambda _: {"segment.bytes": "100"})
         await stage.dynamic.load()
         stage.attach()
         stage.host("hosted")
@@ -158,7 +158,7 @@ def test_a_changed_topic_reaches_its_logs_and_no_others() -> None:
         await stage.dynamic.load()
         stage.attach()
         log, other = stage.host("t"), stage.host("u")
-        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
         await until(lambda: log.config[SEGMENT_BYTES] == 100)
         assert stage.replicas.changed == ["t"]
         assert other.config[SEGMENT_BYTES] != 100
@@ -171,7 +171,7 @@ def test_a_change_reaches_many_logs_some_per_turn() -> None:
         await stage.dynamic.load()
         stage.attach()
         logs = [stage.host("t") for _ in range(2 * LOGS_PER_TURN + 1)]
-        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
         await until(lambda: bool(stage.replicas.changed))
         reached = []
         while (count := sum(log.config[SEGMENT_BYTES] == 100 for log in logs)) < len(logs):
@@ -185,7 +185,7 @@ def test_a_change_reaches_many_logs_some_per_turn() -> None:
 
 def test_a_changed_default_reaches_every_log_but_not_over_an_override() -> None:
     async def scenario(stage: Stage) -> None:
-        await stage.admin.set_entity_config("topics", "own", {"retention.ms": "1"})
+        await stage.admin.alter_entity_config("topics", "own", lambda _: {"retention.ms": "1"})
         await stage.dynamic.load()
         stage.attach()
         log, own = stage.host("t"), stage.host("own")
@@ -202,7 +202,7 @@ def test_what_changes_while_the_logs_are_opened_reaches_those_that_were_open_alr
     async def scenario(stage: Stage) -> None:
         await stage.dynamic.load()
         log, other = stage.host("t"), stage.host("u")
-        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
         await stage.admin.set_broker_configs("", {"log.retention.ms": "77"})
         await stage.dynamic.catch_up()
         stage.attach()
@@ -218,7 +218,7 @@ def test_catching_up_reports_a_change_once_even_while_the_watch_fires() -> None:
         await stage.dynamic.load()
         stage.attach()
         stage.dynamic.on_entity_change("clients", lambda name, config: reported.append((name, config)))
-        await stage.admin.set_entity_config("clients", "c", {"producer_byte_rate": "5"})
+        await stage.admin.alter_entity_config("clients", "c", lambda _: {"producer_byte_rate": "5"})
         await asyncio.gather(stage.dynamic.catch_up(), stage.dynamic.catch_up())
         for _ in range(10):
             await asyncio.sleep(0)
@@ -231,7 +231,7 @@ def test_the_configuration_of_another_broker_is_not_ours() -> None:
     async def scenario(stage: Stage) -> None:
         await stage.dynamic.load()
         stage.attach()
-        await stage.admin.set_entity_config("brokers", "1", {"num.io.threads": "12"})
+        await stage.admin.alter_entity_config("brokers", "1", lambda _: {"num.io.threads": "12"})
         await stage.dynamic.catch_up()
         assert stage.config[NUM_IO_THREADS] == 8
 
@@ -243,7 +243,7 @@ def test_unclean_elections_that_are_switched_on_for_a_topic_are_held(configs: di
     async def scenario(stage: Stage) -> None:
         await stage.dynamic.load()
         stage.attach()
-        await stage.admin.set_entity_config("topics", "t", configs)
+        await stage.admin.alter_entity_config("topics", "t", lambda _: configs)
         await stage.dynamic.catch_up()
         await asyncio.sleep(0)
         assert stage.elections == ordered
@@ -265,7 +265,7 @@ def test_unclean_elections_that_are_switched_on_for_all_are_held_for_all() -> No
 
 def test_a_bad_override_is_left_out_and_named_and_the_rest_counts(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(stage: Stage) -> None:
-        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "-3", "retention.ms": "5", "from.the.future": "x"})
+        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "-3", "retention.ms": "5", "from.the.future": "x"})
         await stage.dynamic.load()
         config = stage.dynamic.topic_config_of("t")
         assert config[RETENTION_MS] == 5
@@ -278,7 +278,7 @@ def test_a_bad_override_is_left_out_and_named_and_the_rest_counts(caplog: pytest
 def test_stored_secrets_are_left_out_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(stage: Stage) -> None:
         stored = {"listener.name.x.ssl.keystore.password": "encoded-secret", "num.io.threads": "9"}
-        await stage.admin.set_entity_config("brokers", "0", stored)
+        await stage.admin.alter_entity_config("brokers", "0", lambda _: stored)
         await stage.dynamic.load()
         assert stage.config[NUM_IO_THREADS] == 9
         assert "listener.name.x.ssl.keystore.password" not in stage.config.dynamic_broker
@@ -298,7 +298,7 @@ def control(stage: Stage) -> ControlRequests:
 
 def test_the_configuration_of_a_new_topic_is_read_before_its_logs_are_made() -> None:
     async def scenario(stage: Stage) -> None:
-        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
         await stage.dynamic.load()
         # Deleted and created again: nobody is notified of either.
         await stage.node.store.delete("/config/topics/t")
@@ -311,7 +311,7 @@ def test_the_configuration_of_a_new_topic_is_read_before_its_logs_are_made() -> 
 
 def test_the_configuration_of_a_hosted_topic_is_not_read_again() -> None:
     async def scenario(stage: Stage) -> None:
-        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
         await stage.dynamic.load()
         stage.host("t")
         await stage.node.store.delete("/config/topics/t")
@@ -342,7 +342,7 @@ def test_a_topic_whose_configuration_cannot_be_understood_keeps_no_other_from_be
     async def scenario(stage: Stage) -> None:
         await stage.dynamic.load()
         await stage.node.store.create("/config/topics/bad", b"no JSON")
-        await stage.admin.set_entity_config("topics", "t", {"segment.bytes": "100"})
+        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
         await control(stage).on_leader_and_isr(asks_to_host("bad", "t"))
         assert stage.replicas.known_at_creation == {"bad": {}, "t": {"segment.bytes": "100"}}
 

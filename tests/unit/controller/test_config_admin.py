@@ -141,7 +141,7 @@ def test_every_change_is_the_node_and_then_a_notification() -> None:
         await admin.set_topic_configs("cfg", {"segment.bytes": "100000"})
         await admin.alter_broker_configs("0", [ConfigOp("log.cleaner.threads", "2", SET)])
         await admin.alter_broker_configs("", [ConfigOp("log.retention.ms", "700000000", SET)])
-        await admin.set_entity_config("users", "u1/clients/c1", {"controller_mutation_rate": "5.0"})
+        await admin.alter_entity_config("users", "u1/clients/c1", lambda _: {"controller_mutation_rate": "5.0"})
         assert body(broker, "/config/brokers/0") == '{"version":1,"config":{"log.cleaner.threads":"2"}}'
         assert body(broker, "/config/brokers/<default>") == '{"version":1,"config":{"log.retention.ms":"700000000"}}'
         assert body(broker, "/config/users/u1/clients/c1") == '{"version":1,"config":{"controller_mutation_rate":"5.0"}}'
@@ -199,14 +199,14 @@ def test_a_configuration_that_is_too_long_for_zookeeper_is_refused() -> None:
 
 def test_a_quota_entity_without_quotas_vanishes_with_the_nodes_above_that_only_led_there() -> None:
     async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
-        await admin.set_entity_config("users", "u1", {"request_percentage": "50.5"})
-        await admin.set_entity_config("users", "u1/clients/c1", {"consumer_byte_rate": "1"})
-        await admin.set_entity_config("users", "u2/clients/c1", {"consumer_byte_rate": "1"})
-        await admin.set_entity_config("users", "u1", {})
+        await admin.alter_entity_config("users", "u1", lambda _: {"request_percentage": "50.5"})
+        await admin.alter_entity_config("users", "u1/clients/c1", lambda _: {"consumer_byte_rate": "1"})
+        await admin.alter_entity_config("users", "u2/clients/c1", lambda _: {"consumer_byte_rate": "1"})
+        await admin.alter_entity_config("users", "u1", lambda _: {})
         assert body(broker, "/config/users/u1") == '{"version":1,"config":{}}'
-        await admin.set_entity_config("users", "u1", {"request_percentage": "50.5"})
-        await admin.set_entity_config("users", "u1/clients/c1", {})
-        await admin.set_entity_config("users", "u2/clients/c1", {})
+        await admin.alter_entity_config("users", "u1", lambda _: {"request_percentage": "50.5"})
+        await admin.alter_entity_config("users", "u1/clients/c1", lambda _: {})
+        await admin.alter_entity_config("users", "u2/clients/c1", lambda _: {})
         users = [path for path in broker.ensemble.dump() if path.startswith("/config/users")]
         assert users == ["/config/users", "/config/users/u1"]
 
@@ -237,7 +237,7 @@ def test_a_node_whose_parent_cannot_be_made_is_refused_at_once(monkeypatch: pyte
 def test_the_last_quota_of_a_user_takes_no_credential_away_that_comes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(broker: BrokerUnderTest, admin: ConfigAdmin) -> None:
         path = "/config/users/u"
-        await admin.set_entity_config("users", "u", {"producer_byte_rate": "1"})
+        await admin.alter_entity_config("users", "u", lambda _: {"producer_byte_rate": "1"})
         get, others = broker.store.get, [encode_config({"producer_byte_rate": "1", "SCRAM-SHA-256": "salt=..."})]
 
         async def overtaken(path: str, watch: Watch | None = None) -> tuple[bytes | None, Stat]:
@@ -274,7 +274,7 @@ def test_a_broker_is_told_of_every_change_after_it_began_to_listen() -> None:
         changes = ConfigChanges(broker.store, broker.ensemble.clock, lambda *change: told.append(change))
         await changes.start()
         await admin.set_topic_configs("cfg", {"retention.ms": "2"})
-        await admin.set_entity_config("clients", "<default>", {"consumer_byte_rate": "1"})
+        await admin.alter_entity_config("clients", "<default>", lambda _: {"consumer_byte_rate": "1"})
         await broker.store.create("/config/changes/config_change_", b"garbage", sequential=True)
         await admin.set_topic_configs("cfg", {})
         await until(lambda: len(told) == 3)

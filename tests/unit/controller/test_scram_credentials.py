@@ -70,7 +70,7 @@ def test_each_user_is_answered_once(deletions: list[Deletion], upsertions: list[
 
 def test_quotas_of_a_user_stay_when_credentials_change() -> None:
     async def scenario(admin: ConfigAdmin) -> None:
-        await admin.set_entity_config("users", "we%20ird", {"producer_byte_rate": "5"})
+        await admin.alter_entity_config("users", "we%20ird", lambda _: {"producer_byte_rate": "5"})
         await alter_scram_credentials(admin, [], [upsertion("we ird", 2)])
         assert set(await admin.read("users", "we%20ird")) == {"producer_byte_rate", "SCRAM-SHA-512"}
         await alter_scram_credentials(admin, [Deletion("we ird", 2)], [])
