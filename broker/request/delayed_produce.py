@@ -8,6 +8,7 @@ transaction (`handlers.transactions.marker_writer`) and the records of a coordin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from broker.loop.purgatory import DelayedOperation, Purgatory
 from broker.request.acks import ACKS_ALL, FLUSH_TIMEOUT_MS, NONE, REQUEST_TIMED_OUT
@@ -46,12 +47,15 @@ class AppendedPartition:
         return True
 
 
+OnDecided: TypeAlias = Callable[[Sequence[AppendedPartition]], None]
+
+
 class DelayedProduce(DelayedOperation):
     """A Produce that waits for some of its partitions."""
 
     __slots__ = ("_left", "_then", "_waiting", "acks")
 
-    def __init__(self, waiting: Sequence[AppendedPartition], acks: int, then: Callable[[Sequence[AppendedPartition]], None]) -> None:
+    def __init__(self, waiting: Sequence[AppendedPartition], acks: int, then: OnDecided) -> None:
         """`then` is called when the results of all partitions are known."""
         super().__init__()
         self.acks = acks
@@ -96,13 +100,22 @@ class DelayedProduce(DelayedOperation):
 
     def on_complete(self) -> None:
         """Answer."""
-        self._end_waiting()
-        self._then(self._waiting)
+        waiting, then = self._let_go()
+        then(waiting)
 
     def cancel(self) -> None:
-        self._end_waiting()
+        self._let_go()
         super().cancel()
 
-    def _end_waiting(self) -> None:
-        for each in self._waiting:
+    def _let_go(self) -> tuple[Sequence[AppendedPartition], OnDecided]:
+        """End the waiting, and release the request: a completed operation may stay in the queue of its time limit."""
+        waiting, then = self._waiting, self._then
+        self._waiting, self._then = (), _ignore
+        for each in waiting:
             each.completed = True
+            each.produce = None
+        return waiting, then
+
+
+def _ignore(_: Sequence[AppendedPartition]) -> None:
+    pass

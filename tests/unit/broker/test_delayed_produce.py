@@ -1,0 +1,53 @@
+"""What waits until its records are safe: it is answered once, and its request is released then."""
+
+import gc
+import weakref
+from collections.abc import Sequence
+
+import pytest
+
+from broker.loop.purgatory import Purgatory
+from broker.loop.timing_wheel import TimingWheel
+from broker.request.acks import ACKS_ALL
+from broker.request.delayed_produce import AppendedPartition, DelayedProduce
+from protocol.errors import ErrorCode
+from tests.support.replicas import Replicas, state
+from tests.support.timers import FakeTime
+
+TIMEOUT_MS = 1000
+
+
+class Request:
+    """Is answered with error codes."""
+
+    def __init__(self, codes: list[int]) -> None:
+        self.codes = codes
+
+    def answer(self, decided: Sequence[AppendedPartition]) -> None:
+        self.codes += [each.error_code for each in decided]
+
+
+@pytest.mark.parametrize("how", ["replicated", "timed out", "cancelled"])
+def test_a_request_that_is_decided_is_freed_although_its_time_limit_is_not_over(how: str) -> None:
+    replicas, time, codes = Replicas(), FakeTime(), list[int]()
+    replicas.say(state(isr=[0, 1], replicas=[0, 1]))
+    replicas.append(1)
+    request = Request(codes)
+    gone = weakref.ref(request)
+    delayed = DelayedProduce([AppendedPartition(replicas.partition, 0, 1, 0)], ACKS_ALL, request.answer)
+    delayed.begin(Purgatory("Produce", TimingWheel(time.clock, time.call_later)), TIMEOUT_MS)
+    gc.disable()
+    try:
+        del request
+        assert gone() is not None
+        if how == "replicated":
+            replicas.follow(1, 1)
+        elif how == "timed out":
+            time.advance(5 * TIMEOUT_MS)
+        else:
+            delayed.cancel()
+        assert delayed.completed
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert codes == {"replicated": [ErrorCode.NONE], "timed out": [ErrorCode.REQUEST_TIMED_OUT], "cancelled": []}[how]
