@@ -164,8 +164,8 @@ def _find_records(replicas: ReplicaManager, partition: Partition, asked: AskedPa
         found = log.read(offset, max_bytes, asked.end_offset, params.min_one_batch, params.may_wait)
         region = found.region
         next_offset = found.next_offset
-    elif not log.log_start_offset <= offset <= log.log_end_offset:
-        raise OffsetOutOfRange(partition.topic_partition, offset, log.log_start_offset, log.log_end_offset)
+    else:
+        log.check_offset(offset)
     if params.replica_id >= 0:
         if params.is_first_reading:
             partition.on_follower_fetch(params.replica_id, offset, asked.start, params.now_ms)

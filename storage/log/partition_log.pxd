@@ -41,4 +41,5 @@ cdef class PartitionLog:
     cdef void _take_producer(self, BatchRun run, Segment segment) except *
     cpdef Segment roll(self, int64_t expected_next_offset=*)
 
+    cpdef void check_offset(self, int64_t offset) except *
     cpdef FetchSlice read(self, int64_t offset, int64_t max_bytes, int64_t end_offset, bint min_one_batch, bint may_wait=*)

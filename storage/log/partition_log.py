@@ -453,9 +453,8 @@ class PartitionLog:
         With `min_one_batch` the first one may be larger. The result may begin with records before `offset`. Raises OffsetOutOfRange,
         CorruptRecord, LogDirFailure; and ColdRead when the search would wait for the disk, unless it `may_wait`.
         """
+        self.check_offset(offset)
         log_end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= log_end_offset:
-            raise OffsetOutOfRange(self.topic_partition, offset, self.log_start_offset, log_end_offset)
         end_offset = end_offset if end_offset < log_end_offset else log_end_offset
         if offset >= end_offset:
             return FetchSlice(None, offset)
@@ -463,6 +462,11 @@ class PartitionLog:
             return self.reader.find(self.active_segment, log_end_offset, offset, max_bytes, end_offset, min_one_batch, may_wait)
         except LOOKUP_ERRORS as error:
             raise self.failed_lookup(error, f"at offset {offset}: ") from error
+
+    def check_offset(self, offset: int) -> None:
+        """Check that the log has the offset, or ends there. Raises OffsetOutOfRange."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(self.topic_partition, offset, self.log_start_offset, self.log_end_offset)
 
     def offset_for_timestamp(
         self, timestamp_ms: int, may_wait: bool = True, found: FoundRecords | None = None
