@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import ipaddress
 import json
+import socket
 import threading
 import time
 import urllib.error
@@ -32,6 +34,9 @@ MAX_SCHEMA_BYTES: Final = 1024 * 1024
 LOGIN_VARIABLE: Final = "OTTLA_SCHEMA_REGISTRY_LOGIN"
 """The environment variable with USER:PASSWORD."""
 _SECONDS: Final = 3.0
+"""Time to connect, and until the next byte of an answer, seconds."""
+ANSWER_SECONDS: Final = 5.0
+"""Time of an answer from its first byte to its last, seconds: all searches that need a schema wait meanwhile."""
 _UNKNOWN_SECONDS: Final = 30.0
 """Time until the next request after the registry gave no answer, or not the schema, seconds."""
 _MAX_LOGIN_BYTES: Final = 4096
@@ -146,6 +151,61 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """See HTTPRedirectHandler; the redirect becomes an HTTPError."""
 
 
+class _TimedReader(io.RawIOBase):
+    """Reads from a socket until a time. The timeout of the socket alone would begin again with each byte."""
+
+    def __init__(self, raw: io.RawIOBase, source: socket.socket, seconds: float) -> None:
+        self._raw = raw
+        self._source = source
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """See RawIOBase. Raises TimeoutError."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"the answer is not complete after {self._seconds:g} s")
+        self._source.settimeout(min(left, _SECONDS))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """See IOBase."""
+        self._raw.close()
+        super().close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    """An answer whose status, headers and body have to arrive within ANSWER_SECONDS."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **named: Any) -> None:
+        super().__init__(sock, *args, **named)
+        self.fp = io.BufferedReader(_TimedReader(self.fp.detach(), sock, ANSWER_SECONDS))
+
+
+class _TimedConnection(http.client.HTTPConnection):
+    response_class = _TimedResponse
+
+
+class _TimedSecureConnection(http.client.HTTPSConnection):
+    response_class = _TimedResponse
+
+
+class _TimedHTTP(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """See HTTPHandler."""
+        return self.do_open(_TimedConnection, req)
+
+
+class _TimedHTTPS(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """See HTTPSHandler."""
+        return self.do_open(_TimedSecureConnection, req)
+
+
 class SchemaRegistry:
     """A registry at a URL. Called from any thread."""
 
@@ -154,7 +214,7 @@ class SchemaRegistry:
         check_url(url)
         self._url = url.rstrip("/")
         self._login = login
-        self._opener = urllib.request.build_opener(_NoRedirect)
+        self._opener = urllib.request.build_opener(_NoRedirect, _TimedHTTP, _TimedHTTPS)
         self._monotonic = monotonic
         self._known: dict[int, tuple[Schema | NoSchema, float]] = {}
         self._silent_until = float("-inf")

@@ -2,15 +2,18 @@
 
 import base64
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from broker.cli.console import schema_registry
 from broker.cli.console.clusters import Clusters
 from broker.cli.console.decoding import Decoder
 from broker.cli.console.schema_registry import (
@@ -150,6 +153,49 @@ def test_a_registry_that_does_not_speak_http_is_one_line() -> None:
     with a_registry({"/schemas/ids/1": b"garbage"}) as running:
         shown = Decoder(SchemaRegistry(running.url)).show(FRAMED, "avro")
     assert shown["error"].startswith("the schema registry does not answer: ")
+
+
+@contextmanager
+def a_slow_registry(prefix: bytes) -> Iterator[str]:
+    """The address of a server that begins its answers with these bytes, and sends one byte more now and then, without an end."""
+    stopped = threading.Event()
+
+    def serve(server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                with client, suppress(OSError):
+                    client.recv(65536)
+                    client.sendall(prefix)
+                    while not stopped.wait(0.01):
+                        client.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            stopped.set()
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"HTTP/1.1 404 No\r\nX: "],
+    ids=["status", "headers", "body", "headers of an error"],
+)
+def test_an_answer_that_comes_byte_by_byte_ends_after_its_time(prefix: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_registry, "ANSWER_SECONDS", 0.2)
+    with a_slow_registry(prefix) as url:
+        registry = SchemaRegistry(url)
+        began = time.monotonic()
+        with pytest.raises(NoSchema, match=r"^the schema registry does not answer: "):
+            registry.schema(1)
+        assert time.monotonic() - began < 3.0
+        with pytest.raises(NoSchema, match="did not answer lately"):
+            registry.schema(2)
 
 
 def test_a_login_opens_the_registry_and_no_error_shows_it() -> None:
