@@ -1,4 +1,4 @@
-"""Bounds the time in which a client sends its request, so that clients who send nothing do not use up the console's connections."""
+"""Bounds the time in which a client sends its request, and takes its answer, so that idle clients do not use up connections and streams."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 REQUEST_SECONDS: Final = 30.0
 """Time from the accept, or from the end of the last answer, until the next request is complete, seconds."""
 
+STALLED_SECONDS: Final = 600.0
+"""Time in which a client takes no part of an answer, seconds. A download that is paused for longer is cut off."""
+
 
 class BoundedRequests(H11Protocol):
-    """uvicorn's protocol, which ends idle connections only after their first request."""
+    """uvicorn's protocol, which ends idle connections only after their first request, and waits for ever until an answer is taken."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base class has it
         """See asyncio.Protocol."""
@@ -38,12 +42,28 @@ class BoundedRequests(H11Protocol):
         elif self._deadline is None:
             self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
 
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        super().pause_writing()
+        self._stalled = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        super().resume_writing()
+        self._end_stall()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._cancel()
+        self._end_stall()
         super().connection_lost(exc)
 
     def _cancel(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _end_stall(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None

@@ -1,4 +1,4 @@
-"""A client of the console that does not send its request is disconnected, and one that waits for an answer is not."""
+"""A client of the console that does not send its request, or does not take its answer, is disconnected; one that waits for it is not."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from broker.cli.console import connections
@@ -33,7 +33,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"done"})
 
 
-def with_a_server(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_a_server(session: Session, monkeypatch: pytest.MonkeyPatch, app: ASGIApp = app) -> None:
     async def run() -> None:
         monkeypatch.setattr(connections, "REQUEST_SECONDS", REQUEST_SECONDS)
         config = uvicorn.Config(app, http=BoundedRequests, ws="none", lifespan="off", log_config=None)
@@ -99,3 +99,24 @@ def test_a_request_that_began_with_the_last_one_has_no_more_time(monkeypatch: py
         assert await is_disconnected(reader)
 
     with_a_server(session, monkeypatch)
+
+
+def test_a_client_that_does_not_take_its_answer_is_disconnected_and_the_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "STALLED_SECONDS", REQUEST_SECONDS)
+    has_ended = asyncio.Event()
+
+    async def endless(_: Scope, receive: Receive, send: Send) -> None:
+        assert (await receive())["type"] == "http.request"
+        left = asyncio.ensure_future(receive())
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while not left.done():
+            await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+            await asyncio.sleep(0)
+        assert left.result() == {"type": "http.disconnect"}
+        has_ended.set()
+
+    async def session(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GET + b"\r\n")
+        await has_ended.wait()  # and nothing is read
+
+    with_a_server(session, monkeypatch, endless)
