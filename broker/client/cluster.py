@@ -202,16 +202,16 @@ class Cluster:
         """Send one request to a broker by its id. Raises ConnectionLost."""
         return self.ask(lambda: self.broker(broker_id), request, response)
 
+    def broker_briefly(self, broker_id: int, seconds: float) -> Connection:
+        """The connection to a broker by its id; connecting takes so long at most. Raises ConnectionLost."""
+        with self.until(time.monotonic() + seconds, once=True):
+            connection = self.broker(broker_id)
+        connection.timeout_seconds = self.timeout_seconds  # of the requests that follow
+        return connection
+
     def ask_briefly(self, broker_id: int, request: Message, response: type[AnyResponse], seconds: float) -> AnyResponse:
         """Send one request to a broker by its id; connecting and waiting take so long at most. Raises ConnectionLost."""
-
-        def find() -> Connection:
-            with self.until(time.monotonic() + seconds, once=True):
-                connection = self.broker(broker_id)
-            connection.timeout_seconds = self.timeout_seconds  # of the requests that follow
-            return connection
-
-        return self.ask(find, request, response, timeout_seconds=seconds)
+        return self.ask(lambda: self.broker_briefly(broker_id, seconds), request, response, timeout_seconds=seconds)
 
     def ask_controller(self, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None) -> AnyResponse:
         """Send one request to the controller."""

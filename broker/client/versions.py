@@ -1,6 +1,6 @@
 """Chooses the version of an API for a broker: the newest that both support (KIP-35)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker.client.errors import UnsupportedByBroker
@@ -23,6 +23,12 @@ ApiTable = dict[int, Versions]
 def api_table(listed: Iterable[ApiVersion]) -> ApiTable:
     """The versions in an ApiVersions answer, by API key."""
     return {entry.api_key: Versions(entry.min_version, entry.max_version) for entry in listed}
+
+
+def with_other_requests(tables: Mapping[int, ApiTable]) -> list[int]:
+    """The brokers that support other requests than the first one. No broker tells its release, but releases differ in their requests."""
+    first = next(iter(tables.values()), {})
+    return [broker_id for broker_id, table in tables.items() if table != first]
 
 
 def choose_version(key: ApiKey, table: ApiTable, address: str) -> int:

@@ -27,7 +27,12 @@ def test_a_search_shows_what_has_a_leader_and_names_the_other_partitions(tmp_pat
         eventually(lambda: cluster.partition("t", 1, broker_id=0).leader_id == -1, what="the loss of the leader")
         overview = console.get("overview")
         assert (overview["offline"], overview["controller"], [each["id"] for each in overview["brokers"]]) == (1, 0, [0])
+        assert overview["missing"] == [1]
         assert [each["offline"] for each in console.get("topics")["topics"]] == [1]
+        (sizes,) = console.get("topic-sizes")["topics"]
+        assert (sizes["name"], sizes["bytes"], sizes["replica_bytes"]) == ("t", None, None)  # one partition of two is unknown
+        assert console.get("topic-sizes")["errors"] == [{"broker": 1, "error": "the broker is not alive"}]
+        assert [each["error"] for each in console.get("brokers")["brokers"]] == [None]
         assert "LEADER_NOT_AVAILABLE" in console.get("topics/t/records")["missing"][0]["error"]
         assert "LEADER_NOT_AVAILABLE" in console.get("topics/t/records?partition=1", 502)["error"]
         assert [each["end"] for each in console.get("topics/t")["partitions"]] == [1, None]

@@ -68,6 +68,11 @@ def test_the_api_shows_the_cluster(console: Console) -> None:
     (broker,) = console.get("brokers")["brokers"]
     assert broker["error"] is None
     assert broker["log_dirs"][0]["replica_bytes"] > len(NESTED)
+    assert (broker["protocol_version"], overview["missing"]) == ("3.9-IV0", [])
+    sizes = console.get("topic-sizes")
+    (of_t,) = (each for each in sizes["topics"] if each["name"] == "t")
+    assert of_t["bytes"] == of_t["replica_bytes"] > len(NESTED)
+    assert sizes["errors"] == []
     sources = {each["name"]: each["source"] for each in console.get("brokers/0/configs")["configs"]}
     assert (sources["listeners"], sources["log.cleaner.threads"]) == ("STATIC_BROKER_CONFIG", "DEFAULT_CONFIG")
     assert len(console.get("topics/t/producers?partition=1")["producers"]) == 4

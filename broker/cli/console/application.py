@@ -25,6 +25,7 @@ from broker.cli.console import control, group_changes, security, topic_changes, 
 from broker.cli.console.answers import error_answer, json_answer, one_line
 from broker.cli.console.clusters import CLUSTER, Clusters, Served
 from broker.cli.console.guard import API, SESSION_PATH, Guard, Rules, address_of, session_of
+from broker.cli.console.inventory import Inventory
 from broker.cli.console.login.sessions import COOKIE, SESSION_SECONDS, Session, TooManyAttempts, WrongPassword
 from broker.cli.console.parameters import MAX_BODY_BYTES, BadParameter, Body
 from broker.cli.console.streams import Streams
@@ -61,7 +62,6 @@ class Change(NamedTuple):
 
 READS: Final[dict[str, Read]] = {
     "overview": lambda cluster, _: views.overview(cluster),
-    "brokers": lambda cluster, _: views.brokers(cluster),
     "brokers/{broker}/configs": lambda cluster, request: views.broker_configs(
         cluster, topic_changes.broker_name(request.path_params["broker"])
     ),
@@ -83,6 +83,12 @@ READS: Final[dict[str, Read]] = {
     "quotas": lambda cluster, _: security.quotas(cluster),
 }
 """The functions that answer GET, by path below the API."""
+
+KEPT: Final[dict[str, Callable[[Inventory], views.View]]] = {
+    "brokers": lambda inventory: inventory.brokers,
+    "topic-sizes": lambda inventory: inventory.sizes,
+}
+"""The parts of an inventory that answer GET, by path. It costs the brokers much, so several requests share one."""
 
 CHANGES: Final = (
     Change("POST", "topics", "create topic", topic_changes.create),
@@ -150,6 +156,7 @@ def _routes(prefix: str, clusters: Clusters, streams: Streams, rules: Rules) -> 
         Route(f"{prefix}topics/{{name}}/export", streams.export),
         *(Route(prefix + change.path, _changing(clusters, rules, change), methods=[change.method]) for change in CHANGES),
         *(Route(prefix + path, _reading(clusters, read)) for path, read in READS.items()),
+        *(Route(prefix + path, _reading_kept(clusters, part)) for path, part in KEPT.items()),
     ]
 
 
@@ -193,6 +200,18 @@ def _reading(clusters: Clusters, read: Read) -> Callable[[Request], Awaitable[Re
     async def endpoint(request: Request) -> Response:
         served = clusters.of(request)
         return await served.in_thread(answer, served, request)
+
+    return endpoint
+
+
+def _reading_kept(clusters: Clusters, part: Callable[[Inventory], views.View]) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        served = clusters.of(request)
+        try:
+            inventory = await served.inventory.get()
+        except ClientError as error:
+            return error_answer(error)
+        return await served.in_thread(json_answer, part(inventory))
 
     return endpoint
 

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from broker.cli.console.decoding import Decoder
+from broker.cli.console.inventory import Inventory, KeptInventory, take_inventory
 from broker.client.cluster import Cluster
 from broker.client.errors import ClientError
 
@@ -37,6 +38,7 @@ class Served:
         self.decoder = decoder
         self.streams = 0
         """Searches, live views and exports that run."""
+        self.inventory = KeptInventory(self._inventory)
         self._threads: CapacityLimiter | None = None
 
     async def in_thread(self, work: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -44,6 +46,13 @@ class Served:
         if self._threads is None:  # it belongs to the event loop, which does not run before
             self._threads = CapacityLimiter(MAX_THREADS)
         return await to_thread.run_sync(partial(work, *args, **kwargs), limiter=self._threads)
+
+    async def _inventory(self) -> Inventory:
+        def taken() -> Inventory:
+            with self.connect() as cluster:
+                return take_inventory(cluster)
+
+        return await self.in_thread(taken)
 
 
 class Clusters:

@@ -22,7 +22,7 @@ from broker.client.topic_admin import all_topics
 from broker.client.topic_readers import readers_of
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsResourceResult
-from protocol.messages.metadata import MetadataResponseTopic
+from protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from protocol.uuid import to_text
 
 View = dict[str, Any]
@@ -33,7 +33,11 @@ MAX_GROUPS: Final = 1000
 
 def overview(cluster: Cluster) -> View:
     """The brokers, and the numbers of topics, partitions and faults."""
-    answer = cluster.refresh(None)
+    return overview_of(cluster.refresh(None))
+
+
+def overview_of(answer: MetadataResponse) -> View:
+    """The overview of a cluster with this metadata. `missing` has the brokers that hold replicas and are not alive."""
     leads: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     count = under_replicated = 0
@@ -50,6 +54,7 @@ def overview(cluster: Cluster) -> View:
         "partitions": count,
         "offline": leads[NO_LEADER],
         "under_replicated": under_replicated,
+        "missing": sorted(replicas.keys() - {broker.node_id for broker in answer.brokers}),
         "brokers": [
             {
                 "id": broker.node_id,
@@ -61,31 +66,6 @@ def overview(cluster: Cluster) -> View:
             for broker in sorted(answer.brokers, key=lambda each: each.node_id)
         ],
     }
-
-
-def brokers(cluster: Cluster) -> View:
-    """The brokers with their log directories. A broker that gives none has an `error` instead."""
-    found = overview(cluster)
-    for broker in found["brokers"]:
-        broker["error"] = None
-        broker["log_dirs"] = []
-        try:
-            directories = log_dirs(cluster, broker["id"])
-        except ClientError as error:
-            broker["error"] = " ".join(str(error).split())
-            continue
-        broker["log_dirs"] = [
-            {
-                "path": each.path,
-                "error": each.error,
-                "total_bytes": each.total_bytes,
-                "usable_bytes": each.usable_bytes,
-                "replicas": len(each.replicas),
-                "replica_bytes": sum(replica.bytes for replica in each.replicas),
-            }
-            for each in directories
-        ]
-    return {"controller": found["controller"], "brokers": found["brokers"]}
 
 
 def broker_configs(cluster: Cluster, name: str) -> View:

@@ -10,6 +10,7 @@ from broker.cli.doctor.cluster_facts import OPEN_SECONDS, ClusterFacts, DiskFact
 from broker.cli.doctor.host_checks import FULL, NEARLY_FULL
 from broker.cli.doctor.kinds import Finding, found, some
 from broker.client.cluster import NO_LEADER
+from broker.client.versions import with_other_requests
 from protocol.messages.metadata import MetadataResponsePartition
 
 IMBALANCE: Final = 0.10
@@ -54,10 +55,9 @@ def _brokers(facts: ClusterFacts) -> Iterator[Finding]:
     if facts.controller_id not in facts.brokers:
         yield found("controller-missing", "no broker is controller", "look for ZooKeeper in the brokers' logs; restart a broker")
     tables = {broker_id: broker.versions for broker_id, broker in facts.brokers.items() if broker.versions}
-    first = next(iter(tables.values()), {})
-    others = [broker_id for broker_id, table in tables.items() if table != first]
+    others = with_other_requests(tables)
     if others:
-        same = [broker_id for broker_id, table in tables.items() if table == first]
+        same = [broker_id for broker_id in tables if broker_id not in others]
         yield found(
             "versions-mixed",
             f"brokers {_listed(same)} support other requests than {_listed(others)}",

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from broker.cli.console import views
 from broker.cli.console.answers import error_answer, json_answer
-from broker.cli.console.application import CHANGES, READS, STATIC
+from broker.cli.console.application import CHANGES, KEPT, READS, STATIC
 from broker.cli.console.audit import MAX_LINE_BYTES
 from broker.cli.console.parameters import MAX_BODY_BYTES, BadParameter, Body, number, signed
 from broker.cli.main import main
@@ -34,7 +34,7 @@ def address_of(path: str) -> str:
     return path.replace("{name}", "t").replace("{name:any}", "a/b").replace("{broker}", "0")
 
 
-@pytest.mark.parametrize("path", [*READS, "topics/{name}/records", "topics/{name}/records?value_form=avro&contains=x"])
+@pytest.mark.parametrize("path", [*READS, *KEPT, "topics/{name}/records", "topics/{name}/records?value_form=avro&contains=x"])
 def test_a_dead_cluster_is_one_line(console: ConsoleUnderTest, path: str) -> None:
     answer = console.get(f"/api/v1/{address_of(path)}{'?group=g&to=earliest' if path == 'group-reset' else ''}{PARAMETERS.get(path, '')}")
     assert (answer.status, answer.error) == (502, "no broker can be reached")
@@ -324,7 +324,7 @@ def test_every_request_uses_the_cluster_of_the_options(monkeypatch: pytest.Monke
 def test_the_documentation_has_every_path_of_the_api_and_every_field_of_a_change() -> None:
     page = (Path(__file__).parents[3] / "docs" / "console.md").read_text(encoding="utf-8")
     reads, _, changes = page.partition("| change | fields |")
-    for path in READS:
+    for path in (*READS, *KEPT):
         assert re.search(rf"^\| `{documented(path)}` \|", reads, flags=re.MULTILINE), path
     for change in CHANGES:
         row = rf"^\| (?:[A-Z]+, )*{change.method}(?:, [A-Z]+)* [^|]*`{documented(change.path)}`"

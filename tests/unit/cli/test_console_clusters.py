@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.cli.console.application import CHANGES, READS
+from broker.cli.console.application import CHANGES, KEPT, READS
 from broker.cli.console.clusters import Clusters, Served
 from broker.cli.console.decoding import Decoder
 from broker.cli.main import main
@@ -27,7 +27,7 @@ def test_the_clusters_are_listed_without_asking_them(console: ConsoleUnderTest) 
     assert console.asked == 0
 
 
-@pytest.mark.parametrize("path", [*READS, "topics/{name}/records", "topics/{name}/live", "topics/{name}/export"])
+@pytest.mark.parametrize("path", [*READS, *KEPT, "topics/{name}/records", "topics/{name}/live", "topics/{name}/export"])
 def test_a_path_names_the_cluster_and_without_a_name_it_is_the_first(console: ConsoleUnderTest, path: str) -> None:
     query = "?group=g&to=earliest" if path == "group-reset" else PARAMETERS.get(path, "")
     for prefix, name in (("", FIRST), (f"clusters/{FIRST}/", FIRST), (f"clusters/{SECOND}/", SECOND)):

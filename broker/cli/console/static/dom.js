@@ -28,6 +28,7 @@ export function link(text, ...parts) {
 
 // A table that draws the rows in view only: ten thousand cost no more than forty. Arrow keys choose a row, and the tab key reaches the links
 // and buttons of that row alone, so a long table is not a long way. A row that is drawn stays the same element, also while it has the focus.
+// `refresh` draws the cells of late columns again, whose values come after the rows.
 export function table(label, columns, rows) {
   const head = element("div", { class: "row head", role: "row" });
   const space = element("div", { class: "space", role: "rowgroup" });
@@ -38,21 +39,29 @@ export function table(label, columns, rows) {
   const drawn = new Map();
   let shown = rows;
   let current = 0;
+  let sorted = null;
   head.append(...columns.map((column) => {
     if (!column.value) return cell(column, column.name, "columnheader");
     const sort = () => {
-      const sign = column.sign = -(column.sign ?? -1);
-      show([...shown].sort((a, b) => {
-        const [x, y] = [column.value(a) ?? "", column.value(b) ?? ""];
-        return sign * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y)));
-      }));
+      column.sign = -(column.sign ?? -1);
+      sorted = column;
+      show(shown);
     };
     return cell(column, element("a", { href: "", role: "button", onclick: (event) => { event.preventDefault(); sort(); } }, column.name), "columnheader");
   }));
+  const filled = (column, at) => cell(column, (column.show ?? column.value)(shown[at]) ?? "–", "cell");
+  function ordered(kept) {
+    if (sorted === null) return kept;
+    const { sign, value } = sorted;
+    return [...kept].sort((a, b) => {
+      const [x, y] = [value(a) ?? "", value(b) ?? ""]; // what is unknown is less than everything
+      return sign * (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y)));
+    });
+  }
   function made(at) {
     const row = element("div", { class: "row", role: "row", "aria-rowindex": at + 2 });
     row.style.top = `${at * ROW}px`;
-    row.append(...columns.map((column) => cell(column, (column.show ?? column.value)(shown[at]) ?? "–", "cell")));
+    row.append(...columns.map((column) => filled(column, at)));
     mark(row, at === current);
     return row;
   }
@@ -104,20 +113,34 @@ export function table(label, columns, rows) {
   });
   box.addEventListener("scroll", () => requestAnimationFrame(draw));
   function show(kept) {
-    shown = kept;
+    shown = ordered(kept);
     current = 0;
     drawn.clear();
     space.replaceChildren();
     box.scrollTop = 0;
     draw();
   }
+  function refresh() {
+    if (sorted?.isLate) {
+      const hadFocus = space.contains(document.activeElement);
+      show(shown);
+      if (hadFocus) box.focus();
+      return;
+    }
+    for (const [at, row] of drawn) columns.forEach((column, place) => { if (column.isLate) row.children[place].replaceWith(filled(column, at)); });
+  }
   requestAnimationFrame(draw);
   draw();
-  return { box, show };
+  return { box, show, refresh };
 }
 
-export function filtered(label, columns, rows, textOf) {
-  const { box, show } = table(label, columns, rows);
+export function filtered(...wanted) {
+  return filteredTable(...wanted).parts;
+}
+
+// The parts of a table with a filter, and its `refresh`.
+export function filteredTable(label, columns, rows, textOf) {
+  const { box, show, refresh } = table(label, columns, rows);
   const count = element("span", { class: "note", "aria-live": "polite" }, `${rows.length}`);
   const field = element("input", {
     type: "search", class: "filter", spellcheck: "false", oninput: () => {
@@ -128,12 +151,15 @@ export function filtered(label, columns, rows, textOf) {
     },
   });
   const form = element("form", { onsubmit: (event) => event.preventDefault() }, element("label", null, "Filter by name (press /)", field), count);
-  return [form, box];
+  return { parts: [form, box], refresh };
 }
 
 export const number = (name, value, show) => ({ name, value, show, kind: "number" });
 export const text = (name, value, show) => ({ name, value, show });
 export const wide = (name, value, show) => ({ name, value, show, kind: "wide" });
+export const late = (column) => ({ ...column, isLate: true });
+// A value that comes after its row: undefined until then, and null if nobody told it.
+export const arrived = (value, show) => (value === undefined ? "…" : value === null ? "unknown" : show(value));
 export const fault = (count) => (count ? element("span", { class: "bad" }, count) : 0);
 export const heading = (title) => element("h1", null, title);
 export const note = (content) => element("p", { class: "note" }, content);

@@ -2,8 +2,10 @@
 
 import { ask, change, path, query } from "./api.js";
 import { configTable } from "./cluster.js";
-import { action, actions, byName, dialog, element, failed, fault, filtered, heading, link, note, number, pairs, size, table, text, time, wide } from "./dom.js";
+import { action, actions, arrived, byName, dialog, element, failed, fault, filteredTable, heading, late, link, note, number, pairs, size, table, text, time, wide } from "./dom.js";
 import { records } from "./records.js";
+
+const MOST_REASONS = 5;
 
 export async function topics(page, name, section, partition) {
   if (section === "records") return records(page, name, partition);
@@ -11,10 +13,41 @@ export async function topics(page, name, section, partition) {
   const found = await ask("topics", page.signal);
   const columns = [
     wide("topic", (one) => one.name, (one) => link(one.name, "topics", one.name)), number("partitions", (one) => one.partitions),
-    number("replicas", (one) => one.replicas), number("not in sync", (one) => one.under_replicated, (one) => fault(one.under_replicated)),
+    number("replicas", (one) => one.replicas), sizes("leader size", "bytes"), sizes("replica size", "replica_bytes"),
+    number("not in sync", (one) => one.under_replicated, (one) => fault(one.under_replicated)),
     number("no leader", (one) => one.offline, (one) => fault(one.offline)), text("", (one) => (one.internal ? "internal" : "")),
   ];
-  return [heading("Topics"), actions(action("Create a topic", () => create(page))), ...filtered("Topics", columns, found.topics, (one) => one.name)];
+  const { parts: [form, box], refresh } = filteredTable("Topics", columns, found.topics, (one) => one.name);
+  return [heading("Topics"), actions(action("Create a topic", () => create(page))), form, fillSizes(page, found.topics, refresh), box];
+}
+
+const sizes = (name, key) => late(number(name, (one) => one[key], (one) => arrived(one[key], size)));
+
+// The sizes come when all brokers have answered; the page does not wait for them.
+function fillSizes(page, topics, refresh) {
+  const state = element("div", { "aria-live": "polite" }, note("Asking the brokers for the sizes…"));
+  const fill = (told) => {
+    const byTopic = new Map(told.map((one) => [one.name, one]));
+    for (const one of topics) {
+      const known = byTopic.get(one.name);
+      one.bytes = known?.bytes ?? null;
+      one.replica_bytes = known?.replica_bytes ?? null;
+    }
+    refresh();
+  };
+  ask("topic-sizes", page.signal).then((told) => {
+    fill(told.topics);
+    const more = told.errors.length - MOST_REASONS;
+    state.replaceChildren(
+      note("The leader size counts each record once; the replica size counts every copy of it."),
+      ...told.errors.slice(0, MOST_REASONS).map((one) => element("p", { class: "bad" }, `Sizes on broker ${one.broker} are unknown: ${one.error}`)),
+      ...(more > 0 ? [note(`${more} more parts are unknown.`)] : []));
+  }).catch((error) => {
+    if (error.name === "AbortError") return;
+    fill([]);
+    state.replaceChildren(failed(error));
+  });
+  return state;
 }
 
 function create(page) {

@@ -1,0 +1,224 @@
+"""Takes the inventory of a cluster: the disks and versions of its brokers, and the sizes of its topics.
+
+One request to each broker gives its log directories with all replicas, so the whole inventory costs as much as a part of it. What no broker
+tells is None: unknown, and not zero.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from broker.cli.console.answers import one_line
+from broker.cli.console.views import View, overview_of
+from broker.client.cluster import NO_LEADER, Cluster
+from broker.client.config_admin import ResourceType
+from broker.client.connection import AnyResponse, Connection
+from broker.client.errors import ClientError, ConnectionLost, Refused
+from broker.client.offsets import LEADER_SECONDS
+from broker.client.versions import ApiTable, with_other_requests
+from protocol.errors import ErrorCode
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult
+from protocol.messages.metadata import MetadataResponseTopic
+
+KEPT_SECONDS: Final = 10.0
+"""Time in which an inventory is given again, seconds."""
+KEPT_FACTOR: Final = 4.0
+"""An inventory is kept for so many times the time that it took, if that is longer: brokers spend a fifth of their time on it at most."""
+ANSWER_SECONDS: Final = 20.0
+"""Time for the answers of all brokers, seconds; one with many replicas needs some of them."""
+PROTOCOL_VERSION: Final = "inter.broker.protocol.version"
+_NO_DIRECTORY: Final = "the broker gives no log directory; the right to describe the cluster may be missing"
+_NOT_ALIVE: Final = "the broker is not alive"
+
+_Bytes = dict[str, dict[int, int]]
+"""The bytes of replicas by topic and partition."""
+
+
+class Inventory(NamedTuple):
+    """The answers of the API to `brokers` and `topic-sizes`."""
+
+    brokers: View
+    sizes: View
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a broker tells of itself. With an `error` it does not tell its directories."""
+
+    error: str | None = None
+    log_dirs: Sequence[View] = ()
+    sizes: _Bytes = field(default_factory=dict)
+    protocol_version: str | None = None
+    versions: ApiTable = field(default_factory=dict)
+
+
+def take_inventory(cluster: Cluster, monotonic: Callable[[], float] = time.monotonic) -> Inventory:
+    """Ask all brokers once. Those that do not answer have an error instead. Raises ClientError if the cluster does not answer."""
+    answer = cluster.refresh(None)
+    found = overview_of(answer)
+    told = _told_by_all(cluster, [broker["id"] for broker in found["brokers"]], monotonic)
+    for broker in found["brokers"]:
+        own = told[broker["id"]]
+        broker |= {"error": own.error, "protocol_version": own.protocol_version, "log_dirs": own.log_dirs}
+    brokers = {
+        "controller": found["controller"],
+        "missing": found["missing"],
+        "other_requests": with_other_requests({broker_id: own.versions for broker_id, own in told.items() if own.versions}),
+        "brokers": found["brokers"],
+    }
+    bytes_of = {broker_id: own.sizes for broker_id, own in told.items()}
+    topics = [_topic_size(topic, bytes_of) for topic in answer.topics if topic.name is not None]
+    topics.sort(key=lambda topic: str(topic["name"]))
+    return Inventory(brokers, {"topics": topics, "errors": list(_reasons(told, found["missing"]))})
+
+
+def _told_by_all(cluster: Cluster, broker_ids: Iterable[int], monotonic: Callable[[], float]) -> dict[int, _Told]:
+    """What each broker tells. All are asked before the first answer, so they work at the same time."""
+    until = monotonic() + min(ANSWER_SECONDS, cluster.timeout_seconds)
+    found: dict[int, _Told] = {}
+    asked: dict[int, Connection] = {}
+    for broker_id in broker_ids:
+        found[broker_id] = _Told()
+        try:
+            connection = cluster.broker_briefly(broker_id, min(LEADER_SECONDS, until - monotonic()))
+            connection.send(DescribeLogDirsRequest(topics=None))
+            connection.send(_protocol_version_request(broker_id))
+            asked[broker_id] = connection
+        except ClientError as error:
+            found[broker_id] = _Told(one_line(error))
+    for broker_id, connection in asked.items():
+        try:
+            found[broker_id] = _told(broker_id, connection, until, monotonic)
+        except ClientError as error:
+            found[broker_id] = _Told(one_line(error), versions=connection.versions)
+    return found
+
+
+def _protocol_version_request(broker_id: int) -> DescribeConfigsRequest:
+    resource = DescribeConfigsResource(
+        resource_type=ResourceType.BROKER, resource_name=str(broker_id), configuration_keys=[PROTOCOL_VERSION]
+    )
+    return DescribeConfigsRequest(resources=[resource])
+
+
+def _told(broker_id: int, connection: Connection, until: float, monotonic: Callable[[], float]) -> _Told:
+    """The answers of a broker. Raises ClientError."""
+    answer = _received(connection, DescribeLogDirsResponse, until - monotonic())
+    configs = _received(connection, DescribeConfigsResponse, until - monotonic())
+    error = None
+    if answer.error_code:
+        error = one_line(Refused(f"the log directories of broker {broker_id}", answer.error_code))
+    elif not answer.results:  # before version 3 this is the refusal
+        error = _NO_DIRECTORY
+    log_dirs, sizes = _directories(answer.results)
+    version = next((each.value for result in configs.results for each in result.configs if each.name == PROTOCOL_VERSION), None)
+    return _Told(error, log_dirs, sizes, version, connection.versions)
+
+
+def _received(connection: Connection, response: type[AnyResponse], seconds: float) -> AnyResponse:
+    answer = connection.receive(max(seconds, 0.0))
+    if answer is None:
+        raise ConnectionLost(f"the broker at {connection.address} did not answer in time")
+    assert isinstance(answer, response)
+    return answer
+
+
+def _directories(results: Iterable[DescribeLogDirsResult]) -> tuple[list[View], _Bytes]:
+    """The directories of a broker, and the bytes of the replicas in them. A copy that is being moved there is no replica yet."""
+    found: _Bytes = {}
+    views: list[View] = []
+    for result in results:
+        replicas = total = 0
+        for topic in result.topics:
+            of_topic = found.setdefault(topic.name, {})
+            for each in topic.partitions:
+                replicas += 1
+                total += each.partition_size
+                if not each.is_future_key:
+                    of_topic[each.partition_index] = each.partition_size
+        views.append(
+            {
+                "path": result.log_dir,
+                "error": ErrorCode.of(result.error_code).name if result.error_code else None,
+                "total_bytes": result.total_bytes if result.total_bytes >= 0 else None,
+                "usable_bytes": result.usable_bytes if result.usable_bytes >= 0 else None,
+                "replicas": replicas,
+                "replica_bytes": total,
+            }
+        )
+    return views, found
+
+
+def _topic_size(topic: MetadataResponseTopic, bytes_of: Mapping[int, _Bytes]) -> View:
+    """The bytes of the leaders of a topic, and those of all its replicas; None if those of one of them are unknown."""
+    name = topic.name or ""
+    own = {broker_id: of_broker[name] for broker_id, of_broker in bytes_of.items() if name in of_broker}
+    of_leaders: int | None = 0
+    of_replicas: int | None = 0
+    for partition in topic.partitions:
+        number = partition.partition_index
+        if of_leaders is not None:
+            size = None if partition.leader_id == NO_LEADER else own.get(partition.leader_id, {}).get(number)
+            of_leaders = None if size is None else of_leaders + size
+        for replica in partition.replica_nodes:
+            if of_replicas is None:
+                break
+            size = own.get(replica, {}).get(number)
+            of_replicas = None if size is None else of_replicas + size
+    return {"name": topic.name, "bytes": of_leaders, "replica_bytes": of_replicas}
+
+
+def _reasons(told: Mapping[int, _Told], missing: Iterable[int]) -> Iterator[View]:
+    """Why sizes may be unknown, by broker."""
+    for broker_id, own in told.items():
+        if own.error is not None:
+            yield {"broker": broker_id, "error": own.error}
+        for directory in own.log_dirs:
+            if directory["error"] is not None:
+                yield {"broker": broker_id, "error": f"{directory['path']}: {directory['error']}"}
+    for broker_id in missing:
+        yield {"broker": broker_id, "error": _NOT_ALIVE}
+
+
+class KeptInventory:
+    """The inventory of a cluster, which is taken once for all requests that come meanwhile, and kept for a while. For the event loop.
+
+    `take` takes an inventory. An error is for those that wait for it, and is not kept.
+    """
+
+    def __init__(self, take: Callable[[], Awaitable[Inventory]], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._take = take
+        self._monotonic = monotonic
+        self._kept: Inventory | None = None
+        self._kept_until = 0.0
+        self._taking: asyncio.Task[Inventory] | None = None
+
+    async def get(self) -> Inventory:
+        """The inventory as it was some seconds ago, or a new one. Raises ClientError."""
+        if self._kept is not None and self._monotonic() < self._kept_until:
+            return self._kept
+        if self._taking is None:
+            self._taking = asyncio.create_task(self._taken())
+            self._taking.add_done_callback(_looked_at)
+        return await asyncio.shield(self._taking)  # a client that leaves does not end it for the others
+
+    async def _taken(self) -> Inventory:
+        began_at = self._monotonic()
+        try:
+            self._kept = await self._take()
+            now = self._monotonic()
+            self._kept_until = now + max(KEPT_SECONDS, KEPT_FACTOR * (now - began_at))
+            return self._kept
+        finally:
+            self._taking = None
+
+
+def _looked_at(taking: asyncio.Task[Inventory]) -> None:
+    """Nobody may wait for the error any longer, and the event loop would log it."""
+    if not taking.cancelled():
+        taking.exception()
