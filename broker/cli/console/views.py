@@ -6,7 +6,7 @@ Every function reads the cluster again, and changes nothing. `docs/console.md` d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from broker.cli.doctor.cluster_checks import check_cluster
@@ -216,11 +216,18 @@ def topic_groups(cluster: Cluster, name: str) -> View:
             "state": each.state,
             "members": each.members,
             "partitions": len(each.offsets),
-            "lag": sum(ends[number] - offset for number, offset in each.offsets.items() if number in ends),
+            "lag": _lag(each.offsets, ends),
         }
         for each in readers
     ]
     return {"groups": lines, "not_examined": len(refused) + max(0, len(listed) - MAX_GROUPS)}
+
+
+def _lag(offsets: Mapping[int, int], ends: Mapping[int, int]) -> int | None:
+    """The lag in all partitions; None if the end of one of them is unknown."""
+    if not offsets.keys() <= ends.keys():
+        return None
+    return sum(ends[number] - offset for number, offset in offsets.items())
 
 
 def findings(cluster: Cluster) -> View:

@@ -13,6 +13,7 @@ from broker.client.cluster import Cluster, TopicPartition
 from broker.client.connection import Address
 from broker.client.errors import ClientError, Refused
 from broker.client.fetcher import Fetcher, FetchSettings
+from broker.client.topic_readers import Reader
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, RECORDS, ClusterOfTest
@@ -116,3 +117,13 @@ def test_the_page_of_a_topic_shows_the_offsets_of_the_leaders_that_answer(monkey
     ranges = [(each["leader"], each["start"], each["end"]) for each in shown["partitions"]]
     assert ranges == [(ALIVE, 0, RECORDS), (None, None, None), (DEAD, None, None)]
     assert asked == [ALIVE]
+
+
+@pytest.mark.parametrize(("offsets", "lag"), [({0: 1}, 1), ({0: 1, 1: 0}, None), ({2: 0}, None), ({}, 0)])
+def test_the_lag_of_a_group_is_unknown_without_the_end_of_a_partition(
+    offsets: dict[int, int], lag: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "list_groups", lambda _: [])
+    monkeypatch.setattr(views, "readers_of", lambda *_: ([Reader("g", "Empty", 0, offsets)], []))
+    (line,) = views.topic_groups(ClusterOfTest(ALIVE, LEADERLESS, DEAD), "t")["groups"]
+    assert line["lag"] == lag

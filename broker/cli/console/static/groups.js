@@ -22,8 +22,9 @@ async function group(page, name) {
   const members = [wide("member", (one) => one.id), text("client", (one) => one.client), text("host", (one) => one.host), number("partitions", (one) => one.partitions)];
   const topics = [...new Set(found.partitions.map((one) => one.topic))];
   const lag = found.partitions.reduce((sum, one) => sum + (one.lag ?? 0), 0);
+  const unknown = found.partitions.filter((one) => one.offset !== null && one.lag === null).length;
   return [
-    heading(`Group ${name}`), element("p", null, `${found.state}, ${found.type}, coordinator ${found.coordinator} ${found.assignor}; lag ${lag}`),
+    heading(`Group ${name}`), element("p", null, `${found.state}, ${found.type}, coordinator ${found.coordinator} ${found.assignor}; lag ${lag}${unknown ? `, without ${unknown} partitions whose end is unknown` : ""}`),
     element("p", null, link("ACLs", "acls", "GROUP", name)),
     actions(
       action("Reset offsets", () => page.go("groups", name, "reset")),
