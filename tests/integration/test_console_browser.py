@@ -403,6 +403,14 @@ def test_the_page_of_a_topic_shows_the_groups_that_read_it(console: Console, pag
     assert page.run(cells) == [["<b>group</b>/\\u202e", "Empty", "0", "1", "2"]]
 
 
+def test_a_configuration_has_the_source_and_the_default_of_each_value(console: Console, page: Page) -> None:
+    page.open(f"{console.address}#/topics/t")
+    page.wait_for_text("Configuration")
+    page.fill("Filter by name", "cleanup.policy")
+    row = "document.querySelector('[aria-label=Configuration] .space .row').children"
+    assert page.run(f"[...{row}].slice(0, 4).map((one) => one.textContent)") == ["cleanup.policy", "delete", "DEFAULT_CONFIG", "delete"]
+
+
 @only_ottla
 def test_ten_thousand_topics_with_100_000_partitions_are_drawn_within_a_second(page: Page) -> None:
     names = [f"topic-{number:05}" for number in range(10_000)]

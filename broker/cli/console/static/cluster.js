@@ -90,6 +90,7 @@ export function configTable(page, address, configs) {
   const isSet = (one) => one.source.startsWith("DYNAMIC");
   const columns = [
     wide("key", (one) => one.name), wide("value", (one) => (one.sensitive ? "(hidden)" : one.value)), wide("source", (one) => one.source),
+    wide("default", (one) => one.default),
     { name: "", show: (one) => (one.read_only ? "" : element("span", null, action("Set", () => edit(one)) ?? "", isSet(one) ? action("Reset", () => reset(one)) ?? "" : "")) },
   ];
   const add = action("Set another key", () => dialog("Set a key", [{ name: "key", label: "Key" }, { name: "value", label: "Value", optional: true }],
