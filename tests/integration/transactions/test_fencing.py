@@ -8,7 +8,7 @@ import pytest
 from tests.integration.transactions.conftest import Topic, produce
 from tests.support.broker_process import eventually
 from tests.support.judged_broker import JudgedBroker, needs_its_broker
-from tests.support.transactional import Client, Fenced, Refused, values_of
+from tests.support.transactional import Client, Fenced, Refused, reads, values_of
 from tests.support.transactional.kafka_python import KafkaPythonClient
 
 pytestmark = needs_its_broker
@@ -31,7 +31,7 @@ def test_a_second_instance_aborts_the_transaction_of_the_first_and_fences_it(cli
     with pytest.raises(Fenced):
         first.commit()
 
-    assert values_of(client.read(written)) == {0: ["of the second"]}
+    reads(client, written, {0: ["of the second"]})
     assert values_of(client.read(written, committed=False)) == {0: ["of the first", "of the second"]}
     first.close()
     second.close()
@@ -57,7 +57,7 @@ def test_the_first_instance_cannot_write_while_the_second_has_a_transaction(clie
     second.send(written, 0, "and on")
     second.commit()
 
-    assert values_of(client.read(written)) == {0: ["right", "and on"]}
+    reads(client, written, {0: ["right", "and on"]})
     assert values_of(client.read(written, committed=False)) == {0: ["early", "right", "and on"]}
     first.close()
     second.close()
@@ -78,7 +78,7 @@ def test_a_successor_of_an_instance_that_died_goes_on(client: Client, topic: Top
         producer.flush()
         producer.close()
     client.producer(name).close()
-    assert values_of(client.read(written, 2)) == {0: kept[::2], 1: kept[1::2]}
+    reads(client, written, {0: kept[::2], 1: kept[1::2]}, 2)
 
 
 def test_a_transaction_is_aborted_at_its_timeout_and_a_new_instance_goes_on(
@@ -100,7 +100,7 @@ def test_a_transaction_is_aborted_at_its_timeout_and_a_new_instance_goes_on(
     second.send(written, 0, "in time")
     second.commit()
 
-    assert values_of(client.read(written)) == {0: ["behind", "in time"]}
+    reads(client, written, {0: ["behind", "in time"]})
     assert values_of(client.read(written, committed=False)) == {0: ["too late", "behind", "in time"]}
     first.close()
     second.close()
@@ -122,7 +122,7 @@ def test_a_transaction_may_take_longer_than_others_that_begin_after_it(client: C
         hasty.commit()
         sent.append(str(number))
     patient.commit()
-    assert values_of(client.read(slow)) == {0: ["slow"]}
-    assert values_of(client.read(quick)) == {0: sent}
+    reads(client, slow, {0: ["slow"]})
+    reads(client, quick, {0: sent})
     patient.close()
     hasty.close()

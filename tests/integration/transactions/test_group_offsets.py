@@ -6,7 +6,7 @@ import pytest
 from tests.integration.transactions.conftest import SECONDS, Topic, produce
 from tests.support.broker_process import eventually
 from tests.support.judged_broker import JudgedBroker, needs_its_broker
-from tests.support.transactional import Client, Found, Member, values_of
+from tests.support.transactional import Client, Found, Member, reads
 
 pytestmark = needs_its_broker
 
@@ -41,7 +41,7 @@ def test_offsets_are_committed_with_the_records(client: Client, topic: Topic, br
     producer.commit()
 
     assert committed_offset(broker, name, source) == 3
-    assert values_of(client.read(target)) == {0: ["A", "B", "C"]}
+    reads(client, target, {0: ["A", "B", "C"]})
     member.close()
     producer.close()
 
@@ -63,7 +63,7 @@ def test_offsets_of_an_aborted_transaction_are_forgotten(client: Client, topic: 
             producer.abort()
 
     assert committed_offset(broker, name, source) == 1
-    assert values_of(client.read(target)) == {0: ["up to 1"]}
+    reads(client, target, {0: ["up to 1"]})
     member.close()
     producer.close()
 
@@ -107,7 +107,7 @@ def test_a_successor_reads_again_what_a_copier_that_died_had_not_committed(
         producer.close()
 
     assert committed_offset(broker, name, source) == 20
-    assert values_of(client.read(target)) == {0: rows}
+    reads(client, target, {0: rows})
 
 
 @pytest.mark.parametrize("is_kept", [True, False], ids=["committed", "aborted"])

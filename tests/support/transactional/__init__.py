@@ -4,7 +4,7 @@ from typing import cast
 
 from tests.support.transactional.async_kafka import AiokafkaClient
 from tests.support.transactional.confluent import ConfluentClient
-from tests.support.transactional.face import Client, Fenced, Found, Member, Producer, Refused, values_of
+from tests.support.transactional.face import Client, Fenced, Found, Member, Producer, Refused, reads, values_of
 from tests.support.transactional.java import JavaClient
 from tests.support.transactional.kafka_python import KafkaPythonClient
 
@@ -13,4 +13,4 @@ CLIENTS: dict[str, type[Client]] = {
 }
 """By name."""
 
-__all__ = ["CLIENTS", "Client", "Fenced", "Found", "Member", "Producer", "Refused", "values_of"]
+__all__ = ["CLIENTS", "Client", "Fenced", "Found", "Member", "Producer", "Refused", "reads", "values_of"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
+from tests.support.broker_process import eventually
+
 SECONDS = 90
 TIMEOUT_MS = 60_000
 LINGER_MS = 5
@@ -77,6 +79,11 @@ def values_of(found: Iterable[Found]) -> dict[int, list[str]]:
     for each in found:
         by_partition.setdefault(each.partition, []).append(each.value)
     return by_partition
+
+
+def reads(client: Client, topic: str, expected: dict[int, list[str]], partitions: int = 1) -> None:
+    """Wait until a `read_committed` consumer reads these values: EndTxn is answered before its markers are written."""
+    eventually(lambda: values_of(client.read(topic, partitions)) == expected, what=f"{expected} in {topic}")
 
 
 def pythonic_consumer(bootstrap: str, group: str | None, *, committed: bool) -> dict[str, Any]:
