@@ -26,6 +26,7 @@ from protocol.messages.metadata import (
 from protocol.schema.message import Message
 
 DEFAULT_PORT: Final = 9092
+_PORT_DIGITS: Final = 5
 NO_LEADER: Final = -1
 _BACKOFF_SECONDS: Final = 0.1
 _LEAST_SECONDS: Final = 0.05
@@ -53,9 +54,10 @@ def parse_bootstrap(text: str) -> list[Address]:
         host, colon, port = part.rpartition(":")
         if not colon or part.endswith("]"):
             host, port = part, str(DEFAULT_PORT)
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        host = host.strip("[]")
+        if not host or not port.isdecimal() or len(port) > _PORT_DIGITS or not 0 < int(port) < 65536:
             raise ClientError(f"{part!r} is not an address of a broker; write host:port")
-        found.append(Address(host.strip("[]"), int(port)))
+        found.append(Address(host, int(port)))
     if not found:
         raise ClientError("no bootstrap server is given; write host:port")
     return found

@@ -70,6 +70,8 @@ class Connection:
             self._socket = socket.create_connection(address, timeout_seconds)
         except OSError as error:
             raise Unreachable(f"no broker can be reached at {address}: {error.strerror or error}") from None
+        except UnicodeError:
+            raise Unreachable(f"no broker can be reached at {address}: a part of the host name is empty or too long") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.versions: ApiTable = {}
         try:

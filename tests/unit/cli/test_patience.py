@@ -7,8 +7,8 @@ import time
 import pytest
 
 from broker.client.cluster import Cluster
-from broker.client.connection import Address
-from broker.client.errors import ClientError, ConnectionLost, Refused
+from broker.client.connection import Address, Connection
+from broker.client.errors import ClientError, ConnectionLost, Refused, Unreachable
 from broker.client.group_member import GroupMember
 from broker.client.producer import Delivery, OutgoingRecord, Producer, ProducerSettings
 from protocol.errors import ErrorCode
@@ -17,6 +17,12 @@ from protocol.messages.metadata import MetadataResponsePartition, MetadataRespon
 
 GONE = Address("127.0.0.1", 1)
 LONG_SECONDS = 60.0
+
+
+@pytest.mark.parametrize("host", ["a..b", ".", "a" * 70, "\udcff"])
+def test_a_host_name_that_cannot_be_looked_up_is_one_line(host: str) -> None:
+    with pytest.raises(Unreachable, match=r"no broker can be reached at .*: a part of the host name is empty or too long"):
+        Connection(Address(host, 9092), "t", 0.5)
 
 
 def known_but_gone(timeout_seconds: float) -> Cluster:

@@ -65,7 +65,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 def test_bootstrap_servers() -> None:
     assert [str(found) for found in parse_bootstrap("a:1, b , [::1]:3,[::2]")] == ["a:1", "b:9092", "[::1]:3", "[::2]:9092"]
-    for wrong in ("", ",", "a:x", "a:0", ":9092", "a:70000"):
+    for wrong in ("", ",", "a:x", "a:0", ":9092", "a:70000", "[]:9092", f"a:{'9' * 5000}"):
         with pytest.raises(ClientError):
             parse_bootstrap(wrong)
 
