@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Scenario = dict[TopicPartition, int]
 _WITH_GROUP = 4
-_WITHOUT_GROUP = 3
 
 
 def planned_offsets(
@@ -75,13 +74,21 @@ def read_plan(lines: Iterable[str], group: str) -> Scenario:
     """Parses `topic,partition,offset` lines, or `group,topic,partition,offset`, of which those of other groups are
     ignored. Raises ClientError."""
     found: Scenario = {}
-    for number, line in enumerate(csv.reader(lines), 1):
-        if not line or (len(line) == _WITH_GROUP and line[0] != group):
-            continue
-        fields = line[1:] if len(line) == _WITH_GROUP else line
-        if len(fields) != _WITHOUT_GROUP or not fields[1].strip().isdecimal() or not fields[2].strip().isdecimal():
-            raise ClientError(f"line {number} of the file is not topic,partition,offset")
-        found[TopicPartition(fields[0], int(fields[1]))] = int(fields[2])
+    rows = csv.reader(lines)
+    try:
+        for line in rows:
+            if not line or (len(line) == _WITH_GROUP and line[0] != group):
+                continue
+            topic, partition, offset = line[1:] if len(line) == _WITH_GROUP else line
+            if not partition.strip().isdecimal() or not offset.strip().isdecimal():
+                raise ValueError("a number is missing")
+            found[TopicPartition(topic, int(partition))] = int(offset)
+    except UnicodeError:
+        raise ClientError("the file is not UTF-8") from None
+    except csv.Error as error:
+        raise ClientError(f"line {rows.line_num} of the file is not topic,partition,offset: {error}") from None
+    except ValueError:
+        raise ClientError(f"line {rows.line_num} of the file is not topic,partition,offset") from None
     if not found:
         raise ClientError(f"the file has no offsets for group {group}")
     return found

@@ -33,6 +33,7 @@ _PARAMETERS = {"bootstrap-server": "bootstrap", "timeout": "timeout_seconds", "c
 
 _MOST_SECONDS = 1_000_000.0  # fits the requests when in milliseconds
 _MOST_NUMBERS = 1_000_000
+_MOST_DIGITS = 18
 
 
 class CommandGroup(click.Group):
@@ -279,7 +280,7 @@ def numbers(text: str) -> list[int]:
     found: list[int] = []
     for part in filter(None, text.split(",")):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        if not _is_number(first) or (dash and not _is_number(last)):
             raise click.UsageError(f"{text!r} is not a list of numbers; write 0,2,5-7.")
         span = range(int(first), int(last if dash else first) + 1)
         if not span:
@@ -288,6 +289,11 @@ def numbers(text: str) -> list[int]:
             raise click.UsageError(f"{part.strip()} in {text!r} is more than a million numbers.")
         found += span
     return found
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text has a few decimal digits alone; int() raises for thousands of them."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def topic_partitions(cluster: Cluster, texts: Iterable[str]) -> list[TopicPartition]:
@@ -307,7 +313,7 @@ def replica_assignment(text: str) -> list[list[int]]:
     found = []
     for partition in text.split(","):
         replicas = partition.strip().split(":")
-        if not all(replica.isdecimal() for replica in replicas):
+        if not all(map(_is_number, replicas)):
             raise click.UsageError(f"{text!r} is not an assignment; write 0:1,1:2 for two partitions with two replicas each.")
         found.append([int(replica) for replica in replicas])
     return found

@@ -96,9 +96,9 @@ def execute(
     import json
 
     from broker.client import reassignments
-    from broker.client.reassignment_plan import from_json, to_json
+    from broker.client.reassignment_plan import to_json
 
-    wanted = from_json(plan.read())
+    wanted = _read(plan)
     current = reassignments.replicas_of(cluster, wanted)
     check_brokers(cluster, wanted.values())
     under_way = reassignments.moves(cluster)
@@ -120,6 +120,16 @@ def execute(
     report_outcomes([(str(name), outcome) for name, outcome in outcomes.items()], "is being moved", as_json=as_json)
 
 
+def _read(plan: IO[str]) -> Plan:
+    """The plan in a file. Raises ClientError."""
+    from broker.client.reassignment_plan import from_json
+
+    try:
+        return from_json(plan.read())
+    except UnicodeError:
+        raise ClientError(f"{plan.name} is not a plan in the format of `generate`: it is not UTF-8") from None
+
+
 def _wait(cluster: Cluster, partitions: list[TopicPartition]) -> None:
     from broker.client.reassignments import moves
 
@@ -138,9 +148,8 @@ def verify(cluster: Cluster, plan: IO[str], preserve_throttles: bool, as_json: b
     """Show the progress of PLAN.json; status 1 unless all is done. Removes the throttles when no partition is being
     moved."""
     from broker.client import reassignments
-    from broker.client.reassignment_plan import from_json
 
-    wanted: Plan = from_json(plan.read())
+    wanted = _read(plan)
     current = reassignments.replicas_of(cluster, wanted)
     under_way = reassignments.moves(cluster)
     states = {
@@ -173,12 +182,11 @@ def verify(cluster: Cluster, plan: IO[str], preserve_throttles: bool, as_json: b
 def cancel(cluster: Cluster, plan: IO[str] | None, everything: bool, preserve_throttles: bool, as_json: bool) -> None:
     """Cancel the moves of PLAN.json that are in progress; partitions stay on their brokers."""
     from broker.client import reassignments
-    from broker.client.reassignment_plan import from_json
 
     if (plan is None) is not everything:
         raise click.UsageError("Give a PLAN.json or --all.")
     under_way = list(reassignments.moves(cluster))
-    wanted = under_way if plan is None else [name for name in from_json(plan.read()) if name in under_way]
+    wanted = under_way if plan is None else [name for name in _read(plan) if name in under_way]
     if not wanted:
         say("none of its partitions is being moved")
         report_outcomes((), "", as_json=as_json)

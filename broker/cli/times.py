@@ -7,6 +7,8 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _SPAN_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _ISO_SPAN = re.compile(r"(-?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _SECONDS_DIGITS = 10
+_LONGEST_SPAN = 100
+"""Characters of a duration."""
 
 
 def parse_time(text: str, now_ms: int) -> int:
@@ -32,6 +34,8 @@ def parse_time(text: str, now_ms: int) -> int:
 
 def parse_span(text: str) -> int:
     """Milliseconds of `1d12h`, `30s`, or ISO 8601 as `P1DT12H`. Raises ValueError."""
+    if len(text) > _LONGEST_SPAN:  # whose numbers may be infinite
+        raise ValueError(f"{text[:_LONGEST_SPAN]}... is not a duration; write 1d12h, 30s or P1DT12H")
     iso = _ISO_SPAN.fullmatch(text)
     if iso and any(iso.groups()[1:]):
         sign, weeks, days, hours, minutes, seconds = iso.groups()

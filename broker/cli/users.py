@@ -135,11 +135,15 @@ def remove(
 
 
 def _password(name: str, file: Any) -> str:
-    """Raises UsageError for an empty one."""
+    """Raises UsageError for one that is empty, or no text."""
     if file is None and sys.stdin.isatty():
         password = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
     else:
-        password = (sys.stdin if file is None else file).readline().rstrip("\r\n")
+        try:
+            password = (sys.stdin if file is None else file).readline().rstrip("\r\n")
+            password.encode()  # standard input may have let bytes through that are no text
+        except UnicodeError:
+            raise click.UsageError("The password is not UTF-8.") from None
     if not password:
         raise click.UsageError("The password is empty.")
     return str(password)

@@ -127,11 +127,13 @@ def from_json(text: str) -> Plan:
         for entry in document["partitions"]:
             name = TopicPartition(str(entry["topic"]), int(entry["partition"]))
             replicas = [int(broker) for broker in entry["replicas"]]
+            if not isinstance(entry["replicas"], list):  # the digits of a text are numbers, too
+                raise ClientError(f"{name}: the replicas are no list of broker ids")
             if name in plan:
                 raise ClientError(f"{name} is twice in the plan")
             if not replicas or len(set(replicas)) < len(replicas):
                 raise ClientError(f"{name}: {replicas} are not valid replicas; name at least one broker, and each once")
             plan[name] = replicas
-    except (ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ClientError(f"this is not a plan in the format of `generate`: {type(error).__name__} {error}") from None
     return plan

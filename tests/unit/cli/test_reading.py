@@ -1,16 +1,19 @@
 """Reading pieces from a pipe, plans from files, and what of a log a transactional reader sees."""
 
+import io
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from click import UsageError
 
 from broker.cli.offset_reset import read_plan
 from broker.cli.output import cell_text, print_table
 from broker.cli.produce import _reader
 from broker.cli.records.record_input import LineReader, pieces
+from broker.cli.users import _password
 from broker.client.cluster import TopicPartition
 from broker.client.errors import ClientError
 from broker.client.fetcher import AbortedFilter
@@ -87,9 +90,17 @@ def test_headers_of_one_name_are_all_written_in_their_order() -> None:
 def test_plans() -> None:
     assert read_plan(["t,0,5\n", "\n", "t,1,6\n"], "g") == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
     assert read_plan(["g,t,0,5\n", "h,t,0,6\n"], "g") == {TopicPartition("t", 0): 5}
-    for wrong in (["t,0\n"], ["t,0,-5\n"], [], ["h,t,0,1\n"]):
+    for wrong in (["t,0\n"], ["t,0,-5\n"], [], ["h,t,0,1\n"], [f"t,0,{'9' * 5000}\n"], [f"{'t' * 200_000},0,1\n"]):
         with pytest.raises(ClientError):
             read_plan(wrong, "g")
+    with pytest.raises(ClientError, match="the file is not UTF-8"):
+        read_plan(io.TextIOWrapper(io.BytesIO(b"t,0,1\n\xff,0,1\n"), encoding="utf-8"), "g")
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_password_that_is_no_text_is_refused(errors: str) -> None:
+    with pytest.raises(UsageError, match="The password is not UTF-8"):
+        _password("alice", io.TextIOWrapper(io.BytesIO(b"se\xffsame\n"), encoding="utf-8", errors=errors))
 
 
 def test_batches_of_aborted_transactions_are_hidden() -> None:

@@ -117,6 +117,8 @@ def test_what_was_planned_is_left_as_it_is_by_the_next_plan(case: tuple[Plan, di
     [
         ("", "not a plan in the format of `generate`"),
         ("[]", "not a plan in the format of `generate`"),
+        ("[" * 100_000, "not a plan in the format of `generate`: RecursionError"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": "12"}]}', "t-0: the replicas are no list of broker ids"),
         ('{"version": 2, "partitions": []}', "version 2 of plans is not known"),
         ('{"partitions": [{"topic": "t", "partition": 0}]}', "not a plan in the format of `generate`"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "are not valid replicas"),

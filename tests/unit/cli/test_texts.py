@@ -54,7 +54,7 @@ def test_spans(text: str, expected: int) -> None:
     assert parse_span(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "-soon", "P", "PT", "12", "h", "1x"])
+@pytest.mark.parametrize("text", ["", "yesterday", "-soon", "P", "PT", "12", "h", "1x", f"{'9' * 400}d", f"PT{'9' * 400}S"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a "):
         parse_span(text)
@@ -74,6 +74,13 @@ def test_bootstrap_servers() -> None:
 def test_a_span_of_numbers_that_cannot_be_meant(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         numbers(text)
+
+
+def test_a_number_of_thousands_of_digits_is_none() -> None:
+    with pytest.raises(UsageError, match="is not a list of numbers"):
+        numbers("9" * 5000)
+    with pytest.raises(UsageError, match="is not an assignment"):
+        replica_assignment("9" * 5000)
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e400"])
