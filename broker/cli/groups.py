@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from broker.cli.options import cluster_command, command_group, json_option, report_outcomes, topic_partitions
+from broker.cli.options import cluster_command, command_group, fail, json_option, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table, say
 from broker.cli.times import parse_span, parse_time
 from broker.client.errors import ClientError
@@ -36,13 +36,14 @@ def groups() -> None:
 @cluster_command
 def list_groups(cluster: Cluster, states: tuple[str, ...], types: tuple[str, ...], as_json: bool) -> None:
     """List groups with their states and types."""
-    from broker.client.group_admin import list_groups as listed
+    from broker.client.group_admin import reachable_groups
 
-    found = listed(cluster, states, types)
+    found, errors = reachable_groups(cluster, states, types)
     if as_json:
         print_json([group._asdict() for group in found])
-        return
-    print_table(("group", "protocol", "state", "type", "coordinator"), found)
+    else:
+        print_table(("group", "protocol", "state", "type", "coordinator"), found)
+    fail(map(str, errors.values()))
 
 
 @groups.command()

@@ -248,6 +248,13 @@ def report_outcomes(outcomes: Iterable[tuple[str, ClientError | None]], done: st
         raise SystemExit(1)
 
 
+def fail(lines: Iterable[str]) -> None:
+    """Ends a command that has shown only a part of what it was asked for. Raises ClientError if there are lines."""
+    text = "\n".join(lines)
+    if text:
+        raise ClientError(text)
+
+
 def key_values(texts: Iterable[str], what: str) -> dict[str, str]:
     """`name=value` texts, of which the last one of a name counts. Raises UsageError."""
     return dict(pairs(texts, what))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.options import cluster_command, command_group, json_option, report_outcomes, topic_partitions
+from broker.cli.doctor.kinds import reasons
+from broker.cli.options import cluster_command, command_group, fail, json_option, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table
 from broker.cli.times import parse_span
 from broker.client.errors import ClientError
@@ -58,15 +59,15 @@ def list_transactions(
     cluster: Cluster, states: tuple[str, ...], producer_ids: tuple[int, ...], longer_than_ms: int | None, as_json: bool
 ) -> None:
     """List transactional ids with their coordinators and states."""
-    from broker.client.transaction_admin import NO_FILTER
-    from broker.client.transaction_admin import list_transactions as listed
+    from broker.client.transaction_admin import NO_FILTER, reachable_transactions
 
     longer_than = NO_FILTER if longer_than_ms is None else longer_than_ms
-    found = listed(cluster, states=states, producer_ids=producer_ids, longer_than_ms=longer_than)
+    found, errors = reachable_transactions(cluster, states=states, producer_ids=producer_ids, longer_than_ms=longer_than)
     if as_json:
         print_json([each._asdict() for each in found])
-        return
-    print_table(("transactional id", "coordinator", "producer id", "state"), found)
+    else:
+        print_table(("transactional id", "coordinator", "producer id", "state"), found)
+    fail(map(str, errors.values()))
 
 
 @transactions.command()
@@ -77,15 +78,22 @@ def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     """Describe transactional ids: producer, state, open transaction."""
     from broker.client.transaction_admin import describe_transaction
 
-    found = [describe_transaction(cluster, name) for name in names]
+    found: list[DescribedTransaction] = []
+    errors: list[str] = []
+    for name in dict.fromkeys(names):
+        try:
+            found.append(describe_transaction(cluster, name))
+        except ClientError as error:
+            errors.append(str(error))
     now_ms = _now_ms()
     if as_json:
         print_json([_described_json(each, now_ms) for each in found])
-        return
-    print_table(
-        ("transactional id", "coordinator", "producer id", "epoch", "state", "timeout ms", "started ms", "open for ms", "partitions"),
-        [[*each[:7], _open_for(each, now_ms), each.partitions] for each in found],
-    )
+    elif found:
+        print_table(
+            ("transactional id", "coordinator", "producer id", "epoch", "state", "timeout ms", "started ms", "open for ms", "partitions"),
+            [[*each[:7], _open_for(each, now_ms), each.partitions] for each in found],
+        )
+    fail(errors)
 
 
 def _described_json(transaction: DescribedTransaction, now_ms: int) -> dict[str, object]:
@@ -110,19 +118,21 @@ def _open_for(transaction: DescribedTransaction, now_ms: int) -> int | None:
 def producers(cluster: Cluster, names: tuple[str, ...], only_open: bool, broker_id: int | None, as_json: bool) -> None:
     """Show the producers that partitions remember. The first start offset of an open transaction is the last stable
     offset."""
-    from broker.client.transaction_admin import describe_producers
+    from broker.client.transaction_admin import reachable_producers
 
     partitions = _named_partitions(cluster, names, broker_id)
+    found, errors = reachable_producers(cluster, partitions, broker_id)
     rows = [
         (name, producer)
-        for name, found in describe_producers(cluster, partitions, broker_id).items()
-        for producer in sorted(found, key=_by_start_offset)
+        for name in partitions
+        for producer in sorted(found.get(name, ()), key=_by_start_offset)
         if producer.start_offset is not None or not only_open
     ]
     if as_json:
         print_json([{**name._asdict(), **producer._asdict()} for name, producer in rows])
-        return
-    print_table(("topic", "partition", *_PRODUCER_COLUMNS), [[*name, *producer] for name, producer in rows])
+    else:
+        print_table(("topic", "partition", *_PRODUCER_COLUMNS), [[*name, *producer] for name, producer in rows])
+    fail(reasons(errors))
 
 
 def _by_start_offset(producer: Producer) -> tuple[bool, int, int]:
@@ -145,7 +155,10 @@ def _by_start_offset(producer: Producer) -> tuple[bool, int, int]:
 @json_option
 @cluster_command
 def find_hanging(cluster: Cluster, names: tuple[str, ...], broker_id: int | None, max_timeout_ms: int, as_json: bool) -> None:
-    """Find transactions that are open on a partition although no coordinator will end them there."""
+    """Find transactions that are open on a partition although no coordinator will end them there.
+
+    The exit status is 1 if a leader or a coordinator did not answer; the transactions of the others are shown.
+    """
     from broker.client.hanging import find_hanging as found_hanging
 
     if names:
@@ -157,10 +170,16 @@ def find_hanging(cluster: Cluster, names: tuple[str, ...], broker_id: int | None
     now_ms = _now_ms()
     found = found_hanging(cluster, partitions, max_timeout_ms=max_timeout_ms, now_ms=now_ms, broker_id=broker_id)
     if as_json:
-        print_json([_hanging_json(each, now_ms) for each in found])
-        return
-    rows = [[*each.partition, *each.producer, _idle_minutes(each, now_ms), each.transactional_id] for each in found]
-    print_table(("topic", "partition", *_PRODUCER_COLUMNS, "minutes", "transactional id"), rows)
+        print_json([_hanging_json(each, now_ms) for each in found.hanging])
+    else:
+        rows = [[*each.partition, *each.producer, _idle_minutes(each, now_ms), each.transactional_id] for each in found.hanging]
+        print_table(("topic", "partition", *_PRODUCER_COLUMNS, "minutes", "transactional id"), rows)
+    undecided = [
+        f"{each.partition}: whether the transaction of producer {each.producer.producer_id} from offset {each.producer.start_offset} on "
+        "hangs is unknown, because a coordinator did not answer"
+        for each in found.undecided
+    ]
+    fail([*reasons(found.missing), *map(str, found.coordinators), *undecided])
 
 
 def _hanging_json(found: OpenTransaction, now_ms: int) -> dict[str, object]:

@@ -169,8 +169,7 @@ class Cluster:
             try:
                 return attempt()
             except (ConnectionLost, Refused) as error:
-                may_pass = isinstance(error, ConnectionLost) or (error.code.retriable and not isinstance(error, UnknownTopic))
-                if not (may_pass and self._is_repeating) or time.monotonic() + _BACKOFF_SECONDS > deadline:
+                if not (may_pass(error) and self._is_repeating) or time.monotonic() + _BACKOFF_SECONDS > deadline:
                     raise
             time.sleep(_BACKOFF_SECONDS)
             self._topics.clear()
@@ -201,8 +200,9 @@ class Cluster:
             raise
 
     def ask_broker(self, broker_id: int, request: Message, response: type[AnyResponse]) -> AnyResponse:
-        """Send one request to a broker by its id. Raises ConnectionLost."""
-        return self.ask(lambda: self.broker(broker_id), request, response)
+        """Send one request to a broker by its id. Raises ConnectionLost, whose text names the broker."""
+        with _naming(broker_id):
+            return self.ask(lambda: self.broker(broker_id), request, response)
 
     def broker_briefly(self, broker_id: int, seconds: float) -> Connection:
         """The connection to a broker by its id; connecting takes so long at most. Raises ConnectionLost."""
@@ -329,6 +329,23 @@ class Cluster:
                 else:
                     without.append(partition)
         return found, without
+
+
+@contextmanager
+def _naming(broker_id: int) -> Iterator[None]:
+    """Puts the broker into the text of a ConnectionLost that is raised in this block."""
+    try:
+        yield
+    except ConnectionLost as error:
+        text = str(error)
+        raise ConnectionLost(text if text.startswith(f"broker {broker_id} ") else f"broker {broker_id}: {text}") from None
+
+
+def may_pass(error: ClientError) -> bool:
+    """Whether the same request may succeed later: after a lost connection, or while a leader or a coordinator moves."""
+    if isinstance(error, Refused):
+        return error.code.retriable and not isinstance(error, UnknownTopic)
+    return isinstance(error, ConnectionLost)
 
 
 class UnknownTopic(Refused):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from broker.client.assignor import PROTOCOL_TYPE, decode_assignment, decode_topics
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.errors import ClientError, Refused, check
+from broker.client.reachable import of_brokers
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -53,7 +54,17 @@ class DescribedGroup(NamedTuple):
 
 
 def list_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
-    """The groups of all brokers. Raises ClientError when a broker does not support a filter."""
+    """The groups of all brokers. Raises ClientError when one does not answer, or does not support a filter."""
+    found, errors = reachable_groups(cluster, states, types)
+    for error in errors.values():
+        raise error
+    return found
+
+
+def reachable_groups(
+    cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = (), broker_ids: Sequence[int] | None = None
+) -> tuple[list[ListedGroup], dict[int, ClientError]]:
+    """The groups of the brokers that answer, by default among all live ones, and the error of each other broker."""
 
     def listed(broker_id: int) -> list[ListedGroup]:
         connection = cluster.broker(broker_id)
@@ -68,8 +79,8 @@ def list_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[st
             for group in answer.groups
         ]
 
-    found = [group for broker_id in cluster.broker_ids() for group in cluster.until_done(partial(listed, broker_id))]
-    return sorted(found)
+    found, errors = of_brokers(cluster, listed, broker_ids)
+    return sorted(group for of_one in found.values() for group in of_one), errors
 
 
 def describe_group(cluster: Cluster, group: str) -> DescribedGroup:

@@ -2,19 +2,24 @@
 
 They hold the last stable offset back until an operator aborts them. The rule is that of kafka-transactions.sh
 find-hanging: older than the largest transaction timeout, and not among the partitions that the coordinator describes.
+
+A leader or a coordinator that does not answer hides no hanging transaction of the others, and makes none: a transaction that its
+coordinator may know is never called hanging.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker.client.cluster import Cluster, TopicPartition
+from broker.client.errors import ClientError
+from broker.client.reachable import Errors
 from broker.client.transaction_admin import (
     DescribedTransaction,
     Producer,
     UnknownTransactionalId,
-    describe_producers,
     describe_transaction,
-    list_transactions,
+    reachable_producers,
+    reachable_transactions,
 )
 
 DEFAULT_MAX_TIMEOUT_MS: Final = 900_000
@@ -29,22 +34,52 @@ class OpenTransaction(NamedTuple):
     transactional_id: str | None = None
 
 
+class HangingSearch(NamedTuple):
+    """The hanging transactions that were found, and the parts of the cluster that did not answer."""
+
+    hanging: list[OpenTransaction]
+    undecided: list[OpenTransaction]
+    """Transactions that may hang, or may be known to a coordinator that did not answer."""
+    missing: Errors
+    """The partitions without an answer from their leader or replica, with the reason."""
+    coordinators: list[ClientError]
+    """The errors of coordinators that did not answer."""
+
+
 def find_hanging(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, max_timeout_ms: int, now_ms: int, broker_id: int | None = None
-) -> list[OpenTransaction]:
-    """The hanging transactions of partitions, from their leaders or from the replicas on one broker. Raises ClientError."""
-    late = late_transactions(describe_producers(cluster, partitions, broker_id), max_timeout_ms=max_timeout_ms, now_ms=now_ms)
+) -> HangingSearch:
+    """The hanging transactions of partitions, from their leaders or from the replicas on one broker.
+
+    Raises ClientError for a partition that does not exist, and if no broker can be asked for the leaders.
+    """
+    producers, missing = reachable_producers(cluster, partitions, broker_id)
+    late = late_transactions(producers, max_timeout_ms=max_timeout_ms, now_ms=now_ms)
+    return search(cluster, late)._replace(missing=missing)
+
+
+def search(cluster: Cluster, late: Sequence[OpenTransaction]) -> HangingSearch:
+    """Which of the late transactions hang, by the coordinators of their producers."""
     if not late:
-        return []
+        return HangingSearch([], [], {}, [])
     producer_ids = sorted({each.producer.producer_id for each in late})
-    names = {each.producer_id: each.transactional_id for each in list_transactions(cluster, producer_ids=producer_ids)}
+    listed, silent = reachable_transactions(cluster, producer_ids=producer_ids)
+    names = {each.producer_id: each.transactional_id for each in listed}
+    coordinators = list(silent.values())
     described: dict[int, DescribedTransaction] = {}
+    # A coordinator that does not answer may know any producer that no other coordinator knows.
+    unknown = set(producer_ids).difference(names) if silent else set()
     for producer_id, transactional_id in names.items():
         try:
             described[producer_id] = describe_transaction(cluster, transactional_id)
         except UnknownTransactionalId:
             continue  # it has expired since it was listed
-    return hanging(late, described)
+        except ClientError as error:
+            coordinators.append(error)
+            unknown.add(producer_id)
+    undecided = [each for each in late if each.producer.producer_id in unknown]
+    decided = [each for each in late if each.producer.producer_id not in unknown]
+    return HangingSearch(hanging(decided, described), undecided, {}, coordinators)
 
 
 def late_transactions(producers: Mapping[TopicPartition, Iterable[Producer]], *, max_timeout_ms: int, now_ms: int) -> list[OpenTransaction]:

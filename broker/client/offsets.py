@@ -1,12 +1,11 @@
 """Looks up the start and end offsets of partitions, and offsets for timestamps, by ListOffsets to the leaders."""
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ClientError, ConnectionLost, Refused, check
-from protocol.errors import ErrorCode
+from broker.client.cluster import Cluster, TopicPartition, may_pass
+from broker.client.errors import ClientError, Refused, check
+from broker.client.reachable import Errors, of_leaders
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -23,7 +22,6 @@ READ_COMMITTED: Final = 1
 
 LEADER_SECONDS: Final = 3.0
 """Time for the leader of a partition that can be left out, seconds; an election takes less."""
-_BACKOFF_SECONDS: Final = 0.1
 
 
 class FoundOffset(NamedTuple):
@@ -55,36 +53,27 @@ def list_offsets(
 
 def reachable_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ClientError]]:
+) -> tuple[dict[TopicPartition, int], Errors]:
     """The offsets of those partitions whose leaders answer within LEADER_SECONDS, and the error of each other one.
 
     Raises ClientError for what waiting does not change.
     """
-    found: dict[TopicPartition, int] = {}
     seconds = min(LEADER_SECONDS, cluster.timeout_seconds)
-    until = time.monotonic() + seconds
-    while True:
-        by_leader, without = cluster.led([partition for partition in wanted if partition not in found])
-        errors: dict[TopicPartition, ClientError] = {each: Refused(str(each), ErrorCode.LEADER_NOT_AVAILABLE) for each in without}
-        for leader, partitions in by_leader.items():
-            try:
-                answer = cluster.ask_briefly(leader, _request(partitions, wanted, isolation), ListOffsetsResponse, seconds)
-            except ConnectionLost as error:
-                errors |= dict.fromkeys(partitions, error)
-                continue
-            for topic in answer.topics:
-                for partition in topic.partitions:
-                    name, code = TopicPartition(topic.name, partition.partition_index), ErrorCode.of(partition.error_code)
-                    if code.retriable:
-                        errors[name] = Refused(str(name), code)
-                    else:
-                        check(str(name), code)
-                        found[name] = partition.offset
-        if not errors or time.monotonic() + _BACKOFF_SECONDS > until:
-            return found, errors
-        time.sleep(_BACKOFF_SECONDS)
-        for each in errors:
-            cluster.forget(each.topic)
+
+    def ask(leader: int, names: list[TopicPartition]) -> dict[TopicPartition, int | ClientError]:
+        answer = cluster.ask_briefly(leader, _request(names, wanted, isolation), ListOffsetsResponse, seconds)
+        found: dict[TopicPartition, int | ClientError] = {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                name = TopicPartition(topic.name, each.partition_index)
+                found[name] = Refused(str(name), each.error_code) if each.error_code else each.offset
+        return found
+
+    found, errors = of_leaders(cluster, wanted, ask, seconds=seconds)
+    for error in errors.values():
+        if not may_pass(error):
+            raise error
+    return found, errors
 
 
 def _request(partitions: Iterable[TopicPartition], wanted: Mapping[TopicPartition, int], isolation: int) -> ListOffsetsRequest:

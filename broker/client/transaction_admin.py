@@ -1,12 +1,12 @@
 """Lists, describes, fences and aborts transactions (KIP-664), over all coordinators and leaders."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.errors import ClientError, Refused, check
 from broker.client.offsets import by_topic
+from broker.client.reachable import Errors, of_brokers, of_leaders
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
@@ -77,7 +77,17 @@ Producers = dict[TopicPartition, list[Producer]]
 def list_transactions(
     cluster: Cluster, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), longer_than_ms: int = NO_FILTER
 ) -> list[ListedTransaction]:
-    """The transactional ids of all coordinators. Raises ClientError when a broker cannot filter by duration."""
+    """The transactional ids of all coordinators. Raises ClientError when one does not answer, or cannot filter by duration."""
+    found, errors = reachable_transactions(cluster, states=states, producer_ids=producer_ids, longer_than_ms=longer_than_ms)
+    for error in errors.values():
+        raise error
+    return found
+
+
+def reachable_transactions(
+    cluster: Cluster, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), longer_than_ms: int = NO_FILTER
+) -> tuple[list[ListedTransaction], dict[int, ClientError]]:
+    """The transactional ids of all coordinators that answer, and the error of each other broker."""
 
     def listed(broker_id: int) -> list[ListedTransaction]:
         connection = cluster.broker(broker_id)
@@ -93,7 +103,8 @@ def list_transactions(
             for found in answer.transaction_states
         ]
 
-    return sorted(found for broker_id in cluster.broker_ids() for found in cluster.until_done(partial(listed, broker_id)))
+    found, errors = of_brokers(cluster, listed)
+    return sorted(each for of_one in found.values() for each in of_one), errors
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> DescribedTransaction:
@@ -125,29 +136,42 @@ def _described(coordinator: int, found: TransactionDescription) -> DescribedTran
 
 
 def describe_producers(cluster: Cluster, partitions: Iterable[TopicPartition], broker_id: int | None = None) -> Producers:
-    """The producers of each partition as its leader knows them, or as the replica on one broker. Raises Refused."""
+    """The producers of each partition as its leader knows them, or as the replica on one broker. Raises ClientError."""
     wanted = list(partitions)
-    found: Producers = {}
-
-    def attempt() -> None:
-        missing = [name for name in wanted if name not in found]
-        replicas = cluster.by_leader(missing) if broker_id is None else {broker_id: missing}
-        for replica, names in replicas.items():
-            for at in range(0, len(names), _PARTITIONS_IN_REQUEST):
-                found.update(_producers_on(cluster, replica, names[at : at + _PARTITIONS_IN_REQUEST]))
-
-    cluster.until_done(attempt)
+    found, errors = reachable_producers(cluster, wanted, broker_id)
+    for error in errors.values():
+        raise error
     return {name: found[name] for name in wanted}
 
 
-def _producers_on(cluster: Cluster, broker_id: int, names: Iterable[TopicPartition]) -> Producers:
+def reachable_producers(cluster: Cluster, partitions: Iterable[TopicPartition], broker_id: int | None = None) -> tuple[Producers, Errors]:
+    """The producers of the partitions whose leaders answer, or of the replicas on one broker, and the error of each other partition.
+
+    Raises ClientError for a partition that does not exist.
+    """
+
+    def ask(replica: int, names: list[TopicPartition]) -> dict[TopicPartition, list[Producer] | ClientError]:
+        found: dict[TopicPartition, list[Producer] | ClientError] = {}
+        for at in range(0, len(names), _PARTITIONS_IN_REQUEST):
+            try:
+                found |= _producers_on(cluster, replica, names[at : at + _PARTITIONS_IN_REQUEST])
+            except ClientError as error:
+                return {**dict.fromkeys(names, error), **found}
+        return found
+
+    return of_leaders(cluster, partitions, ask, seconds=cluster.timeout_seconds, broker_id=broker_id)
+
+
+def _producers_on(cluster: Cluster, broker_id: int, names: Iterable[TopicPartition]) -> dict[TopicPartition, list[Producer] | ClientError]:
     topics = [TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in by_topic(names).items()]
     answer = cluster.ask_broker(broker_id, DescribeProducersRequest(topics=topics), DescribeProducersResponse)
-    found: Producers = {}
+    found: dict[TopicPartition, list[Producer] | ClientError] = {}
     for topic in answer.topics:
         for part in topic.partitions:
             name = TopicPartition(topic.name, part.partition_index)
-            check(f"the producers of {name}", part.error_code, part.error_message)
+            if part.error_code:
+                found[name] = Refused(str(name), part.error_code, part.error_message)
+                continue
             found[name] = [
                 Producer(
                     each.producer_id,

@@ -51,6 +51,29 @@ def test_a_cluster_is_healthy_until_a_broker_stops(tmp_path: Path) -> None:
         assert "start broker 1" in shown
 
 
+def test_a_broker_that_says_nothing_is_named_and_the_others_are_examined(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, 2, min_insync_replicas=1, zookeeper_session_timeout_ms=60_000) as cluster:
+        line = CommandLine(cluster.bootstrap)
+        (controller,) = [each["id"] for each in line("brokers", "--json").json["brokers"] if each["controller"]]
+        silent = 1 - controller
+        cluster.create_topic("here", replicas=[[controller]])
+        cluster.create_topic("there", replicas=[[silent]])
+        line.bootstrap = cluster.broker(controller).bootstrap
+        line("produce", "here", input="a\n")
+        cluster.broker(silent).pause()
+        try:
+            found = line("doctor", "-b", line.bootstrap, "--timeout", "1", "--json", status=2).json
+            hanging = line("transactions", "find-hanging", "here", "there", "--timeout", "1", "--json", status=1)
+            listed = line("transactions", "list", "--timeout", "1", "--json", status=1)
+        finally:
+            cluster.broker(silent).resume()
+    assert {"broker-unreachable", "topic-single-replica"} <= {each["id"] for each in found["findings"]}
+    assert found["not_examined"] == [f"broker {silent}: log directories, groups, transactions and throttles, because it does not answer"]
+    for answer in hanging, listed:
+        assert (answer.json, f"broker {silent} is registered at" in answer.err) == ([], True)
+    assert hanging.err.startswith(f"ottla: there-0: broker {silent} is registered at")
+
+
 def test_the_directories_and_the_configuration_of_a_running_broker_are_examined(tmp_path: Path) -> None:
     with a_cluster(tmp_path, 1) as cluster:
         cluster.create_topic("t", partitions=3)

@@ -13,12 +13,13 @@ from broker.cli.console.answers import Conflict, one_line
 from broker.cli.console.parameters import BadParameter, Body, number
 from broker.cli.console.topic_changes import Path
 from broker.cli.console.views import View
+from broker.cli.doctor.kinds import reasons, some
 from broker.cli.options import check_brokers
 from broker.client import reassignments
 from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
 from broker.client.errors import ClientError, Refused
 from broker.client.hanging import DEFAULT_MAX_TIMEOUT_MS, find_hanging
-from broker.client.offsets import READ_COMMITTED, end_offsets
+from broker.client.offsets import LATEST, READ_COMMITTED, reachable_offsets
 from broker.client.reassignment_plan import balanced, from_json, to_json
 from broker.client.topic_admin import all_topics
 from broker.client.transaction_admin import (
@@ -171,7 +172,7 @@ def transaction(cluster: Cluster, name: str) -> View:
 def hanging_transactions(cluster: Cluster, query: QueryParams) -> View:
     """The transactions that are open on a partition while no coordinator will end them there. Raises BadParameter, ClientError.
 
-    Producers are requested only of partitions whose last stable offset is below their end.
+    Producers are requested only of partitions whose last stable offset is below their end. Brokers that do not answer are named.
     """
     timeout_ms = number(query.get("max_timeout_ms"), "max_timeout_ms")
     now_ms = int(time.time() * 1000)
@@ -181,11 +182,16 @@ def hanging_transactions(cluster: Cluster, query: QueryParams) -> View:
         for each in topic.partitions
         if each.leader_id != NO_LEADER
     ]
-    ends, stable = end_offsets(cluster, led), end_offsets(cluster, led, isolation=READ_COMMITTED)
-    held = [where for where in led if stable[where] < ends[where]]
+    ends, errors = reachable_offsets(cluster, dict.fromkeys(led, LATEST))
+    stable, more = reachable_offsets(cluster, dict.fromkeys(ends, LATEST), isolation=READ_COMMITTED)
+    held = [where for where in stable if stable[where] < ends[where]]
     longest = DEFAULT_MAX_TIMEOUT_MS if timeout_ms is None else timeout_ms
-    found = find_hanging(cluster, held, max_timeout_ms=longest, now_ms=now_ms) if held else []
-    return {
+    found = find_hanging(cluster, held, max_timeout_ms=longest, now_ms=now_ms)
+    undecided = [str(each.partition) for each in found.undecided]
+    notes = [*reasons({**errors, **more, **found.missing}), *map(one_line, found.coordinators)]
+    if undecided:
+        notes.append(f"whether the transactions on {some(undecided)} hang is unknown, because a coordinator did not answer")
+    answer: View = {
         "held_back": [{**where._asdict(), "stable": stable[where], "end": ends[where]} for where in held],
         "hanging": [
             {
@@ -196,9 +202,10 @@ def hanging_transactions(cluster: Cluster, query: QueryParams) -> View:
                 "idle_ms": now_ms - each.producer.last_timestamp,
                 "transactional_id": each.transactional_id,
             }
-            for each in found
+            for each in found.hanging
         ],
     }
+    return {**answer, "not_examined": notes} if notes else answer
 
 
 def producers(cluster: Cluster, name: str, query: QueryParams) -> View:

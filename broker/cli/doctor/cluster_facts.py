@@ -4,21 +4,21 @@ If a broker does not answer, or does not support a request, the missing part is 
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from broker.cli.doctor.certificates import end_of
-from broker.cli.doctor.kinds import some
+from broker.cli.doctor.kinds import reasons, some
 from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
 from broker.client.committed import committed_offsets
 from broker.client.config_admin import DYNAMIC, SOURCES, ResourceType, describe_configs
-from broker.client.errors import ClientError, check
-from broker.client.group_admin import describe_group, list_groups
-from broker.client.hanging import OpenTransaction, find_hanging, late_transactions
-from broker.client.offsets import READ_COMMITTED, end_offsets
+from broker.client.errors import ClientError, ConnectionLost, check
+from broker.client.group_admin import describe_group, reachable_groups
+from broker.client.hanging import OpenTransaction, late_transactions, search
+from broker.client.offsets import LATEST, READ_COMMITTED, reachable_offsets
 from broker.client.reassignments import FOLLOWER_RATE, LEADER_RATE, moves
-from broker.client.transaction_admin import describe_producers
+from broker.client.transaction_admin import reachable_producers
 from broker.client.versions import ApiTable
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
@@ -85,7 +85,7 @@ def gather(cluster: Cluster, now: Callable[[], float] = time.time) -> ClusterFac
         ("configurations of topics", lambda: ask_configs(facts, cluster)),
         ("log directories", lambda: _ask_disks(facts, cluster)),
         ("groups", lambda: _ask_groups(facts, cluster)),
-        ("transactions", lambda: _ask_transactions(facts, cluster, now())),
+        ("transactions", lambda: ask_transactions(facts, cluster, now())),
         ("throttles", lambda: _ask_throttles(facts, cluster)),
     )
     for name, part in parts:
@@ -93,6 +93,9 @@ def gather(cluster: Cluster, now: Callable[[], float] = time.time) -> ClusterFac
             part()
         except ClientError as error:
             facts.not_examined.append(f"{name}: {' '.join(str(error).split())}")
+    silent = [str(broker_id) for broker_id in facts.brokers if broker_id not in _answering(facts)]
+    if silent:
+        facts.not_examined.append(f"broker {some(silent)}: log directories, groups, transactions and throttles, because it does not answer")
     return facts
 
 
@@ -120,6 +123,23 @@ def _answering(facts: ClusterFacts) -> list[int]:
     return [broker_id for broker_id, broker in facts.brokers.items() if broker.versions]
 
 
+def ask_each(facts: ClusterFacts, what: str, ask: Callable[[int], None]) -> None:
+    """Ask every broker that answers. One that is lost is asked nothing more; the refusal of another is noted, and the rest is asked."""
+    refused: dict[str, ClientError] = {}
+    for broker_id in _answering(facts):
+        try:
+            ask(broker_id)
+        except ConnectionLost as error:
+            _give_up(facts, broker_id, error)
+        except ClientError as error:
+            refused[f"broker {broker_id}"] = error
+    facts.not_examined += [f"{what} of {line}" for line in reasons(refused)]
+
+
+def _give_up(facts: ClusterFacts, broker_id: int, error: ClientError) -> None:
+    facts.brokers[broker_id] = facts.brokers[broker_id]._replace(versions={}, error=str(error).removeprefix(f"broker {broker_id}: "))
+
+
 def ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
     """Add the examined keys of all topics. Topics that the cluster does not describe are noted. Raises ClientError."""
     names = [str(topic.name) for topic in facts.topics]
@@ -140,54 +160,84 @@ def ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
 
 
 def _ask_disks(facts: ClusterFacts, cluster: Cluster) -> None:
-    for broker_id in _answering(facts):
+    def ask(broker_id: int) -> None:
         answer = cluster.ask_broker(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
-        check(f"the log directories of broker {broker_id}", answer.error_code)
+        check(f"broker {broker_id}", answer.error_code)
         for each in answer.results:
             size = sum(partition.partition_size for topic in each.topics for partition in topic.partitions)
             is_online = each.error_code != ErrorCode.KAFKA_STORAGE_ERROR
             facts.disks.append(DiskFacts(broker_id, each.log_dir, is_online, size, each.total_bytes, each.usable_bytes))
 
+    ask_each(facts, "log directories", ask)
+
 
 def _ask_groups(facts: ClusterFacts, cluster: Cluster) -> None:
-    listed = [each for each in list_groups(cluster) if each.protocol_type == "consumer"]
+    found, errors = reachable_groups(cluster, broker_ids=_answering(facts))
+    refused: dict[str, ClientError] = {}
+    for broker_id, error in errors.items():
+        if isinstance(error, ConnectionLost):
+            _give_up(facts, broker_id, error)
+        else:
+            refused[f"broker {broker_id}"] = error
+    listed = [each for each in found if each.protocol_type == "consumer"]
     if len(listed) > _MOST_GROUPS:
         facts.not_examined.append(f"groups: only the first {_MOST_GROUPS} of {len(listed)} were examined")
+    lost: dict[int, ClientError] = {}
     for each in listed[:_MOST_GROUPS]:
         if each.state in {"Empty", "Dead"}:
             continue
-        described = describe_group(cluster, each.group)
-        if any(member.partitions for member in described.members) and not committed_offsets(cluster, each.group):
-            facts.groups_without_commits.append(each.group)
+        if each.coordinator in lost:  # which would take the whole timeout for each of its groups
+            refused[each.group] = lost[each.coordinator]
+            continue
+        try:
+            described = describe_group(cluster, each.group)
+            if any(member.partitions for member in described.members) and not committed_offsets(cluster, each.group):
+                facts.groups_without_commits.append(each.group)
+        except ClientError as error:
+            refused[each.group] = error
+            if isinstance(error, ConnectionLost):
+                lost[each.coordinator] = error
+    facts.not_examined += [f"groups: {line}" for line in reasons(refused)]
 
 
-def _ask_transactions(facts: ClusterFacts, cluster: Cluster, now: float) -> None:
-    led = _led_partitions(facts.topics)
-    ends = end_offsets(cluster, led)
-    stable = end_offsets(cluster, led, isolation=READ_COMMITTED)
-    held = [partition for partition in led if stable[partition] < ends[partition]]
-    if not held:
-        return
-    limits = {"max_timeout_ms": int(OPEN_SECONDS * 1000), "now_ms": int(now * 1000)}
-    late = late_transactions(describe_producers(cluster, held), **limits)
-    facts.hanging = find_hanging(cluster, held, **limits) if late else []
+def ask_transactions(facts: ClusterFacts, cluster: Cluster, now: float) -> None:
+    """Add the transactions that have been open for long, on the partitions of the leaders that answer; other partitions are noted.
+
+    Raises ClientError.
+    """
+    answering = _answering(facts)
+    led = dict.fromkeys(_led_partitions(facts.topics, answering), LATEST)
+    ends, errors = reachable_offsets(cluster, led)
+    stable, more = reachable_offsets(cluster, dict.fromkeys(ends, LATEST), isolation=READ_COMMITTED)
+    held = [partition for partition in stable if stable[partition] < ends[partition]]
+    producers, missing = reachable_producers(cluster, held)
+    late = late_transactions(producers, max_timeout_ms=int(OPEN_SECONDS * 1000), now_ms=int(now * 1000))
+    found = search(cluster, late)
+    facts.hanging = found.hanging
     stuck = {(each.partition, each.producer.producer_id) for each in facts.hanging}
     facts.long = [each for each in late if (each.partition, each.producer.producer_id) not in stuck]
+    facts.not_examined += [f"transactions: {line}" for line in reasons({**errors, **more, **missing})]
+    facts.not_examined += [f"transactions: {' '.join(str(error).split())}" for error in found.coordinators]
+    if found.undecided:
+        facts.not_examined.append(f"transactions: whether those on {some([str(each.partition) for each in found.undecided])} hang")
 
 
-def _led_partitions(topics: Iterable[MetadataResponseTopic]) -> list[TopicPartition]:
+def _led_partitions(topics: Iterable[MetadataResponseTopic], leaders: Container[int]) -> list[TopicPartition]:
     return [
         TopicPartition(str(topic.name), partition.partition_index)
         for topic in topics
         for partition in topic.partitions
-        if partition.leader_id != NO_LEADER
+        if partition.leader_id in leaders
     ]
 
 
 def _ask_throttles(facts: ClusterFacts, cluster: Cluster) -> None:
     facts.is_reassigning = bool(moves(cluster))
-    for broker_id in _answering(facts):
+
+    def ask(broker_id: int) -> None:
         for config in describe_configs(cluster, ResourceType.BROKER, str(broker_id)):
             if config.name in {LEADER_RATE, FOLLOWER_RATE} and config.config_source in DYNAMIC:
                 is_default = SOURCES[config.config_source] == "DYNAMIC_DEFAULT_BROKER_CONFIG"
                 facts.throttled["default" if is_default else str(broker_id)] = f"{config.name}={config.value}"
+
+    ask_each(facts, "throttles", ask)

@@ -3,8 +3,9 @@
 Ids are stable: programs that read the JSON output compare them. `docs/doctor.md` lists them all.
 """
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class Severity(Enum):
@@ -106,3 +107,11 @@ def some(names: list[str]) -> str:
     """The first few of many names, and the number of the others."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def reasons(errors: Mapping[Any, Exception]) -> list[str]:
+    """A line for each different error: its subjects, such as partitions or brokers, and its text."""
+    subjects: dict[str, list[str]] = {}
+    for subject, error in errors.items():
+        subjects.setdefault(" ".join(str(error).removeprefix(f"{subject}: ").split()), []).append(str(subject))
+    return [f"{some(names)}: {text}" for text, names in subjects.items()]

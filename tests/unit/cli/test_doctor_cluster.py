@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from broker.cli.doctor import cluster_facts
 from broker.cli.doctor.cluster_checks import check_cluster
-from broker.cli.doctor.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts, ask_configs
+from broker.cli.doctor.cluster_facts import BrokerFacts, ClusterFacts, DiskFacts, ask_configs, ask_each, ask_transactions
 from broker.cli.doctor.command import _print
 from broker.cli.doctor.examination import examine_cluster
 from broker.cli.doctor.kinds import KINDS, Severity
 from broker.cli.main import main
 from broker.client.cluster import Cluster, TopicPartition
-from broker.client.hanging import OpenTransaction
+from broker.client.errors import ConnectionLost, Refused
+from broker.client.hanging import HangingSearch, OpenTransaction
 from broker.client.transaction_admin import Producer
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResponse, DescribeConfigsResult
@@ -137,6 +139,54 @@ def test_configurations_that_the_cluster_does_not_describe_are_noted(monkeypatch
         ask_configs(facts, cluster)
     assert facts.configs == {"t": {"min.insync.replicas": "2"}}
     assert facts.not_examined == ["configurations of __consumer_offsets: the cluster refuses to describe them"]
+
+
+def test_a_broker_that_is_lost_or_refuses_keeps_no_other_from_being_examined() -> None:
+    facts = healthy()
+    asked: list[int] = []
+
+    def ask(broker_id: int) -> None:
+        asked.append(broker_id)
+        if broker_id == 0:
+            raise ConnectionLost("broker 0: the broker at 127.0.0.1:9092 did not answer in time")
+        if broker_id == 1:
+            raise Refused("broker 1", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    ask_each(facts, "log directories", ask)
+    ask_each(facts, "throttles", ask)
+    assert asked == [0, 1, 2, 1, 2]
+    refused = "of broker 1: Cluster authorization failed. (CLUSTER_AUTHORIZATION_FAILED)"
+    assert facts.not_examined == [f"log directories {refused}", f"throttles {refused}"]
+    (lost,) = check_cluster(facts)
+    assert lost.kind.id == "broker-unreachable"
+    assert lost.what == "broker 0 is registered at 127.0.0.1:9092: the broker at 127.0.0.1:9092 did not answer in time"
+
+
+def test_the_transactions_of_the_leaders_that_answer_are_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = healthy()
+    facts.topics = facts.topics[:1]
+    _change_broker(facts, versions={})  # it leads partition 2
+    lost = ConnectionLost("broker 1: the broker at 127.0.0.1:9093 did not answer in time")
+    asked: list[TopicPartition] = []
+
+    def offsets(_: Cluster, wanted: dict[TopicPartition, int], *, isolation: int = 0) -> object:
+        asked.extend(wanted)
+        return {name: 1 if isolation else 2 for name in wanted if name.partition == 0}, {name: lost for name in wanted if name.partition}
+
+    producer, other = OPEN.producer, OPEN.producer._replace(producer_id=4001)
+    unknown = [OPEN._replace(producer=other)]
+    monkeypatch.setattr(cluster_facts, "reachable_offsets", offsets)
+    monkeypatch.setattr(cluster_facts, "reachable_producers", lambda _, held: ({each: [producer, other] for each in held}, {}))
+    monkeypatch.setattr(cluster_facts, "search", lambda _, late: HangingSearch(late[:1], unknown, {}, [lost]))
+    with Cluster("127.0.0.1:1") as cluster:
+        ask_transactions(facts, cluster, producer.last_timestamp / 1000 + 3600)
+    assert [each.partition for each in asked] == [0, 1, 0]
+    assert ([each.producer for each in facts.hanging], [each.producer for each in facts.long]) == ([producer], [other])
+    assert facts.not_examined == [
+        f"transactions: t-1: {lost}",
+        f"transactions: {lost}",
+        "transactions: whether those on t-0 hang",
+    ]
 
 
 @pytest.mark.parametrize(("days", "kinds"), [(31, []), (29, ["certificate-expires"]), (-1, ["certificate-expired"])])

@@ -1,14 +1,17 @@
 """What the client asks coordinators and leaders about transactions, and what it makes of their answers."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
+from broker.cli.doctor.kinds import reasons
+from broker.cli.main import main
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.connection import Address, Connection
-from broker.client.errors import ClientError, Refused
-from broker.client.hanging import OpenTransaction, find_hanging, hanging, late_transactions
+from broker.client.errors import ClientError, ConnectionLost, Refused
+from broker.client.hanging import HangingSearch, OpenTransaction, find_hanging, hanging, late_transactions
 from broker.client.transaction_admin import (
     DescribedTransaction,
     ListedTransaction,
@@ -21,6 +24,7 @@ from broker.client.transaction_admin import (
     forget_transaction,
     list_transactions,
     marker_of_transaction,
+    reachable_producers,
 )
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -55,12 +59,14 @@ class ScriptedConnection(Connection):
 
 class ScriptedCluster(Cluster):
     """A cluster of brokers 1 and 2; broker 2 leads and coordinates everything. `answers` is called for every request with the broker that
-    it goes to; `asked` has all of them."""
+    it goes to; `asked` has all of them. Brokers in `silent` do not answer."""
 
     def __init__(self, *answers: Answer, version: int = 1) -> None:
         super().__init__("there:9092", timeout_seconds=2)
         self.asked: list[tuple[int, Any]] = []
         self.coordinator_id = 2
+        self.leaders: dict[TopicPartition, int] = {}
+        self.silent: set[int] = set()
         self._answers = list(answers)
         self._speaks = version
 
@@ -74,12 +80,17 @@ class ScriptedCluster(Cluster):
         return [1, 2]
 
     def leader(self, topic_partition: TopicPartition) -> int:
-        return 2
+        return self.leaders.get(topic_partition, 2)
+
+    def led(self, partitions: Iterable[TopicPartition]) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
+        return self.by_leader(partitions), []
 
     def ask(self, find: object, request: Message, response: type[Any], *, timeout_seconds: float | None = None) -> Any:
         return FindCoordinatorResponse(error_code=0, node_id=self.coordinator_id, host="there", port=9092)
 
     def ask_broker(self, broker_id: int, request: Message, response: type[Any]) -> Any:
+        if broker_id in self.silent:
+            raise ConnectionLost(f"broker {broker_id}: the broker at there:9092 did not answer in time")
         self.asked.append((broker_id, request))
         answer = self._answers[0] if len(self._answers) == 1 else self._answers.pop(0)
         found = answer(broker_id, request)
@@ -262,7 +273,84 @@ def test_a_transaction_hangs_where_its_coordinator_will_write_no_marker() -> Non
 )
 def test_hanging_transactions_are_looked_up_at_their_coordinators(answers: tuple[Answer, ...], expected: list[str | None]) -> None:
     found = find_hanging(ScriptedCluster(*answers), [P0], max_timeout_ms=HOUR_MS - 1, now_ms=NOW_MS)
-    assert [each.transactional_id for each in found] == expected
+    assert [each.transactional_id for each in found.hanging] == expected
+    assert (found.undecided, found.missing, found.coordinators) == ([], {}, [])
+
+
+def test_a_leader_that_does_not_answer_hides_no_hanging_transaction_of_the_others() -> None:
+    cluster = ScriptedCluster(remembered(OPEN), listed({}))
+    cluster.timeout_seconds = 0.05
+    cluster.leaders = {P0: 1}
+    cluster.silent = {1}
+    found = find_hanging(cluster, [P0, P1], max_timeout_ms=HOUR_MS - 1, now_ms=NOW_MS)
+    assert reasons(found.missing) == ["orders-0: broker 1: the broker at there:9092 did not answer in time"]
+    assert ([each.partition for each in found.undecided], found.hanging) == ([P1], [])
+
+
+def test_a_transaction_that_a_silent_coordinator_may_know_is_not_called_hanging() -> None:
+    cluster = ScriptedCluster(remembered(OPEN), listed({}))
+    cluster.timeout_seconds = 0.05
+    cluster.silent = {1}
+    found = find_hanging(cluster, [P0], max_timeout_ms=HOUR_MS - 1, now_ms=NOW_MS)
+    assert (found.hanging, [each.producer.start_offset for each in found.undecided], found.missing) == ([], [40], {})
+    assert list(map(str, found.coordinators)) == ["broker 1: the broker at there:9092 did not answer in time"]
+    known = ScriptedCluster(remembered(OPEN), listed({2: ["t"]}), described(partitions=(1,)))
+    known.timeout_seconds = 0.05
+    known.silent = {1}
+    found = find_hanging(known, [P0], max_timeout_ms=HOUR_MS - 1, now_ms=NOW_MS)
+    assert ([each.transactional_id for each in found.hanging], found.undecided) == (["t"], [])
+
+
+def test_a_partition_that_is_refused_hides_no_producer_of_the_others() -> None:
+    def half(broker_id: int, request: Any) -> Any:
+        answer: Any = remembered(CLOSED)(broker_id, request)
+        answer.topics[0].partitions[0].error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return answer
+
+    found, errors = reachable_producers(ScriptedCluster(half), [P0, P1])
+    assert (list(found), list(errors)) == ([P1], [P0])
+    assert reasons(errors) == ["orders-0: Topic authorization failed. (TOPIC_AUTHORIZATION_FAILED)"]
+    with pytest.raises(Refused, match="orders-0: Topic authorization failed"):
+        describe_producers(ScriptedCluster(half), [P0, P1])
+
+
+def test_the_command_shows_what_hangs_and_names_the_broker_that_did_not_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = ConnectionLost("broker 1: the broker at there:9092 did not answer in time")
+    hangs, may_hang = OpenTransaction(P1, Producer(7, 3, -1, 9, NOW_MS, 40)), OpenTransaction(P1, Producer(8, 3, -1, 9, NOW_MS, 50))
+    found = HangingSearch([hangs], [may_hang], {P0: lost}, [lost])
+    monkeypatch.setattr("broker.client.hanging.find_hanging", lambda *_, **__: found)
+    monkeypatch.setattr("broker.cli.transactions._named_partitions", lambda *_: [P0, P1])
+    with pytest.raises(SystemExit) as ended:
+        main(["transactions", "find-hanging", "orders", "--json"], standalone_mode=False)
+    printed = capsys.readouterr()
+    assert ended.value.code == 1
+    assert [(each["partition"], each["producer_id"]) for each in json.loads(printed.out)] == [(1, 7)]
+    assert printed.err.splitlines() == [
+        "ottla: orders-0: broker 1: the broker at there:9092 did not answer in time",
+        "ottla: broker 1: the broker at there:9092 did not answer in time",
+        "ottla: orders-1: whether the transaction of producer 8 from offset 50 on hangs is unknown, because a coordinator did not answer",
+    ]
+
+
+def test_the_transactions_of_brokers_that_answer_are_listed_although_another_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def asked(cluster: Cluster, broker_id: int, _: Message, __: type[Message]) -> Message:
+        if broker_id == 1:
+            raise Refused("broker 1", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return listed({2: ["t"]})(broker_id, None)
+
+    monkeypatch.setattr(Cluster, "broker", lambda *_: ScriptedConnection(1))
+    monkeypatch.setattr(Cluster, "broker_ids", lambda _: [1, 2])
+    monkeypatch.setattr(Cluster, "ask_broker", asked)
+    with pytest.raises(SystemExit) as ended:
+        main(["transactions", "list", "--json"], standalone_mode=False)
+    printed = capsys.readouterr()
+    assert ended.value.code == 1
+    assert [each["transactional_id"] for each in json.loads(printed.out)] == ["t"]
+    assert printed.err == "ottla: broker 1: Cluster authorization failed. (CLUSTER_AUTHORIZATION_FAILED)\n"
 
 
 def test_the_marker_of_a_transaction_is_found_by_its_start_offset() -> None:

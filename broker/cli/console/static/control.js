@@ -101,6 +101,7 @@ async function hangingParts(page) {
   return [
     note(`The last stable offset of ${found.held_back.length} partitions is behind their end.`),
     found.hanging.length ? table("Hanging transactions", columns, found.hanging).box : note("No transaction hangs."),
+    ...(found.not_examined ?? []).map((line) => failed(new Error(`Not examined: ${line}`))),
   ];
 }
 
