@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from broker.cli.doctor.kinds import reasons
 from broker.cli.options import cluster_command, command_group, fail, json_option, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table, say
 from broker.cli.times import parse_span, parse_time
@@ -199,16 +200,16 @@ def reset_offsets(
         raise click.UsageError("--execute and --dry-run exclude each other.")
     if from_file is None and bool(names) == all_topics:
         raise click.UsageError("Give either --topic or --all-topics.")
-    plan = None if from_file is None else read_plan(from_file, name)
+    from_plan = None if from_file is None else read_plan(from_file, name)
     moment = _moment(to_datetime, by_duration)
     committed = {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
-    if plan is not None:
-        partitions = list(plan)
+    if from_plan is not None:
+        partitions = list(from_plan)
     else:
         partitions = topic_partitions(cluster, names) if names else sorted(committed)
     if not partitions:
         raise ClientError(f"group {name} has no offsets; name the topics with --topic")
-    found = planned_offsets(
+    plan = planned_offsets(
         cluster,
         partitions,
         committed,
@@ -219,23 +220,31 @@ def reset_offsets(
         to_offset=to_offset,
         shift_by=shift_by,
         to_time_ms=moment,
-        from_file=plan,
+        from_file=from_plan,
+        seconds=cluster.timeout_seconds,
     )
     if execute:
+        if plan.missing:
+            fail([*reasons(plan.missing), "no offset was reset; wait for the leaders, or name other partitions with --topic"])
         state = describe_group(cluster, name).state
         if state not in _INACTIVE:
             raise ClientError(f"the offsets of group {name} can only be reset while it has no members; it is {state}. Stop its consumers")
-        commit_offsets(cluster, name, found)
-    if as_json:
-        print_json([{**partition._asdict(), "before": committed.get(partition), "offset": offset} for partition, offset in found.items()])
-    elif export:
-        for partition, offset in found.items():
-            print(f"{partition.topic},{partition.partition},{offset}")
-    else:
-        rows = [[partition.topic, partition.partition, committed.get(partition), offset] for partition, offset in found.items()]
-        print_table(("topic", "partition", "before", "offset"), rows)
+        commit_offsets(cluster, name, plan.offsets)
+    _print_plan(plan.offsets, committed, as_json=as_json, export=export)
     if not execute and not dry_run:
         say("nothing was changed; --execute resets the offsets")
+    fail(reasons(plan.missing))
+
+
+def _print_plan(offsets: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int], *, as_json: bool, export: bool) -> None:
+    if as_json:
+        print_json([{**where._asdict(), "before": committed.get(where), "offset": offset} for where, offset in offsets.items()])
+    elif export:
+        for where, offset in offsets.items():
+            print(f"{where.topic},{where.partition},{offset}")
+    else:
+        rows = [[*where, committed.get(where), offset] for where, offset in offsets.items()]
+        print_table(("topic", "partition", "before", "offset"), rows)
 
 
 @groups.command("delete-offsets")

@@ -1,22 +1,32 @@
 """Computes the new offsets of a group by the modes of Apache Kafka's kafka-consumer-groups --reset-offsets. Used by
 `ottla groups`.
 
-An offset outside of a partition's range is moved to the nearest valid one, with a remark.
+An offset outside of a partition's range is moved to the nearest valid one, with a remark. A partition without a leader has no new offset.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from broker.client.cluster import TopicPartition
+from broker.client.cluster import Cluster, TopicPartition
 from broker.client.errors import ClientError
-
-if TYPE_CHECKING:
-    from broker.client.cluster import Cluster
+from broker.client.offsets import EARLIEST, LATEST, LEADER_SECONDS, reachable_offsets
 
 Scenario = dict[TopicPartition, int]
+
+
+class ResetPlan(NamedTuple):
+    """The new offsets of a group, and the range of each of the partitions."""
+
+    offsets: Scenario
+    starts: Scenario
+    ends: Scenario
+    missing: dict[TopicPartition, ClientError]
+    """The partitions without a leader that answers, which have no new offset, and the reasons."""
+
+
 _WITH_GROUP = 4
 
 
@@ -33,31 +43,36 @@ def planned_offsets(
     shift_by: int | None = None,
     to_time_ms: int | None = None,
     from_file: Mapping[TopicPartition, int] | None = None,
-) -> Scenario:
-    """The new offset of each partition by the one given mode. Raises ClientError."""
-    from broker.client.offsets import end_offsets, offsets_at, start_offsets
-
+    seconds: float = LEADER_SECONDS,
+) -> ResetPlan:
+    """The new offset of each partition by the one given mode. Leaders have these seconds to answer. Raises ClientError."""
     wanted = list(partitions)
-    ends = end_offsets(cluster, wanted)
-    if to_latest:
-        return ends
-    starts = start_offsets(cluster, wanted)
-    if to_earliest:
-        return starts
+    if shift_by is not None:
+        lacking = [str(name) for name in wanted if name not in committed]
+        if lacking:
+            raise ClientError(f"cannot shift the offsets of partitions without one: {', '.join(lacking)}")
+    ends, missing = reachable_offsets(cluster, dict.fromkeys(wanted, LATEST), seconds=seconds)
+    starts, more = reachable_offsets(cluster, dict.fromkeys(ends, EARLIEST), seconds=seconds)
+    missing |= more
+    reached = [name for name in wanted if name in starts]
     if to_time_ms is not None:
-        return offsets_at(cluster, wanted, to_time_ms)
+        at, more = reachable_offsets(cluster, dict.fromkeys(reached, to_time_ms), seconds=seconds)
+        missing |= more
+        # -1: no record is at that time or later
+        return ResetPlan({name: ends[name] if at[name] < 0 else at[name] for name in reached if name in at}, starts, ends, missing)
+    if to_latest or to_earliest:
+        edge = ends if to_latest else starts
+        return ResetPlan({name: edge[name] for name in reached}, starts, ends, missing)
     if to_current:
-        asked = {name: committed.get(name, ends[name]) for name in wanted}
+        asked = {name: committed.get(name, ends[name]) for name in reached}
     elif shift_by is not None:
-        missing = [str(name) for name in wanted if name not in committed]
-        if missing:
-            raise ClientError(f"cannot shift the offsets of partitions without one: {', '.join(missing)}")
-        asked = {name: committed[name] + shift_by for name in wanted}
+        asked = {name: committed[name] + shift_by for name in reached}
     elif from_file is not None:
-        asked = {name: from_file[name] for name in wanted}
+        asked = {name: from_file[name] for name in reached}
     else:
-        asked = dict.fromkeys(wanted, to_offset or 0)
-    return {name: _within(name, offset, starts[name], ends[name], remark) for name, offset in asked.items()}
+        asked = dict.fromkeys(reached, to_offset or 0)
+    offsets = {name: _within(name, offset, starts[name], ends[name], remark) for name, offset in asked.items()}
+    return ResetPlan(offsets, starts, ends, missing)
 
 
 def _within(name: TopicPartition, offset: int, start: int, end: int, remark: Callable[[str], None]) -> int:

@@ -52,13 +52,13 @@ def list_offsets(
 
 
 def reachable_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED, seconds: float = LEADER_SECONDS
 ) -> tuple[dict[TopicPartition, int], Errors]:
-    """The offsets of those partitions whose leaders answer within LEADER_SECONDS, and the error of each other one.
+    """The offsets of those partitions whose leaders answer within these seconds, and the error of each other one.
 
     Raises ClientError for what waiting does not change.
     """
-    seconds = min(LEADER_SECONDS, cluster.timeout_seconds)
+    seconds = min(seconds, cluster.timeout_seconds)
 
     def ask(leader: int, names: list[TopicPartition]) -> dict[TopicPartition, int | ClientError]:
         answer = cluster.ask_briefly(leader, _request(names, wanted, isolation), ListOffsetsResponse, seconds)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from starlette.datastructures import QueryParams
 
-from broker.cli.console.answers import Conflict
+from broker.cli.console.answers import Conflict, one_line
 from broker.cli.console.parameters import BadParameter, Body, number, signed
 from broker.cli.console.topic_changes import Path
 from broker.cli.console.views import View
@@ -17,7 +17,6 @@ from broker.cli.times import parse_span, parse_time
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.committed import commit_offsets, committed_offsets, delete_offsets
 from broker.client.group_admin import delete_groups, describe_group
-from broker.client.offsets import end_offsets, start_offsets
 
 INACTIVE: Final = ("Empty", "Dead")
 _MODES: Final = ("earliest", "latest", "current", "offset", "shift", "time", "ago")
@@ -26,7 +25,7 @@ _MODES: Final = ("earliest", "latest", "current", "offset", "shift", "time", "ag
 def planned_reset(cluster: Cluster, query: QueryParams) -> View:
     """The offsets that a reset would commit, beside the current ones and the range of each partition.
 
-    Nothing is changed. Raises BadParameter, ClientError.
+    Nothing is changed. Partitions whose leader does not answer are named. Raises BadParameter, ClientError.
     """
     group = query.get("group")
     if not group:
@@ -37,17 +36,24 @@ def planned_reset(cluster: Cluster, query: QueryParams) -> View:
     state = describe_group(cluster, group).state
     remarks: list[str] = []
     planned = planned_offsets(cluster, wanted, committed, remark=remarks.append, **mode)
-    starts, ends = start_offsets(cluster, wanted), end_offsets(cluster, wanted)
-    return {
+    missing = [{**where._asdict(), "error": one_line(error)} for where, error in planned.missing.items()]
+    answer: View = {
         "group": group,
         "state": state,
         "can_be_applied": state in INACTIVE,
         "remarks": remarks,
         "offsets": [
-            {**where._asdict(), "before": committed.get(where), "offset": offset, "start": starts[where], "end": ends[where]}
-            for where, offset in planned.items()
+            {
+                **where._asdict(),
+                "before": committed.get(where),
+                "offset": offset,
+                "start": planned.starts[where],
+                "end": planned.ends[where],
+            }
+            for where, offset in planned.offsets.items()
         ],
     }
+    return {**answer, "missing": missing} if missing else answer
 
 
 def _mode(query: QueryParams) -> Mapping[str, Any]:

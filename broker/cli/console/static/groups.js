@@ -74,7 +74,9 @@ export async function reset(page, name) {
       if (apply) apply.disabled = !found.can_be_applied;
       shown.replaceChildren(
         note(found.can_be_applied ? "Nothing is changed yet." : `The group is ${found.state}; stop its consumers, then look at the preview again.`),
-        ...found.remarks.map(note), table("Preview", columns, found.offsets).box, apply ?? "");
+        ...found.remarks.map(note),
+        ...(found.missing ?? []).map((one) => failed(new Error(`Without a new offset: ${one.topic}-${one.partition}. ${one.error}`))),
+        table("Preview", columns, found.offsets).box, apply ?? "");
     } catch (error) {
       shown.replaceChildren(failed(error));
     }
