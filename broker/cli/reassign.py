@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from shlex import quote
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -107,17 +110,50 @@ def execute(
     if save is not None:
         json.dump(to_json({name: move.target if (move := under_way.get(name)) else current[name] for name in wanted}), save)
         save.write("\n")
-    if throttle is not None:
-        reassignments.throttle(cluster, current, wanted, throttle)
-        say(f"this replication is limited to {throttle} bytes per second on each broker; verify, or --wait, removes the limit")
-    outcomes = reassignments.reassign(cluster, wanted)
-    if wait and not any(outcomes.values()):
-        _wait(cluster, list(wanted))
+    with _throttles_told(plan if throttle is not None else None):
         if throttle is not None:
-            reassignments.clear_throttles(cluster, [name.topic for name in wanted])
-        report_outcomes([(str(name), None) for name in wanted], "moved", as_json=as_json)
-        return
-    report_outcomes([(str(name), outcome) for name, outcome in outcomes.items()], "is being moved", as_json=as_json)
+            reassignments.throttle(cluster, current, wanted, throttle)
+            say(f"this replication is limited to {throttle} bytes per second on each broker; verify, or --wait, removes the limit")
+        outcomes = reassignments.reassign(cluster, wanted)
+        is_moved = wait and not any(outcomes.values())
+        if is_moved:
+            _wait(cluster, list(wanted))
+        elif throttle is not None and any(outcomes.values()):
+            say(_left(plan))
+    left = _clear(cluster, wanted) if is_moved and throttle is not None else None
+    report_outcomes(
+        [(str(name), outcome) for name, outcome in outcomes.items()], "moved" if is_moved else "is being moved", as_json=as_json
+    )
+    if left is not None:
+        raise left
+
+
+@contextmanager
+def _throttles_told(plan: IO[str] | None) -> Iterator[None]:
+    """Tells how to remove the throttles of a plan if this block fails or is interrupted; they stay, as with Kafka's tool. None has none."""
+    try:
+        yield
+    except (ClientError, KeyboardInterrupt):
+        if plan is not None:
+            say(_left(plan))
+        raise
+
+
+def _left(plan: IO[str]) -> str:
+    file = "PLAN.json" if plan.name in ("-", "<stdin>") else quote(plan.name)
+    return f"replication throttles may be left; `ottla topics reassign verify {file}` removes them once no partition is being moved"
+
+
+def _clear(cluster: Cluster, partitions: Iterable[TopicPartition]) -> ClientError | None:
+    """Remove the throttles; the error if some are left."""
+    from broker.client import reassignments
+
+    try:
+        reassignments.clear_throttles(cluster, [name.topic for name in partitions])
+    except ClientError as error:
+        remedy = "ottla configs alter broker ID --delete leader.replication.throttled.rate --delete follower.replication.throttled.rate"
+        return ClientError(f"{error}\nthese replication throttles are left; repeat `verify`, or use {remedy}")
+    return None
 
 
 def _read(plan: IO[str]) -> Plan:
@@ -156,8 +192,7 @@ def verify(cluster: Cluster, plan: IO[str], preserve_throttles: bool, as_json: b
         name: "moving" if name in under_way else "done" if current[name] == replicas else "not as planned"
         for name, replicas in wanted.items()
     }
-    if not under_way and not preserve_throttles:
-        reassignments.clear_throttles(cluster, [name.topic for name in wanted])
+    left = None if under_way or preserve_throttles else _clear(cluster, wanted)
     if as_json:
         print_json(
             [
@@ -169,6 +204,8 @@ def verify(cluster: Cluster, plan: IO[str], preserve_throttles: bool, as_json: b
         rows = [[name.topic, name.partition, current[name], wanted[name], state] for name, state in states.items()]
         print_table(("topic", "partition", "now", "planned", "state"), rows)
     sys.stdout.flush()
+    if left is not None:
+        raise left
     if set(states.values()) - {"done"}:
         raise SystemExit(1)
 
@@ -192,9 +229,11 @@ def cancel(cluster: Cluster, plan: IO[str] | None, everything: bool, preserve_th
         report_outcomes((), "", as_json=as_json)
         return
     outcomes = reassignments.reassign(cluster, dict.fromkeys(wanted))
-    if not preserve_throttles and set(wanted) == set(under_way):
-        reassignments.clear_throttles(cluster, [name.topic for name in wanted])
+    is_over = set(wanted) == set(under_way) and not any(outcomes.values())
+    left = _clear(cluster, wanted) if is_over and not preserve_throttles else None
     report_outcomes([(str(name), outcome) for name, outcome in outcomes.items()], "stays where it was", as_json=as_json)
+    if left is not None:
+        raise left
 
 
 @reassign.command("list")

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.config_admin import Change, Operation, ResourceType, alter_configs
-from broker.client.errors import ClientError, Refused, check
+from broker.client.errors import ClientError, Refused, SomeRefused, check
 from broker.client.offsets import by_topic
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
@@ -143,12 +143,24 @@ def set_rate(cluster: Cluster, brokers: Iterable[int], rate: int | None) -> None
 
 
 def clear_throttles(cluster: Cluster, topics: Iterable[str]) -> None:
-    """Remove all replication throttles from these topics and from all live brokers."""
-    set_rate(cluster, cluster.broker_ids(), None)
+    """Remove all replication throttles from these topics and from all live brokers.
+
+    One that cannot be changed keeps no other from being changed. Raises SomeRefused at the end, which names those that are left.
+    """
+    errors: dict[str, ClientError] = {}
+    changes = [Change(key, Operation.DELETE, None) for key in (LEADER_REPLICAS, FOLLOWER_REPLICAS)]
     for topic in dict.fromkeys(topics):
-        alter_configs(
-            cluster, ResourceType.TOPIC, topic, [Change(key, Operation.DELETE, None) for key in (LEADER_REPLICAS, FOLLOWER_REPLICAS)]
-        )
+        try:
+            alter_configs(cluster, ResourceType.TOPIC, topic, changes)
+        except ClientError as error:
+            errors[f"topic {topic}"] = error
+    for broker in cluster.broker_ids():
+        try:
+            set_rate(cluster, [broker], None)
+        except ClientError as error:
+            errors[f"broker {broker}"] = error
+    if errors:
+        raise SomeRefused(errors)
 
 
 def elect(cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, unclean: bool) -> Outcomes:

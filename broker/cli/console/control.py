@@ -97,9 +97,14 @@ def start_moves(cluster: Cluster, _: Path, body: Body) -> View:
     if in_progress and not additional:
         raise Conflict(f"{_named(in_progress)} are being moved; wait, cancel that, or give additional")
     back = {where: move.target if (move := in_progress.get(where)) else current[where] for where in plan}
-    if throttle is not None:
-        reassignments.throttle(cluster, current, plan, throttle)
-    _raise_first(reassignments.reassign(cluster, plan))
+    try:
+        if throttle is not None:
+            reassignments.throttle(cluster, current, plan, throttle)
+        _raise_first(reassignments.reassign(cluster, plan))
+    except ClientError as error:
+        if throttle is not None:  # they stay, as with Kafka's tool
+            error.args = (f"{one_line(error)}; replication throttles may be left: remove them once nothing is being moved",)
+        raise
     return {"started": len(plan), "plan_back": to_json(back)}
 
 

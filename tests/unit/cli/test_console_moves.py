@@ -6,8 +6,9 @@ from broker.cli.console import control
 from broker.cli.console.parameters import Body
 from broker.client import reassignments
 from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ClientError, ConnectionLost
+from broker.client.errors import ClientError, ConnectionLost, Refused
 from broker.client.reassignments import Move
+from protocol.errors import ErrorCode
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -41,3 +42,20 @@ def test_throttles_that_cannot_be_removed_are_named_after_the_moves_are_cancelle
     with Cluster("127.0.0.1:1") as cluster, pytest.raises(ClientError) as failed:
         control.cancel_moves(cluster, {}, Body({"all": True}))
     assert str(failed.value) == "the moves are cancelled, and throttles are left: broker 1 does not answer; remove them later"
+
+
+def test_a_start_that_fails_says_that_its_throttles_may_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise Refused("the controller", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    monkeypatch.setattr(reassignments, "replicas_of", lambda *_: {FIRST: [0]})
+    monkeypatch.setattr(reassignments, "moves", lambda *_: {})
+    monkeypatch.setattr(reassignments, "throttle", lambda *_: None)
+    monkeypatch.setattr(reassignments, "reassign", fail)
+    monkeypatch.setattr(control, "check_brokers", lambda *_: None)
+    plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}
+    with Cluster("127.0.0.1:1") as cluster:
+        with pytest.raises(Refused, match=r"; replication throttles may be left: remove them once nothing is being moved$"):
+            control.start_moves(cluster, {}, Body({"plan": plan, "throttle": 1000}))
+        with pytest.raises(Refused, match=r"\(CLUSTER_AUTHORIZATION_FAILED\)$"):
+            control.start_moves(cluster, {}, Body({"plan": plan}))

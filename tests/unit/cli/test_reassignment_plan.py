@@ -2,14 +2,18 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
+import click
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.cli.main import main
 from broker.client import reassignments
 from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ClientError
+from broker.client.config_admin import ResourceType
+from broker.client.errors import ClientError, ConnectionLost, SomeRefused
 from broker.client.reassignment_plan import Plan, balanced, from_json, to_json
 
 NO_RACKS = dict.fromkeys(range(4))
@@ -143,3 +147,68 @@ def test_a_throttle_is_set_on_live_brokers_alone_because_a_plan_may_leave_a_dead
         monkeypatch.setattr(cluster, "broker_ids", lambda: [0, 1])
         reassignments.throttle(cluster, {where: [0, 2]}, {where: [0, 1]}, 1000)
     assert changed == [("TOPIC", "t"), ("BROKER", "0"), ("BROKER", "1")]
+
+
+def test_a_throttle_that_cannot_be_removed_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed: list[tuple[str, str]] = []
+
+    def alter(_: Cluster, kind: ResourceType, name: str, __: object) -> None:
+        if name == "0":
+            raise ConnectionLost("broker 0 is registered at there:9092: it does not answer")
+        changed.append((kind.name, name))
+
+    monkeypatch.setattr(reassignments, "alter_configs", alter)
+    with Cluster("127.0.0.1:1") as cluster:
+        monkeypatch.setattr(cluster, "broker_ids", lambda: [0, 1])
+        with pytest.raises(SomeRefused, match=r"^broker 0 is registered at there:9092: it does not answer$"):
+            reassignments.clear_throttles(cluster, ["t", "u", "t"])
+    assert changed == [("TOPIC", "t"), ("TOPIC", "u"), ("BROKER", "1")]
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A plan that moves partition 0 of t; nothing is being moved yet."""
+    monkeypatch.setattr(reassignments, "replicas_of", lambda *_: {TopicPartition("t", 0): [0]})
+    monkeypatch.setattr(reassignments, "moves", lambda *_: {})
+    monkeypatch.setattr("broker.cli.reassign.check_brokers", lambda *_: None)
+    file = tmp_path / "the plan.json"
+    file.write_text(json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}), encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize("error", [ConnectionLost("broker 1: it does not answer"), KeyboardInterrupt()])
+@pytest.mark.parametrize("step", ["throttle", "reassign"])
+def test_a_move_that_fails_says_how_to_remove_its_throttles(
+    step: str, error: BaseException, plan_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(reassignments, "throttle", lambda *_: None)
+    monkeypatch.setattr(reassignments, step, fail)
+    execute = ["topics", "reassign", "execute", plan_file, "--json"]
+    with pytest.raises((SystemExit, KeyboardInterrupt, click.Abort)):
+        main([*execute, "--throttle", "1000"], standalone_mode=False)
+    told = f"replication throttles may be left; `ottla topics reassign verify '{plan_file}'` removes them once no partition is being moved"
+    assert told in capsys.readouterr().err.splitlines()
+    if step == "reassign":
+        with pytest.raises((SystemExit, KeyboardInterrupt, click.Abort)):
+            main(execute, standalone_mode=False)
+        assert "throttles" not in capsys.readouterr().err
+
+
+def test_a_finished_move_is_reported_although_its_throttles_are_left(
+    plan_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def clear(*_: object) -> None:
+        raise ConnectionLost("broker 1: it does not answer")
+
+    monkeypatch.setattr(reassignments, "throttle", lambda *_: None)
+    monkeypatch.setattr(reassignments, "reassign", lambda _, wanted: dict.fromkeys(wanted))
+    monkeypatch.setattr(reassignments, "clear_throttles", clear)
+    with pytest.raises(SystemExit) as ended:
+        main(["topics", "reassign", "execute", plan_file, "--throttle", "1000", "--wait"], standalone_mode=False)
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (1, "t-0: moved\n")
+    assert "ottla: broker 1: it does not answer\n" in printed.err
+    assert "these replication throttles are left" in printed.err
