@@ -165,7 +165,7 @@ def iter_keys_and_values(data: bytes, header: BatchHeader) -> Iterator[tuple[byt
                 value, at = _read_bytes(data, at, end)
             if data[at]:
                 header_count, at = read_varint(data, at)
-                _, at = _read_headers(data, at, end, header_count)
+                at = _skip_headers(data, at, end, header_count)
             else:
                 at += 1
         except IndexError:
@@ -273,7 +273,7 @@ def _walk(
             at += length
         if data[at]:
             length, at = read_varint(data, at)
-            at = _read_headers(data, at, end, length)[1]
+            at = _skip_headers(data, at, end, length)
         else:
             at += 1
         if at != record_end:
@@ -323,11 +323,33 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return data[at:stop], stop
 
 
-def _read_headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+def _check_header_count(count: int, remaining: int) -> None:
     if count < 0:
         raise InvalidRecord(f"Found invalid number of record headers {count}")
-    if count > end - at:
+    if count > remaining:
         raise InvalidRecord(f"Found invalid number of record headers. {count} is larger than the remaining size of the buffer")
+
+
+def _skip_headers(data: bytes, at: int, end: int, count: int) -> int:
+    """The position after the headers, with the checks of `_read_headers`. Makes none: a small compressed batch may have 64 million."""
+    _check_header_count(count, end - at)
+    for _ in range(count):
+        length, at = read_varint(data, at)
+        if length < 0:
+            raise InvalidRecord("Invalid negative header key size -1")
+        at += length
+        if at > end:
+            raise InvalidRecord(_STRUCTURE)
+        length, at = read_varint(data, at)
+        if length > 0:
+            at += length
+            if at > end:
+                raise InvalidRecord(_STRUCTURE)
+    return at
+
+
+def _read_headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+    _check_header_count(count, end - at)
     headers: list[Header] = []
     for _ in range(count):
         key, at = _read_bytes(data, at, end)

@@ -1,6 +1,7 @@
 """The records inside a batch: written, read again, and refused when they break the format."""
 
 import contextlib
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -111,6 +112,19 @@ def test_a_long_batch_is_walked_in_slices() -> None:
     summary = walk_records(record_data(batch, 0, parse_header(batch)), parse_header(batch), lambda: pauses.append(None))
     assert summary == (FIRST_TIMESTAMP + 699, FIRST_TIMESTAMP, True, False)
     assert len(pauses) == 2
+
+
+def test_headers_that_nobody_needs_are_not_made() -> None:
+    """A compressed batch of 1 MiB may have 64 million empty ones."""
+    batch = a_batch([a_record(headers=[(b"", None)] * 200_000)])
+    header, data = parse_header(batch), record_data(batch, 0, parse_header(batch))
+    tracemalloc.start()
+    try:
+        walk_records(data, header)
+        assert len(list(iter_keys_and_values(data, header))) == 1
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_summary_leaves_out_records_without_timestamp() -> None:
