@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Final, NamedTuple
 
 from broker.client.cluster import Cluster, TopicPartition
@@ -22,11 +21,13 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.records.batch import BatchHeader, TimestampType, crc_is_valid, iter_batches
 from protocol.records.builder import ControlRecordType, control_record_type
-from protocol.records.errors import RecordFormatError
+from protocol.records.errors import RecordFormatError, TooManyHeaders
 from protocol.records.reader import Record, iter_records
 
 MAX_RECORDS: Final = 10_000
 """Records that are made at a time; a compressed batch may have millions of small ones."""
+MAX_HEADERS: Final = 250_000
+"""Headers that a record may have, and after which no more records are made; a compressed batch may have 64 million empty ones."""
 _BACKOFF_SECONDS: Final = 0.1
 
 
@@ -41,7 +42,7 @@ class FetchSettings(NamedTuple):
 
 
 class FetchedBatch(NamedTuple):
-    """The records of one batch from the position on, or MAX_RECORDS of them; none for markers and aborted batches."""
+    """The records of one batch from the position on, or some of them; none for markers and aborted batches."""
 
     partition: TopicPartition
     timestamp_type: TimestampType
@@ -224,17 +225,36 @@ class Fetcher:
         position = self.positions[partition]
         hidden = aborted is not None and aborted.hides(header, buffer, at)
         is_readable = not header.is_control and not hidden
-        records = (record for record in records_at(buffer, at, header) if record.offset >= position) if is_readable else iter(())
+        records = records_at(buffer, at, header, first_offset=position, max_headers=MAX_HEADERS) if is_readable else iter(())
         while True:
-            some = list(islice(records, MAX_RECORDS))
-            is_last = len(some) < MAX_RECORDS
+            some, is_last, refused = _some(records)
             yield self._advanced(partition, header, some, header.next_offset if is_last else some[-1].offset + 1)
             if is_last or partition not in self.positions:
                 return
+            if refused is not None:
+                raise refused
 
     def _advanced(self, partition: TopicPartition, header: BatchHeader, records: list[Record], next_offset: int) -> FetchedBatch:
         self.positions[partition] = max(self.positions[partition], next_offset)
         return FetchedBatch(partition, header.timestamp_type, records, next_offset)
+
+
+def _some(records: Iterator[Record]) -> tuple[list[Record], bool, TooManyHeaders | None]:
+    """The next records, within the limits of their number and of their headers; whether there are no more; the error of the one that
+    follows them. Raises it if it is the first."""
+    found: list[Record] = []
+    headers = 0
+    try:
+        for record in records:
+            found.append(record)
+            headers += len(record.headers)
+            if len(found) == MAX_RECORDS or headers > MAX_HEADERS:
+                return found, False, None
+    except TooManyHeaders as error:
+        if not found:
+            raise
+        return found, False, error
+    return found, True, None
 
 
 class AbortedFilter:

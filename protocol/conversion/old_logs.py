@@ -12,12 +12,14 @@ from protocol.conversion.limits import CODEC_MASK, TIMESTAMP_TYPE_MASK, TOGETHER
 from protocol.conversion.message_reader import MessageReader
 from protocol.conversion.message_sets import as_batch, unwrap
 from protocol.records.batch import BatchHeader, Buffer, parse_header
-from protocol.records.reader import Record, iter_records
+from protocol.records.reader import ANY_OFFSET, MOST_HEADERS, Record, iter_records
 
 
-def records_at(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[Record]:
+def records_at(
+    buffer: Buffer, position: int, header: BatchHeader, *, first_offset: int = ANY_OFFSET, max_headers: int = MOST_HEADERS
+) -> Iterator[Record]:
     """The records of the batch, or of the message, at `position`. Raises the errors of `iter_records` and of `up_convert`."""
-    return iter_records(*readable(buffer, position, header))
+    return iter_records(*readable(buffer, position, header), first_offset=first_offset, max_headers=max_headers)
 
 
 def readable(buffer: Buffer, position: int, header: BatchHeader) -> tuple[Buffer, int, BatchHeader]:

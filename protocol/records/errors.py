@@ -37,6 +37,14 @@ class InvalidRecord(RecordFormatError):
     """The records inside a batch violate the record format or contradict the header of the batch."""
 
 
+class TooManyHeaders(RecordFormatError):
+    """A record has more headers than the reader makes."""
+
+    def __init__(self, offset: int, count: int, most: int) -> None:
+        super().__init__(f"the record at offset {offset} has {count} headers; at most {most} are read")
+        self.offset = offset
+
+
 class UnknownCompressionCodec(RecordFormatError):
     """The codec bits of the attributes, or a codec name, belong to no known codec."""
 

@@ -23,7 +23,7 @@ from protocol.records.batch import (
     parse_header,
 )
 from protocol.records.compression import MAX_DECOMPRESSED_BYTES, decompress
-from protocol.records.errors import InvalidRecord
+from protocol.records.errors import InvalidRecord, TooManyHeaders
 
 _STRUCTURE: Final = "Found invalid record structure"
 PREMATURE_END: Final = "Incorrect declared batch size, premature EOF reached"
@@ -31,6 +31,11 @@ RECORDS_REMAIN: Final = "Incorrect declared batch size, records still remaining 
 
 RECORDS_PER_SLICE: Final = 500
 """Records that `walk_records` checks between two calls of `between`, half a millisecond."""
+
+MOST_HEADERS: Final = 2**31 - 1
+"""Headers that the format allows in one record."""
+ANY_OFFSET: Final = -(2**64)
+"""Below every offset of a record."""
 
 Header = tuple[bytes, bytes | None]
 
@@ -66,19 +71,25 @@ def record_data(buffer: Buffer, position: int, header: BatchHeader, max_bytes: i
 
 
 def iter_records(
-    buffer: Buffer, position: int = 0, header: BatchHeader | None = None, max_bytes: int = MAX_DECOMPRESSED_BYTES
+    buffer: Buffer,
+    position: int = 0,
+    header: BatchHeader | None = None,
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+    *,
+    first_offset: int = ANY_OFFSET,
+    max_headers: int = MOST_HEADERS,
 ) -> Iterator[Record]:
-    """The records of the complete batch at `position`.
+    """The records of the complete batch at `position`, from `first_offset` on.
 
     Raises InvalidRecord at the first record that violates the format, or if their number differs from the header. Raises the errors of
-    `record_data`, too.
+    `record_data`, and TooManyHeaders at a record with more than `max_headers`.
     """
     known = parse_header(buffer, position) if header is None else header
-    return parse_records(record_data(buffer, position, known, max_bytes), known)
+    return parse_records(record_data(buffer, position, known, max_bytes), known, first_offset, max_headers)
 
 
-def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records in `data` (already decompressed) of a batch with this header."""
+def parse_records(data: bytes, header: BatchHeader, first_offset: int = ANY_OFFSET, max_headers: int = MOST_HEADERS) -> Iterator[Record]:
+    """The records in `data` (already decompressed) of a batch with this header, from `first_offset` on."""
     count = header.record_count
     if count < 0:
         raise InvalidRecord(f"Found invalid record count {count} in magic v{header.magic} batch")
@@ -101,14 +112,23 @@ def parse_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
             key, at = _read_bytes(data, at, end)
             value, at = _read_bytes(data, at, end)
             header_count, at = read_varint(data, at)
-            headers = _read_headers(data, at, end, header_count) if header_count else ((), at)
+            offset = header.base_offset + offset_delta
+            headers: tuple[Header, ...] = ()
+            if header_count:
+                if offset < first_offset:
+                    at = _skip_headers(data, at, end, header_count)
+                elif header_count > max_headers:
+                    raise TooManyHeaders(offset, header_count, max_headers)
+                else:
+                    headers, at = _read_headers(data, at, end, header_count)
         except IndexError:
             raise InvalidRecord(_STRUCTURE) from None
-        at = headers[1]
         if at != record_end:
             raise _wrong_size(size, at - record_end)
+        if offset < first_offset:
+            continue
         timestamp = int64(header.base_timestamp + timestamp_delta) if log_append_time is None else log_append_time
-        yield Record(header.base_offset + offset_delta, timestamp, key, value, headers[0])
+        yield Record(offset, timestamp, key, value, headers)
     if count and at != end:
         raise InvalidRecord(RECORDS_REMAIN)
 

@@ -6,10 +6,11 @@ from broker.cli.console import records
 from broker.cli.console.decoding import Decoder
 from broker.cli.console.records import Query, Search
 from broker.client.cluster import Cluster, TopicPartition
-from broker.client.fetcher import MAX_RECORDS, Fetcher, FetchSettings
+from broker.client.errors import ClientError
+from broker.client.fetcher import MAX_HEADERS, MAX_RECORDS, Fetcher, FetchSettings
 from broker.client.offsets import READ_COMMITTED
 from protocol.messages.fetch import AbortedTransaction, PartitionData
-from tests.support.batches import a_batch
+from tests.support.batches import a_batch, a_record
 from tests.support.played_leaders import ALIVE, RECORDS, ClusterOfTest
 
 P0 = TopicPartition("t", 0)
@@ -33,6 +34,29 @@ def test_a_large_batch_comes_in_parts_that_follow_one_another(position: int, siz
     assert [len(each) for each in offsets] == sizes
     assert [each for part in offsets for each in part] == list(range(position, 25_000))
     assert fetcher.positions == {P0: 25_000}
+
+
+def test_many_headers_are_not_made_at_a_time() -> None:
+    many = ((b"", None),) * (MAX_HEADERS // 2)
+    batch = bytes(a_batch([a_record(offset, headers=many) for offset in range(5)], "zstd"))
+    fetcher = fetcher_at(0)
+    found = fetcher._records_of(P0, PartitionData(partition_index=0, records=batch))
+    parts = [[record.offset for record in part.records] for part in found]
+    assert (parts, fetcher.positions) == ([[0, 1, 2], [3, 4]], {P0: 5})
+
+
+def test_a_record_with_too_many_headers_is_refused_and_can_be_passed() -> None:
+    records = [a_record(0), a_record(1, headers=((b"", None),) * (MAX_HEADERS + 1)), a_record(2)]
+    data = PartitionData(partition_index=0, records=bytes(a_batch(records, "zstd")))
+    before = fetcher_at(0)._records_of(P0, data)
+    assert [record.offset for record in next(before).records] == [0]
+    why = f"t-0: .* from offset 1 on cannot be read: the record at offset 1 has {MAX_HEADERS + 1} headers; at most {MAX_HEADERS} are read"
+    with pytest.raises(ClientError, match=why):
+        next(before)
+    with pytest.raises(ClientError, match=why):
+        next(fetcher_at(1)._records_of(P0, data))
+    (after,) = fetcher_at(2)._records_of(P0, data)
+    assert [record.offset for record in after.records] == [2]
 
 
 def test_an_aborted_batch_gives_no_records_and_is_passed() -> None:
