@@ -2,6 +2,7 @@
 once."""
 
 import gc
+import io
 import sys
 from importlib import import_module
 
@@ -73,6 +74,8 @@ def _show_version(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> No
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
 def main() -> None:
     """Ottla, a broker that speaks the Kafka wire protocol."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path may have bytes that are no text
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from broker.cli.output import print_json, say
+from broker.cli.output import for_stream, print_json, say
 from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def report_outcomes(outcomes: Iterable[tuple[str, ClientError | None]], done: st
         if error is not None:
             say(f"ottla: {error}")
         elif not as_json:
-            print(f"{name}: {result}")
+            print(for_stream(f"{name}: {result}", sys.stdout))
     if as_json:
         print_json(printed)
     if failed:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TextIO
 
 Row = Sequence[object]
 Advance = Callable[..., None]
@@ -88,16 +89,22 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def for_stream(text: str, stream: TextIO) -> str:
+    """The lines of a text as they are for a pipe, as `printable` for a terminal."""
+    return "\n".join(map(printable, text.split("\n"))) if stream.isatty() else text
+
+
 def print_json(value: object) -> None:
     """Prints one JSON document."""
     import json
 
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    is_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    print(for_stream(json.dumps(value, ensure_ascii=not is_unicode, indent=2), sys.stdout))
 
 
 def say(text: str) -> None:
     """Prints a remark to standard error, beside the output."""
-    print(text, file=sys.stderr)
+    print(for_stream(text, sys.stderr), file=sys.stderr)
 
 
 def _draw_nothing(done: int, total: int | None = None) -> None:

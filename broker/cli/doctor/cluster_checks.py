@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from shlex import quote
 from typing import Final, NamedTuple
 
 from broker.cli.doctor.certificates import check_end
 from broker.cli.doctor.cluster_facts import OPEN_SECONDS, ClusterFacts, DiskFacts
 from broker.cli.doctor.host_checks import FULL, NEARLY_FULL
-from broker.cli.doctor.kinds import Finding, found, some
+from broker.cli.doctor.kinds import Finding, call, found, some
 from broker.client.cluster import NO_LEADER
 from broker.client.versions import with_other_requests
 from protocol.messages.metadata import MetadataResponsePartition
@@ -120,7 +119,7 @@ def _placement(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Fi
             yield found(
                 "replicas-in-one-rack",
                 f"{some([each.name for each in together])}: all replicas in one rack",
-                f"ottla topics reassign generate {quote(together[0].topic)} -o plan.json, then execute",
+                f"{call('ottla topics reassign generate', together[0].topic, '-o plan.json')}, then execute",
             )
     counts = Counter(dict.fromkeys(facts.brokers, 0))
     counts.update(broker for each in partitions for broker in each.facts.replica_nodes if broker in facts.brokers)
@@ -141,17 +140,18 @@ def _topics(facts: ClusterFacts, partitions: list[_Partition]) -> Iterator[Findi
     several = len(facts.brokers) > 1
     single = [topic for topic, factor in factors.items() if several and factor == 1 and topic not in INTERNAL]
     if single:
+        options = f"-r {min(WANTED_REPLICAS, len(facts.brokers))} -o plan.json"
         yield found(
             "topic-single-replica",
             f"{some(single)}: one replica among {len(facts.brokers)} brokers",
-            f"ottla topics reassign generate {quote(single[0])} -r {min(WANTED_REPLICAS, len(facts.brokers))} -o plan.json, then execute",
+            f"{call('ottla topics reassign generate', single[0], options)}, then execute",
         )
     strict = [topic for topic, factor in factors.items() if factor > 1 and _min_isr(facts, topic) >= factor]
     if strict:
         yield found(
             "min-isr-too-high",
             f"{some(strict)}: min.insync.replicas is not smaller than the number of replicas",
-            f"ottla configs alter topic {quote(strict[0])} --set min.insync.replicas={factors[strict[0]] - 1}",
+            call("ottla configs alter topic", strict[0], f"--set min.insync.replicas={factors[strict[0]] - 1}"),
         )
     for topic in INTERNAL:
         policy = facts.configs.get(topic, {}).get("cleanup.policy", "compact")
@@ -197,13 +197,13 @@ def _disks(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _readers(facts: ClusterFacts) -> Iterator[Finding]:
     for group in facts.groups_without_commits:
-        yield found("group-without-commits", f"group {group} has members and no committed offset", f"ottla groups describe {quote(group)}")
+        yield found("group-without-commits", f"group {group} has members and no committed offset", call("ottla groups describe", group))
     for each in facts.hanging:
-        where = quote(f"{each.partition.topic}:{each.partition.partition}")
+        where = f"{each.partition.topic}:{each.partition.partition}"
         yield found(
             "transaction-hanging",
             f"{each.partition}: producer {each.producer.producer_id}, open from offset {each.producer.start_offset} on",
-            f"ottla transactions abort {where} --start-offset {each.producer.start_offset}",
+            call("ottla transactions abort", where, f"--start-offset {each.producer.start_offset}"),
         )
     for each in facts.long:
         yield found(

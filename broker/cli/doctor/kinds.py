@@ -5,6 +5,7 @@ Ids are stable: programs that read the JSON output compare them. `docs/doctor.md
 
 from collections.abc import Mapping
 from enum import Enum
+from shlex import quote
 from typing import Any, Final, NamedTuple
 
 
@@ -101,6 +102,12 @@ _SHOWN: Final = 5
 def found(kind: str, what: str, command: str) -> Finding:
     """A finding of this kind."""
     return Finding(KINDS[kind], what, command)
+
+
+def call(command: str, name: str, options: str = "") -> str:
+    """A command line with a name that a client chose; `--` precedes a name that looks like an option."""
+    words = (command, options, "--", quote(name)) if name.startswith("-") else (command, quote(name), options)
+    return " ".join(filter(None, words))
 
 
 def some(names: list[str]) -> str:

@@ -223,6 +223,22 @@ def test_the_name_of_a_topic_is_one_word_of_the_command(kind: str) -> None:
     assert {name, f"{name}:0"} & set(shlex.split(command))
 
 
+@pytest.mark.parametrize("kind", ["topic-single-replica", "min-isr-too-high", "replicas-in-one-rack", "transaction-hanging"])
+def test_a_name_that_looks_like_an_option_is_none_in_the_command(kind: str) -> None:
+    facts, name = healthy(), "--force"
+    facts.topics[0].name = name
+    facts.configs[name] = facts.configs["t"]
+    facts.groups_without_commits = [name]
+    PROVOKED[kind](facts)
+    facts.hanging = [each._replace(partition=TopicPartition(name, 0)) for each in facts.hanging]
+    commands = [each.command for each in check_cluster(facts) if each.kind.id in {kind, "group-without-commits"}]
+    assert len(commands) == 2
+    for command in commands:
+        _, before, after = command.partition(" -- ")
+        assert before
+        assert after.removesuffix(", then execute") in {name, f"{name}:0"}
+
+
 @pytest.mark.parametrize(
     ("throttled", "command"),
     [

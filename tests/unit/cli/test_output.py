@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import click
@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from broker.cli.main import COMMANDS, main
 from broker.cli.options import report_outcomes
-from broker.cli.output import print_table
+from broker.cli.output import print_json, print_table, say
 from broker.client.errors import ClientError
 
 ROOT = Path(__file__).parents[3]
@@ -121,3 +121,31 @@ def test_no_name_moves_the_cursor_of_a_terminal_and_a_pipe_gets_it_as_it_is(term
     with redirect_stdout(pipe):
         print_table(("group",), [[name]])
     assert pipe.getvalue() == f"GROUP\n{name}\n"
+
+
+def test_no_remark_outcome_or_json_moves_the_cursor_of_a_terminal(terminal: Terminal) -> None:
+    name = "a\x1b[2J\u202e\x9b"
+    with redirect_stdout(terminal), redirect_stderr(terminal):
+        say(f"ottla: {name}\nsecond line")
+        report_outcomes([(name, None)], "deleted")
+        print_json({"group": name})
+    shown = terminal.getvalue()
+    assert shown.isascii()
+    assert "\x1b" not in shown
+    said, second, outcome, document = shown.split("\n", 3)
+    assert (said, second, outcome) == ("ottla: a\\u001b[2J\\u202e\\u009b", "second line", "a\\u001b[2J\\u202e\\u009b: deleted")
+    assert json.loads(document) == {"group": name}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_a_path_that_is_no_text_is_printed(encoding: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + "/é".encode() + b"\xff"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(
+        [sys.executable, "-m", "broker", "doctor", path, *arguments], cwd=ROOT, env=environment, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, b"")
+    if arguments:
+        assert [each["id"] for each in json.loads(done.stdout)["findings"]] == ["configuration-invalid"]
+    assert b"udcff" in done.stdout
