@@ -244,6 +244,8 @@ def status(directory: Path, command_config: Path | None, as_json: bool) -> None:
     try:
         supervisor = True
         brokers = control.ask(directory, {"command": "status"}, _STATUS_SECONDS)["brokers"]
+    except control.NotAllowed as reason:
+        raise SystemExit(f"ottla: {reason}") from None
     except control.NoSupervisor:
         supervisor = False
         written = state_file.read(directory)
@@ -305,8 +307,8 @@ def _tell(directory: Path, order: str, broker_id: int | None = None, **more: obj
     directory = directory.absolute()
     try:
         answer = control.ask(directory, {"command": order, "id": broker_id, **more}, _COMMAND_SECONDS)
-    except control.NoSupervisor:
-        raise SystemExit(f"ottla: no supervisor runs in {directory}; `ottla cluster up` starts one") from None
+    except control.NoSupervisor as reason:
+        raise SystemExit(f"ottla: {reason}") from None
     except TimeoutError:
         raise SystemExit(
             f"ottla: {order} was not done within {_COMMAND_SECONDS:.0f} s; `ottla cluster status` shows the progress"
@@ -409,8 +411,8 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
         for line in str(trouble).splitlines():
             say(f"ottla: {line}")
         raise SystemExit(1) from None
-    except control.NoSupervisor:
-        raise SystemExit(f"ottla: no supervisor runs in {directory}; `ottla cluster up` starts one") from None
+    except control.NoSupervisor as reason:
+        raise SystemExit(f"ottla: {reason}") from None
     except TimeoutError:
         raise SystemExit(
             f"ottla: a broker was not restarted within {seconds:g} s; `ottla cluster status` shows the progress, and no other is restarted"

@@ -97,6 +97,9 @@ def _run(
     except (ConfigError, TransferRefused, MalformedZNode) as error:
         say(f"ottla: {error}")
         raise SystemExit(1) from None
+    except OSError as error:
+        say(f"ottla: {error.filename or file}: {error.strerror or error}")
+        raise SystemExit(1) from None
     except StoreError as error:
         say(f"ottla: {error}; nothing is lost: remove the cause, and repeat the command")
         raise SystemExit(1) from None

@@ -279,6 +279,8 @@ def amounts(texts: Iterable[str], what: str) -> dict[str, float]:
             found[name] = float(text)
         except ValueError:
             raise click.UsageError(f"{text!r} is not a number.") from None
+        if not math.isfinite(found[name]):
+            raise click.UsageError(f"{text!r} is not a finite number.")
     return found
 
 

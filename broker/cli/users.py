@@ -172,12 +172,13 @@ def _stored(config: BrokerConfig, names: tuple[str, ...]) -> list[Credential]:
     from broker.stored_users import stored_users
 
     found = _in_store(lambda: stored_users(config))
-    credentials = [
-        Credential(user, mechanism, parse_credential(config[mechanism]).iterations)
-        for user, config in sorted(found.items())
-        for mechanism in _MECHANISMS
-        if mechanism in config
-    ]
+    credentials: list[Credential] = []
+    for user, of_user in sorted(found.items()):
+        for mechanism in (each for each in _MECHANISMS if each in of_user):
+            try:
+                credentials.append(Credential(user, mechanism, parse_credential(of_user[mechanism]).iterations))
+            except ValueError as error:
+                raise ClientError(f"user {user}, {mechanism}: {error}; add the user again") from None
     for name in names:
         if name not in {each.user for each in credentials}:
             raise ClientError(f"there is no user {name}")

@@ -25,7 +25,17 @@ Answer = dict[str, Any]
 
 
 class NoSupervisor(Exception):
-    """No supervisor answers in this directory."""
+    """No supervisor answers in this directory; the text is for the user."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"no supervisor runs in {directory}; `ottla cluster up` starts one")
+
+
+class NotAllowed(NoSupervisor):
+    """The cluster in this directory belongs to another user."""
+
+    def __init__(self, directory: Path) -> None:
+        Exception.__init__(self, f"{directory}: this user may not reach a supervisor there; repeat the command as the user of the cluster")
 
 
 @contextmanager
@@ -38,7 +48,7 @@ def _address(directory: Path) -> Iterator[str]:
 
 
 def ask(directory: Path, request: dict[str, Any], timeout_seconds: float) -> Answer:
-    """The supervisor's answer. Raises NoSupervisor, and TimeoutError when it does not answer in time."""
+    """The supervisor's answer. Raises NoSupervisor, NotAllowed, and TimeoutError when it does not answer in time."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout_seconds)
         try:
@@ -49,10 +59,12 @@ def ask(directory: Path, request: dict[str, Any], timeout_seconds: float) -> Ans
                 line = answers.readline()
         except TimeoutError:
             raise
+        except PermissionError:
+            raise NotAllowed(directory) from None
         except OSError:
-            raise NoSupervisor(str(directory)) from None
-    if not line:
-        raise NoSupervisor(str(directory))
+            raise NoSupervisor(directory) from None
+    if not line.endswith(b"\n"):  # it ended before it had answered
+        raise NoSupervisor(directory)
     answer: Answer = json.loads(line)
     return answer
 

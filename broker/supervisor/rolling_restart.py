@@ -31,7 +31,7 @@ class Surroundings(Protocol):
     """The supervisor and the brokers as the restart sees them; tests replace it."""
 
     def brokers(self) -> list[dict[str, Any]]:
-        """The supervisor's status of each broker. Raises control.NoSupervisor, TimeoutError."""
+        """The supervisor's status of each broker. Raises control.NoSupervisor, Trouble."""
 
     def restart(self, broker_id: int, seconds: float) -> str:
         """Stop and start a broker; empty once it is ready, or the reason why it is not. Raises control.NoSupervisor,
@@ -57,7 +57,11 @@ class RealSurroundings:
 
     def brokers(self) -> list[dict[str, Any]]:
         """See Surroundings."""
-        found: list[dict[str, Any]] = control.ask(self._directory, {"command": "status"}, _STATUS_SECONDS)["brokers"]
+        try:
+            found: list[dict[str, Any]] = control.ask(self._directory, {"command": "status"}, _STATUS_SECONDS)["brokers"]
+        except TimeoutError:
+            what = f"the supervisor of {self._directory} does not answer within {_STATUS_SECONDS:g} s"
+            raise Trouble(f"{what}: it is suspended, or this host is too busy") from None
         return found
 
     def restart(self, broker_id: int, seconds: float) -> str:

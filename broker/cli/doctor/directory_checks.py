@@ -60,7 +60,7 @@ def examine(path: str, host: Host, findings: list[Finding], dice: random.Random)
         return None
     partitions: dict[str, DirectoryKind] = {}
     for entry in entries:
-        if not entry.is_dir():
+        if not _is_directory(entry):
             continue
         parsed = parse_directory_name(entry.name)
         if parsed is not None:
@@ -81,6 +81,13 @@ def examine(path: str, host: Host, findings: list[Finding], dice: random.Random)
     findings += _leftovers(facts, host)
     findings += _damaged(facts, dice)
     return facts
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a loop of links, or one into a closed directory
+        return False
 
 
 def _unusable(what: str, path: str) -> Finding:

@@ -201,6 +201,11 @@ def test_nothing_is_changed(broker: Broker) -> None:
     assert {path: path.stat().st_mtime_ns for path in [broker.data, *broker.data.rglob("*")]} == before
 
 
+def test_a_loop_of_links_is_no_directory(broker: Broker) -> None:
+    (broker.data / "loop").symlink_to("loop")
+    assert broker.examine() == []
+
+
 def test_a_path_with_blanks_is_one_word_of_the_command(broker: Broker) -> None:
     renamed = broker.data.rename(broker.data.parent / "data of a broker")
     stray = renamed / f"t-0.{'a' * 32}-stray"

@@ -5,7 +5,7 @@ from click import BadParameter, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cli.options import Amount, numbers, replica_assignment
+from broker.cli.options import Amount, amounts, numbers, replica_assignment
 from broker.cli.records.record_format import parse_format, unescape
 from broker.cli.records.record_json import NotARecord, json_line, parse_json_line
 from broker.cli.times import parse_span, parse_time
@@ -87,6 +87,12 @@ def test_a_number_of_thousands_of_digits_is_none() -> None:
 def test_no_amount_is_without_end(text: str) -> None:
     with pytest.raises(BadParameter, match=r"is not a finite number|is not in the range"):
         Amount(min=0).convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e400"])
+def test_no_quota_is_without_end(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a finite number"):
+        amounts([f"request_percentage={text}"], "quota")
 
 
 def test_lists_of_numbers_and_assignments() -> None:

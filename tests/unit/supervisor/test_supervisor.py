@@ -4,12 +4,15 @@ import asyncio
 import errno
 import os
 import signal
+import socket
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.cli.main import main
 from broker.security.client_security import PLAINTEXT
 from broker.supervisor import control, state_file, supervisor
 from broker.supervisor.layout import Layout
@@ -73,6 +76,36 @@ def test_a_command_that_fails_unexpectedly_is_answered_and_logged(tmp_path: Path
     (record,) = caplog.records
     assert record.exc_info is not None
     assert record.getMessage() == "the command 'status' failed"
+
+
+def test_a_supervisor_that_ends_before_it_has_answered_is_none(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening, control._address(tmp_path) as address:
+        listening.bind(address)
+        listening.listen()
+
+        def answer() -> None:
+            with listening.accept()[0] as accepted:
+                accepted.sendall(b'{"brokers": [')
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(control.NoSupervisor, match=r"no supervisor runs in .*; `ottla cluster up` starts one"):
+            control.ask(tmp_path, {"command": "status"}, SECONDS)
+        thread.join()
+
+
+def test_the_cluster_of_another_user_is_not_called_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(control, "_address", refuse)
+    for command in ("status", "rolling-restart", "down"):
+        with pytest.raises(SystemExit) as ended:
+            main(["cluster", command, "--dir", str(tmp_path)], standalone_mode=False)
+        assert str(ended.value.code).startswith(f"ottla: {tmp_path}: this user may not reach a supervisor there")
+    assert capsys.readouterr().out == ""
 
 
 def test_a_full_disk_keeps_no_command_from_its_end(
