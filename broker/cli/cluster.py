@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.options import Amount, client_security, command_config_option, command_group, json_option, report_outcomes
+from broker.cli.options import Amount, client_security, command_config_option, command_group, json_option, report_outcomes, reported_errors
 from broker.cli.output import print_json, print_table, say
 from ottla.launcher import command
 
@@ -259,12 +259,13 @@ def status(directory: Path, command_config: Path | None, as_json: bool) -> None:
             f"ottla: the supervisor of {directory} does not answer within {_STATUS_SECONDS:g} s: it is suspended, or this host is too busy"
         ) from None
     _add_leaderships(brokers, _security_of(directory, command_config))
-    if as_json:
-        print_json({"directory": str(directory), "supervisor": supervisor, "brokers": brokers})
-    elif brokers:
-        columns = ("id", "pid", "port", "rack", "state", "restarts", "leads", "behind", "role", "reason")
-        rows = [[broker.get(name) for name in columns] for broker in brokers]
-        print_table(columns, rows)
+    with reported_errors():
+        if as_json:
+            print_json({"directory": str(directory), "supervisor": supervisor, "brokers": brokers})
+        elif brokers:
+            columns = ("id", "pid", "port", "rack", "state", "restarts", "leads", "behind", "role", "reason")
+            rows = [[broker.get(name) for name in columns] for broker in brokers]
+            print_table(columns, rows)
     if not supervisor:
         say(f"ottla: no supervisor runs in {directory}; `ottla cluster up` starts one")
         raise SystemExit(1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from broker.cli.options import reported_errors
 from broker.cli.output import print_json, print_table, progress_bar, say
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def dump_log(
     if not chosen:
         raise click.UsageError("Name at least one file or directory.")
     if verify:
-        sys.exit(_verify(chosen, deep=deep_iteration, workers=workers or os.cpu_count() or 1, as_json=as_json))
+        with reported_errors():
+            status = _verify(chosen, deep=deep_iteration, workers=workers or os.cpu_count() or 1, as_json=as_json)
+        sys.exit(status)
     if as_json:
         raise click.UsageError("--json requires --verify.")
     decoder: Decoder
@@ -95,7 +98,9 @@ def dump_log(
         MAX_INT32 if max_bytes is None else max_bytes,
         decoder,
     )
-    sys.exit(_dump(chosen, options))
+    with reported_errors():
+        status = _dump(chosen, options)
+    sys.exit(status)
 
 
 def _bytes_decoder(name: str | None) -> BytesDecoder:

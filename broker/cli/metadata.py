@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.options import json_option
+from broker.cli.options import json_option, reported_errors
 from broker.cli.output import print_json, progress_bar, say
 
 if TYPE_CHECKING:
@@ -103,10 +103,11 @@ def _run(
     except StoreError as error:
         say(f"ottla: {error}; nothing is lost: remove the cause, and repeat the command")
         raise SystemExit(1) from None
-    if as_json:
-        print_json(_plan_json(plan, dry_run=dry_run))
-    else:
-        _print_plan(plan, dry_run=dry_run)
+    with reported_errors():
+        if as_json:
+            print_json(_plan_json(plan, dry_run=dry_run))
+        else:
+            _print_plan(plan, dry_run=dry_run)
     if not dry_run and to_zookeeper:
         say(f"Start the brokers with zookeeper.connect; put {file} away, which no longer follows the cluster.")
     elif not dry_run:

@@ -112,6 +112,20 @@ def test_a_full_disk_behind_the_output_is_one_line() -> None:
     assert (done.returncode, done.stderr) == (1, "ottla: standard output: No space left on device\n")
 
 
+@pytest.mark.parametrize(
+    "arguments", [("cluster", "status", "--json"), ("dump-log", "--verify", "."), ("dump-log", "--verify", ".", "--json"), ("doctor", ".")]
+)
+def test_a_reader_that_has_gone_ends_a_command_without_a_word(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "broker", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "") or arguments[0] == "cluster", done
+    assert "Broken pipe" not in done.stderr
+
+
 def test_no_name_moves_the_cursor_of_a_terminal_and_a_pipe_gets_it_as_it_is(terminal: Terminal) -> None:
     name = "a\x1b[2J\u202e"
     with redirect_stdout(terminal):
