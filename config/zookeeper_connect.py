@@ -10,6 +10,7 @@ NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 """Characters that ZooKeeper allows in no path: control characters, and in Java's terms surrogates, private use and
 specials."""
 _PORTS = range(1, 65536)
+_PORT_DIGITS = 5
 _NO_NAME = "127.0.0.1"
 """The host that Java uses for an empty host name."""
 
@@ -20,7 +21,7 @@ def parse_zookeeper_connect(text: str) -> tuple[str, str]:
     servers = []
     for server in filter(None, map(str.strip, listed.split(","))):
         found = _SERVER.fullmatch(server)
-        if found is None or (found[2] and int(found[2]) not in _PORTS):
+        if found is None or (found[2] and (len(found[2]) > _PORT_DIGITS or int(found[2]) not in _PORTS)) or not _can_be_name(found[1]):
             raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"{server} is not of the form host:port")
         servers.append((found[1] or _NO_NAME) + (f":{found[2]}" if found[2] else ""))
     if not servers:
@@ -31,3 +32,12 @@ def parse_zookeeper_connect(text: str) -> tuple[str, str]:
     if (path and any(name in {"", ".", ".."} for name in names)) or NOT_IN_PATHS.search(path):
         raise ConfigValueError(ZOOKEEPER_CONNECT.name, text, f"/{path} is not a path in ZooKeeper")
     return ",".join(servers), f"/{path}" if path else ""
+
+
+def _can_be_name(host: str) -> bool:
+    """Whether a resolver can be asked for the name: none of its parts is empty or too long."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
