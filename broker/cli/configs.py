@@ -17,6 +17,7 @@ _KINDS = ("topic", "broker", "broker-logger", "user", "client", "ip")
 _QUOTA_KINDS = {"user": "user", "client": "client-id", "ip": "ip"}
 """The configurations of these are quotas; each with the name that the protocol has for its type."""
 _DEFAULT = "default"
+_ID_DIGITS = 10
 _NOTHING = "Nothing to change: give --set, --delete, --append or --subtract."
 
 
@@ -164,6 +165,6 @@ def _resource(cluster: Cluster, kind: str, name: str) -> tuple[ResourceType, str
         cluster.topic(name)
     elif resource is ResourceType.BROKER and name == _DEFAULT:
         name = ""
-    elif not name.isdecimal():
+    elif not name.isdecimal() or len(name) > _ID_DIGITS:
         raise click.UsageError(f"{name!r} is not a broker id{'' if kind == 'broker-logger' else ' (or `default` for all brokers)'}.")
     return resource, name

@@ -278,6 +278,6 @@ def _moment(to_datetime: str | None, by_duration: str | None) -> int | None:
     try:
         if to_datetime is not None:
             return parse_time(to_datetime, now_ms)
-        return None if by_duration is None else now_ms - parse_span(by_duration)
+        return None if by_duration is None else max(now_ms - parse_span(by_duration), 0)
     except ValueError as error:
         raise click.UsageError(f"{error}.") from None

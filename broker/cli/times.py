@@ -15,12 +15,12 @@ def parse_time(text: str, now_ms: int) -> int:
     """Milliseconds since 1970 of `now`, `-1h30m`, milliseconds, seconds (ten digits), or an ISO 8601 date with or
     without time.
 
-    A time without a zone is UTC, as in Apache Kafka's tools. Raises ValueError.
+    A time without a zone is UTC, as in Apache Kafka's tools. A time before 1970 is 0, since brokers look up none. Raises ValueError.
     """
     if text == "now":
         return now_ms
     if text.startswith("-"):
-        return now_ms - parse_span(text[1:])
+        return max(now_ms - parse_span(text[1:]), 0)
     if text.isdecimal():
         return int(text) * 1000 if len(text) == _SECONDS_DIGITS else int(text)
     try:
@@ -29,7 +29,7 @@ def parse_time(text: str, now_ms: int) -> int:
         raise ValueError(
             f"{text!r} is not a point in time; write 2024-05-01T12:00:00, milliseconds since 1970, or -1h for an hour ago"
         ) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return max(round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000), 0)
 
 
 def parse_span(text: str) -> int:

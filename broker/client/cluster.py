@@ -54,8 +54,9 @@ def parse_bootstrap(text: str) -> list[Address]:
         host, colon, port = part.rpartition(":")
         if not colon or part.endswith("]"):
             host, port = part, str(DEFAULT_PORT)
-        host = host.strip("[]")
-        if not host or not port.isdecimal() or len(port) > _PORT_DIGITS or not 0 < int(port) < 65536:
+        is_bracketed = host.startswith("[") and host.endswith("]")
+        host = host[1:-1] if is_bracketed else host
+        if not host.strip("[]:") or {*"[]"} & {*host} or not port.isdecimal() or len(port) > _PORT_DIGITS or not 0 < int(port) < 65536:
             raise ClientError(f"{part!r} is not an address of a broker; write host:port")
         found.append(Address(host, int(port)))
     if not found:

@@ -32,6 +32,8 @@ RECORD = Record(7, NOW, b"k", b"v\xff", ((b"a", b"1"), (b"b", None)))
         ("2023-11-14T22:13:20.500", NOW + 500),
         ("2023-11-14T23:13:20+01:00", NOW),
         ("2023-11-14T22:13:20Z", NOW),
+        ("0001-01-01", 0),
+        ("-9999w", 0),
     ],
 )
 def test_times(text: str, expected: int) -> None:
@@ -65,7 +67,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 def test_bootstrap_servers() -> None:
     assert [str(found) for found in parse_bootstrap("a:1, b , [::1]:3,[::2]")] == ["a:1", "b:9092", "[::1]:3", "[::2]:9092"]
-    for wrong in ("", ",", "a:x", "a:0", ":9092", "a:70000", "[]:9092", f"a:{'9' * 5000}"):
+    for wrong in ("", ",", "a:x", "a:0", ":9092", "a:70000", "[]:9092", "[::1", "::1]:3", "::", f"a:{'9' * 5000}"):
         with pytest.raises(ClientError):
             parse_bootstrap(wrong)
 
