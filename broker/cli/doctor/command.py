@@ -1,6 +1,6 @@
 """Implements `ottla doctor`: examines a broker's host and a cluster, and reports faults, their causes and their remedies.
 
-Nothing is changed. Exit status: 0 without a finding, 1 with warnings only, 2 with a problem.
+Nothing is changed. Exit status: 0 without a finding, 1 with warnings or if a part could not be examined, 2 with a problem.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def doctor(
     """Examine a broker's host and a cluster, and show what is wrong.
 
     PROPERTIES is the server.properties of a broker on this host; its log directories are examined, too. DIRECTORY
-    is a log directory. The exit status is 0 without a finding, 1 with warnings only, 2 with a problem.
+    is a log directory. The exit status is 0 without a finding, 1 with warnings or if a part could not be examined, 2
+    with a problem.
     """
     from broker.cli.doctor.examination import examine_cluster
 
@@ -71,7 +72,7 @@ def doctor(
             print_json({"findings": [_json(each) for each in findings], "not_examined": notes})
         else:
             _print(findings, notes)
-    raise SystemExit(max((each.kind.severity.value for each in findings), default=0))
+    raise SystemExit(max((each.kind.severity.value for each in findings), default=int(bool(notes))))
 
 
 def _on_this_host(paths: Sequence[Path], overrides: Sequence[str]) -> list[Finding]:

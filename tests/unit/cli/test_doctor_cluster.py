@@ -266,6 +266,15 @@ def test_an_empty_cluster_of_one_broker_is_in_order() -> None:
     assert list(check_cluster(facts)) == []
 
 
+def test_a_part_that_could_not_be_examined_is_no_health(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    notes = ["log directories of broker 1: Cluster authorization failed. (CLUSTER_AUTHORIZATION_FAILED)"]
+    monkeypatch.setattr("broker.cli.doctor.examination.examine_cluster", lambda *_: ([], notes))
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--json"], standalone_mode=False)
+    assert ended.value.code == Severity.WARNING.value
+    assert json.loads(capsys.readouterr().out) == {"findings": [], "not_examined": notes}
+
+
 def test_a_cluster_that_does_not_answer_is_one_problem(capsys: pytest.CaptureFixture[str]) -> None:
     found, notes = examine_cluster("127.0.0.1:1", 0.3)
     assert [each.kind.id for each in found] == ["cluster-unreachable"]
