@@ -52,40 +52,64 @@ def list_groups(cluster: Cluster, states: tuple[str, ...], types: tuple[str, ...
 @json_option
 @cluster_command
 def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
-    """Describe groups (all without NAMES): state, members, assignments, lag."""
-    from broker.client.committed import committed_offsets
-    from broker.client.group_admin import describe_group
-    from broker.client.group_admin import list_groups as listed
+    """Describe groups (all without NAMES): state, members, assignments, lag.
 
+    The exit status is 1 if a coordinator or a leader did not answer, or a group does not exist; the others are shown.
+    """
+    from broker.client.committed import committed_offsets
+    from broker.client.errors import ConnectionLost, Refused
+    from broker.client.group_admin import describe_group, reachable_groups
+
+    errors: list[str] = []
+    coordinators: dict[str, int] = {}
+    lost: dict[int, ClientError] = {}
+    if not names:
+        listed, silent = reachable_groups(cluster)
+        coordinators = {each.group: each.coordinator for each in listed}
+        errors += map(str, silent.values())
     shown = []
-    for name in names or [group.group for group in listed(cluster)]:
-        group = describe_group(cluster, name)
-        committed = {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
+    for name in names or coordinators:
+        try:
+            if (known := lost.get(coordinators.get(name, -1))) is not None:
+                raise known  # it would take the whole timeout again
+            group = describe_group(cluster, name)
+            committed = {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
+        except (Refused, ConnectionLost) as error:
+            is_lost = isinstance(error, ConnectionLost)
+            errors.append(f"group {name}: {error}" if is_lost else str(error))
+            if is_lost and name in coordinators:
+                lost[coordinators[name]] = error
+            continue
         if group.state == "Dead" and not committed:
-            raise ClientError(f"there is no group {name}")
+            errors.append(f"there is no group {name}")
+            continue
         owners = {partition: member for member in group.members for partition in member.partitions}
-        lags = _lags(cluster, sorted({*committed, *owners}), committed)
+        ends, missing = _ends(cluster, sorted({*committed, *owners}))
+        errors += reasons(missing)
         if as_json:
-            shown.append(_group_json(group, committed, owners, lags))
+            shown.append(_group_json(group, committed, owners, ends))
         else:
-            _print_group(group, committed, owners, lags)
+            _print_group(group, committed, owners, ends)
     if as_json:
         print_json(shown)
+    fail(dict.fromkeys(errors))
 
 
-def _lags(cluster: Cluster, partitions: list[TopicPartition], committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-    """The end offset of each partition; None for a deleted one."""
+def _ends(cluster: Cluster, partitions: list[TopicPartition]) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, ClientError]]:
+    """The end offset of each partition, None for a deleted one; and the errors of those whose leader does not answer."""
     from broker.client.errors import Refused
-    from broker.client.offsets import end_offsets
+    from broker.client.offsets import LATEST, reachable_offsets
 
-    found: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
+    wanted: dict[TopicPartition, int] = {}
     for topic in sorted({partition.topic for partition in partitions}):
         try:
             known = set(cluster.partitions(topic))
-            found |= end_offsets(cluster, [name for name in partitions if name.topic == topic and name.partition in known])
         except Refused as error:
             say(f"ottla: {error}")
-    return found
+            continue
+        wanted |= {name: LATEST for name in partitions if name.topic == topic and name.partition in known}
+    found, errors = reachable_offsets(cluster, wanted)
+    return {name: found.get(name) for name in partitions}, errors
 
 
 def _behind(end: int | None, offset: int | None) -> int | None:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.options import cluster_command, json_option, numbers, topic_partitions
+from broker.cli.options import cluster_command, fail, json_option, numbers, topic_partitions
 from broker.cli.output import print_json, print_table
-from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
     from broker.client.cluster import Cluster
@@ -24,14 +23,17 @@ if TYPE_CHECKING:
 def log_dirs(cluster: Cluster, names: tuple[str, ...], broker_ids: str | None, replicas: bool, as_json: bool) -> None:
     """Show the log directories of all brokers, with the bytes of the replicas in them.
 
-    With TOPICs only replicas of those are counted and listed. Status 1 when a directory is offline.
+    With TOPICs only replicas of those are counted and listed. Status 1 when a directory is offline, or a broker does not answer.
     """
     from broker.client.log_dirs import log_dirs as log_dirs_of
+    from broker.client.reachable import of_brokers
 
     wanted = topic_partitions(cluster, names) if names else None
-    found = [
-        each for broker in (numbers(broker_ids) if broker_ids else cluster.broker_ids()) for each in log_dirs_of(cluster, broker, wanted)
-    ]
+    asked = numbers(broker_ids) if broker_ids else None
+    by_broker, errors = of_brokers(cluster, lambda broker: log_dirs_of(cluster, broker, wanted), asked)
+    found = [each for of_one in by_broker.values() for each in of_one]
+    if not by_broker:
+        fail(map(str, errors.values()))
     if as_json:
         print_json([_json(each) for each in found])
     elif replicas:
@@ -48,9 +50,8 @@ def log_dirs(cluster: Cluster, names: tuple[str, ...], broker_ids: str | None, r
             for each in found
         ]  # fmt: skip
         print_table(("broker", "directory", "replicas", "bytes", "disk usable", "disk total", "error"), rows)
-    offline = [each for each in found if each.error is not None]
-    if offline:
-        raise ClientError("\n".join(f"broker {each.broker}: {each.path} is offline ({each.error})" for each in offline))
+    offline = [f"broker {each.broker}: {each.path} is offline ({each.error})" for each in found if each.error is not None]
+    fail([*map(str, errors.values()), *offline])
 
 
 def _json(found: LogDir) -> dict[str, object]:

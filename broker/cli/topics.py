@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from broker.cli.doctor.kinds import reasons
 from broker.cli.elect import elect
 from broker.cli.options import (
     check_brokers,
     cluster_command,
     command_group,
+    fail,
     json_option,
     key_values,
     replica_assignment,
@@ -197,15 +199,20 @@ def offsets(cluster: Cluster, names: tuple[str, ...], moments: tuple[str, ...], 
     TIME is 2024-05-01T12:00, milliseconds since 1970, -1h for an hour ago, or `max-timestamp` for the record with the
     largest one.
     """
-    from broker.client.offsets import MAX_TIMESTAMP, end_offsets, list_offsets, start_offsets
+    from broker.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, reachable_offsets
 
-    partitions = topic_partitions(cluster, names)
-    starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions)
+    named = topic_partitions(cluster, names)
+    seconds = cluster.timeout_seconds
+    starts, errors = reachable_offsets(cluster, dict.fromkeys(named, EARLIEST), seconds=seconds)
+    ends, more = reachable_offsets(cluster, dict.fromkeys(starts, LATEST), seconds=seconds)
+    errors |= more
+    partitions = [name for name in named if name in ends]
     at: dict[str, dict[object, int | None]] = {}
     for moment in moments:
         wanted = MAX_TIMESTAMP if moment == "max-timestamp" else _time(moment)
-        found = list_offsets(cluster, dict.fromkeys(partitions, wanted))
-        at[moment] = {name: where.offset if where.offset >= 0 else None for name, where in found.items()}
+        found, more = reachable_offsets(cluster, dict.fromkeys(partitions, wanted), seconds=seconds)
+        errors |= more
+        at[moment] = {name: found[name] if found.get(name, -1) >= 0 else None for name in partitions}
     if as_json:
         print_json(
             [
@@ -219,12 +226,12 @@ def offsets(cluster: Cluster, names: tuple[str, ...], moments: tuple[str, ...], 
                 for name in partitions
             ]
         )
-        return
-    rows = [
-        [name.topic, name.partition, starts[name], ends[name], ends[name] - starts[name], *(found[name] for found in at.values())]
-        for name in partitions
-    ]
-    print_table(("topic", "partition", "earliest", "latest", "span", *moments), rows)
+    else:
+        rows = [
+            [*name, starts[name], ends[name], ends[name] - starts[name], *(at[moment][name] for moment in moments)] for name in partitions
+        ]
+        print_table(("topic", "partition", "earliest", "latest", "span", *moments), rows)
+    fail(reasons(errors))
 
 
 @topics.command("delete-records")

@@ -10,7 +10,11 @@ from broker.cli.console import control, group_changes
 from broker.cli.main import main
 from broker.cli.offset_reset import planned_offsets
 from broker.client.cluster import TopicPartition
-from broker.client.group_admin import DescribedGroup
+from broker.client.committed import Committed
+from broker.client.errors import ConnectionLost, Refused
+from broker.client.group_admin import DescribedGroup, ListedGroup
+from broker.client.log_dirs import LogDir
+from protocol.errors import ErrorCode
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, ClusterOfTest
 
 
@@ -57,3 +61,75 @@ def test_the_preview_of_a_reset_has_the_partitions_that_it_lacks(monkeypatch: py
     assert found["offsets"] == [{"topic": "t", "partition": 0, "before": None, "offset": 2, "start": 0, "end": 2}]
     assert [(each["partition"], each["error"]) for each in found["missing"]] == [(1, "no broker can be reached at 127.0.0.1:2")]
     assert "missing" not in group_changes.planned_reset(ClusterOfTest(ALIVE), query)
+
+
+@pytest.fixture
+def one_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands get a cluster in which partition 0 of t has a leader that answers, and partition 1 one that does not."""
+    monkeypatch.setattr("broker.cli.options.Connecting.cluster", lambda _: ClusterOfTest(ALIVE, DEAD))
+
+
+LOST = "ottla: t-1: no broker can be reached at 127.0.0.1:2\n"
+
+
+def failed(*arguments: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--json"], standalone_mode=False)
+    assert ended.value.code == 1
+
+
+@pytest.mark.usefixtures("one_leader")
+def test_the_offsets_of_the_leaders_that_answer_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    failed("topics", "offsets", "t", "--time", "now")
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == [{"topic": "t", "partition": 0, "earliest": 0, "latest": 2, "at": {"now": 2}}]
+    assert printed.err == LOST
+
+
+@pytest.mark.usefixtures("one_leader")
+def test_the_lag_behind_the_leaders_that_answer_is_shown_and_a_missing_group_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offsets = {TopicPartition("t", number): Committed(1, "") for number in range(2)}
+    monkeypatch.setattr("broker.client.committed.committed_offsets", lambda _, name: offsets if name == "g" else {})
+    monkeypatch.setattr("broker.client.group_admin.describe_group", lambda _, name: DescribedGroup(name, "Dead", "", "", "", "", []))
+    failed("groups", "describe", "none", "g")
+    printed = capsys.readouterr()
+    (shown,) = json.loads(printed.out)
+    assert [(each["offset"], each["end"], each["lag"]) for each in shown["partitions"]] == [(1, 2, 1), (1, None, None)]
+    assert printed.err == f"ottla: there is no group none\n{LOST}"
+
+
+@pytest.mark.usefixtures("one_leader")
+def test_a_coordinator_that_is_lost_is_asked_for_none_of_its_other_groups(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def describe(_: object, name: str) -> DescribedGroup:
+        asked.append(name)
+        if name != "of another":
+            raise ConnectionLost("broker 2: it does not answer")
+        return DescribedGroup(name, "Empty", "", "", "", "", [])
+
+    listed = [ListedGroup(name, "consumer", "Empty", "", coordinator) for name, coordinator in (("a", 2), ("b", 2), ("of another", 1))]
+    monkeypatch.setattr("broker.client.group_admin.reachable_groups", lambda *_: (listed, {}))
+    monkeypatch.setattr("broker.client.group_admin.describe_group", describe)
+    monkeypatch.setattr("broker.client.committed.committed_offsets", lambda *_: {})
+    failed("groups", "describe")
+    printed = capsys.readouterr()
+    assert (asked, [each["group"] for each in json.loads(printed.out)]) == (["a", "of another"], ["of another"])
+    assert printed.err == "ottla: group a: broker 2: it does not answer\nottla: group b: broker 2: it does not answer\n"
+
+
+def test_the_directories_of_the_brokers_that_answer_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def directories(_: object, broker_id: int, __: object) -> list[LogDir]:
+        if broker_id == 1:
+            raise Refused("the log directories of broker 1", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return [LogDir(broker_id, "/data", None, None, None, [])]
+
+    monkeypatch.setattr("broker.client.log_dirs.log_dirs", directories)
+    failed("log-dirs", "--broker", "0,1")
+    printed = capsys.readouterr()
+    assert [each["broker"] for each in json.loads(printed.out)] == [0]
+    assert printed.err == "ottla: the log directories of broker 1: Cluster authorization failed. (CLUSTER_AUTHORIZATION_FAILED)\n"
