@@ -9,13 +9,13 @@ afterwards.
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from config.schema.key import LONG_MAX
 from config.topic import FLUSH_MS
 from storage.disk.background import Background
+from storage.disk.rounds import Rounds
 from storage.errors import LogDirFailure
 from storage.log.flush import FlushPlan
 from storage.log.partition_log import PartitionLog
@@ -39,8 +39,9 @@ class Flusher:
         "_flushed_at_ms",
         "_held",
         "_on_failure",
+        "_round_ms",
+        "_rounds",
         "_started_ms",
-        "_to_look_at",
         "_under_way",
         "on_flushed",
     )
@@ -54,7 +55,8 @@ class Flusher:
         self._under_way: set[PartitionLog] = set()
         self._due_again: set[PartitionLog] = set()
         self._held: set[PartitionLog] = set()
-        self._to_look_at: deque[PartitionLog] = deque()
+        self._rounds: Rounds[PartitionLog] = Rounds(background, "log-flusher", self._flush_if_old, lambda: None)
+        self._round_ms = 0
         self._flushed_at_ms: dict[PartitionLog, int] = {}
         """Only for logs with a `flush.ms`."""
 
@@ -75,29 +77,18 @@ class Flusher:
 
         `now_ms` is that of `elapsed_ms`.
         """
-        if not self._to_look_at:
-            self._to_look_at.extend(logs)
-            self._look_at_some(now_ms)
+        self._round_ms = now_ms
+        self._rounds.begin(logs, LOGS_PER_TURN)
 
-    def _look_at_some(self, now_ms: int) -> None:
-        left = LOGS_PER_TURN
-        while self._to_look_at and left > 0:
-            left -= 1
-            if self._flush_if_old(self._to_look_at.popleft(), now_ms):
-                left -= _FLUSH_COSTS
-        if self._to_look_at:
-            self._background.schedule("log-flusher", 0, 0, lambda: self._look_at_some(now_ms))
-
-    def _flush_if_old(self, partition_log: PartitionLog, now_ms: int) -> bool:
+    def _flush_if_old(self, partition_log: PartitionLog) -> Iterator[int]:
         flush_ms = partition_log.config[FLUSH_MS]
         if flush_ms == LONG_MAX or partition_log.is_closed or partition_log in self._under_way or partition_log in self._held:
-            return False
-        waited_ms = now_ms - self._flushed_at_ms.get(partition_log, self._started_ms)
-        if waited_ms < flush_ms:
-            return False
-        self._flushed_at_ms[partition_log] = now_ms
-        self._flush(partition_log, None)
-        return True
+            return
+        now_ms = self._round_ms
+        if now_ms - self._flushed_at_ms.get(partition_log, self._started_ms) >= flush_ms:
+            self._flushed_at_ms[partition_log] = now_ms
+            self._flush(partition_log, None)
+            yield _FLUSH_COSTS
 
     def hold(self, partition_log: PartitionLog) -> None:
         """Begins no flush of the log until `release`, so that the log that is to replace it can become durable as far."""

@@ -13,11 +13,12 @@ threads.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from storage.disk.background import Background
 from storage.disk.filesystem import FileSystem
+from storage.disk.rounds import Rounds
 from storage.log.partition_log import PartitionLog
 from storage.segment.segment import Segment
 
@@ -32,8 +33,8 @@ _SEGMENTS_PER_TURN = 250
 _CLOSED_AT_ONCE = 64
 _LOOKED_AT_AT_ONCE = 2000
 """Logs checked at once, half a millisecond."""
-_LOG_COSTS = 3
-"""Cost of a log, in units of a segment."""
+_LOG_COSTS = 2
+"""Cost of a log, in units of a segment; one more is counted for the visit."""
 
 
 class IdleFiles:
@@ -48,8 +49,8 @@ class IdleFiles:
         "_hand",
         "_logs",
         "_new_ends",
+        "_rounds",
         "_thread",
-        "_waiting",
     )
 
     def __init__(self, filesystem: FileSystem, background: Background, logs: Callable[[], Iterable[PartitionLog]]) -> None:
@@ -58,7 +59,7 @@ class IdleFiles:
         self._closes_all = False
         self._calm_periods = _SAID_AGAIN_AFTER
         self._logs = logs
-        self._waiting: deque[PartitionLog] = deque()
+        self._rounds: Rounds[PartitionLog] = Rounds(background, "idle-files", self._look_at, self._end_round)
         self._thread = 0
         self._hand: deque[PartitionLog] = deque()
         """The logs whose files are closed next in a shortage, the first opened first, round robin."""
@@ -104,23 +105,17 @@ class IdleFiles:
 
     def close_idle(self) -> None:
         """Begins a round over all logs."""
-        if not self._waiting:
-            self._waiting.extend(self._logs())
-            self._look_at_some()
+        self._rounds.begin(self._logs(), _SEGMENTS_PER_TURN)
 
-    def _look_at_some(self) -> None:
-        budget = _SEGMENTS_PER_TURN
-        while self._waiting and budget > 0:
-            each = self._waiting.popleft()
-            self._look_at(each)
-            budget -= len(each.segments) + _LOG_COSTS
-        if self._waiting:
-            self._background.schedule("idle-files", 0, 0, self._look_at_some)
-        else:
-            self._closes_all = False
-            self._ends, self._new_ends = self._new_ends, {}
+    def _end_round(self) -> None:
+        self._closes_all = False
+        self._ends, self._new_ends = self._new_ends, {}
 
-    def _look_at(self, partition_log: PartitionLog) -> None:
+    def _look_at(self, partition_log: PartitionLog) -> Iterator[int]:
+        self._close_idle_files(partition_log)
+        yield len(partition_log.segments) + _LOG_COSTS
+
+    def _close_idle_files(self, partition_log: PartitionLog) -> None:
         if partition_log.is_closed:
             return
         end = self._new_ends[partition_log] = partition_log.log_end_offset

@@ -28,7 +28,7 @@ SMALL_TURNS = {
     ("storage.disk.directory_writes", "WRITES_PER_TURN"): 1,
     ("storage.disk.directory_writes", "_WRITES_PER_THREAD"): 1,
     ("storage.upkeep.producer_expirations", "PRODUCERS_PER_TURN"): 2,
-    ("storage.upkeep.producer_expirations", "_LOGS_PER_TURN"): 1,
+    ("storage.upkeep.producer_expirations", "_LOG_COSTS"): 2,
     ("storage.manager.new_logs", "_LOGS_PER_REST"): 1,
     ("replication.control.stopped_replicas", "LOGS_PER_TURN"): 1,
     ("replication.control.metadata_updates", "STATES_PER_TURN"): 2,

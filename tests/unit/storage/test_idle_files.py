@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,6 +76,18 @@ def test_what_is_open_belongs_to_what_is_used(tmp_path: Path) -> None:
     assert [read_all(log, 0)[: len(data)] for log, data in zip(logs, expected, strict=True)] == expected
     manager.shutdown()
     assert open_files(tmp_path) == []
+
+
+def test_an_error_with_one_log_leaves_no_files_of_the_others_open(tmp_path: Path) -> None:
+    manager, background = a_manager(tmp_path)
+    append(manager.get_or_create(T0, is_new=True))
+    faulty = SimpleNamespace(topic_partition=T1)
+    idle = IdleFiles(RealFileSystem(), background, lambda: [faulty, *manager.all_logs()])  # type: ignore[list-item]  # has no files
+    for _ in range(2):
+        idle.close_idle()
+        background.run_work()
+    assert open_files(tmp_path) == []
+    manager.shutdown()
 
 
 def test_after_a_start_a_log_has_no_more_open_than_its_active_segment(tmp_path: Path) -> None:
