@@ -4,6 +4,7 @@
 waits until a thread has made some, and the others go first.
 """
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,7 +14,11 @@ from storage.log.partition_log import PartitionLog
 from storage.log.roll import FILES_MADE_LATER
 from storage.segment.spare_files import SpareFiles
 
+log = logging.getLogger(__name__)
+
 _MOMENT_MS = 1
+_BACKOFF_MS = 1000
+"""Delay after a roll that failed for another reason than the disk, milliseconds."""
 
 
 class Rolls:
@@ -59,6 +64,11 @@ class Rolls:
         except OSError as error:
             with suppress(LogClosed):
                 self._on_failure(partition_log.disk_failure(partition_log.directory, error))
+        except Exception:  # out of memory, for example; the rolls of all other logs wait behind this one
+            log.exception("%s: completing a roll failed; it will be retried", partition_log.topic_partition)
+            if not partition_log.is_closed:
+                self._waiting[partition_log] = None
+            self._arm(_BACKOFF_MS)
         else:
             if partition_log.unfinished_rolls:
                 self._waiting[partition_log] = None

@@ -198,6 +198,9 @@ class LogMoves:
         except StorageError as error:
             log.error("%s: %s; the move to %s will be retried", move.current.topic_partition, error, move.future.log_dir)
             self._retry(move)
+        except Exception:  # a fault of this broker: the slot would never be free again
+            log.exception("%s: the move to %s failed; it will be retried", move.current.topic_partition, move.future.log_dir)
+            self._retry(move)
 
     def _copy_or_finish(self, move: Move) -> None:
         current, future = move.current, move.future

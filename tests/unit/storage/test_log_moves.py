@@ -302,6 +302,25 @@ def test_a_flush_that_fails_though_the_disk_did_not_refuse_it_is_tried_again_and
     assert manager.get(T0) is future
 
 
+def test_a_move_that_ends_in_an_error_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    disks = Disks(log_dirs="/a,/b")
+    manager = disks.start(num_replica_alter_log_dirs_threads=1)
+    log = a_log_in_a(manager)
+    replace = manager.replace_current_with_future
+
+    def fail_once(topic_partition: TopicPartition) -> PartitionLog:
+        manager.replace_current_with_future = replace  # type: ignore[method-assign]  # a fault of this broker
+        raise MemoryError
+
+    manager.replace_current_with_future = fail_once  # type: ignore[method-assign]  # as above
+    future = begin_move(manager, log)
+    disks.settle()
+    assert manager.get(T0) is log
+    assert "topic-0: the move to /b failed" in caplog.text
+    disks.background.advance(1000)
+    assert manager.get(T0) is future
+
+
 def test_the_throttle_spreads_the_copy_over_time() -> None:
     disks = Disks(log_dirs="/a,/b")
     manager = disks.start()

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from storage.disk.filesystem import File
 from storage.disk.topic_partition import TopicPartition
 from storage.log.context import LogContext
 from storage.log.partition_log import PartitionLog
@@ -102,6 +103,24 @@ def test_a_roll_is_completed_with_files_that_a_thread_has_made() -> None:
     assert not calls
     disks.settle()
     assert {log.recovery_point for log in logs} == {6}
+
+
+def test_an_error_of_one_roll_delays_the_others_and_it_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    disks, manager, logs = started(3)
+    take = manager.context.take_spare_file
+
+    def take_or_fail(log_dir: str, path: str) -> File | None:
+        if "failed" not in caplog.text and not path.endswith(".log"):
+            raise MemoryError
+        return take(log_dir, path)
+
+    manager.context.take_spare_file = take_or_fail
+    for log in logs:
+        log.roll()
+    disks.settle()
+    disks.background.advance(1000)
+    assert {log.recovery_point for log in logs} == {6}
+    assert "topic-0: completing a roll failed" in caplog.text
 
 
 def test_the_files_are_those_of_a_roll_that_is_completed_at_once() -> None:
