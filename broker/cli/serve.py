@@ -125,7 +125,7 @@ async def _serve(config: BrokerConfig, sink: LogSink | None, secure: SecureStart
     except asyncio.CancelledError:
         return 0
     except CannotStart as reason:
-        if sink is not None:
+        if sink is not None and not sink.is_plain:
             logger.critical("the broker does not start: %s", reason)
         print(f"ottla: {reason}", file=sys.stderr)
         return 1

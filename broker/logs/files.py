@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import sys
 import time
 from typing import Final
+
+from broker.logs import standard_error
 
 CHECK_SECONDS: Final = 1.0
 """Pause between two checks of the file's name, and between two attempts after a failure, seconds."""
@@ -46,7 +47,7 @@ class RotatingFile(logging.Handler):
                 return
         except OSError as error:
             self._refuse(error)
-        self._to_standard_error(line)
+        standard_error.write(line)
 
     def reopen(self) -> None:
         """Check the name of the file at once."""
@@ -111,14 +112,9 @@ class RotatingFile(logging.Handler):
         if reason != self._refusal:
             self._refusal = reason
             text = f"ottla: log file {self._path} cannot be written: {reason}; lines go to standard error until it can be"
-            self._to_standard_error(text.encode() + b"\n")
+            standard_error.write(text.encode() + b"\n")
 
     def _close_file(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-    def _to_standard_error(self, line: bytes) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.buffer.write(line)
-            sys.stderr.flush()

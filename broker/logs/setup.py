@@ -1,7 +1,7 @@
 """Sets up the log of a process: standard error first, then the format and the file that the configuration names.
 
-Text for standard error is written at once. JSON and files are written by a thread (`broker.logs.sink`), so that a slow disk stops no
-request. A broker inside another program uses that program's logging, and calls nothing here.
+Before the configuration is known, lines are written at once. From then on neither a slow disk nor a slow reader stops a request
+(`broker.logs.sink`). A broker inside another program uses that program's logging, and calls nothing here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from config.broker import BrokerConfig
-from config.keys.own import OTTLA_LOG_FILE, OTTLA_LOG_FORMAT
 from config.schema.describe import LogLevel
 
 if TYPE_CHECKING:
@@ -52,13 +51,8 @@ def text_formatter() -> logging.Formatter:
     return _OneLine("[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)", "%Y-%m-%d %H:%M:%S")
 
 
-def apply_configuration(config: BrokerConfig) -> LogSink | None:
-    """Log in the format and to the file of the configuration. Returns the sink, unless lines are text for standard error.
-
-    Raises ConfigError when the file cannot be opened.
-    """
-    if config[OTTLA_LOG_FORMAT] == "text" and config[OTTLA_LOG_FILE] is None:
-        return None
+def apply_configuration(config: BrokerConfig) -> LogSink:
+    """Log in the format and to the file of the configuration. Raises ConfigError when the file cannot be opened."""
     from broker.logs.sink import LogSink
 
     sink = LogSink(config)

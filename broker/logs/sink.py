@@ -1,7 +1,8 @@
-"""Writes log lines in a thread, so that a slow disk or a slow reader of a pipe cannot block the event loop.
+"""Writes log lines so that a slow disk or a slow reader of a pipe cannot block the event loop.
 
-Lines wait in a bounded queue. A line that finds the queue full is dropped and counted, and a line after the next written one reports the
-count. `broker.logs.files` writes files.
+A thread writes the lines of a file. A line for standard error is written where it is logged, as long as the reader keeps up. If the reader
+does not, the thread writes the lines until none waits. Lines wait in a bounded queue. A line that finds the queue full is dropped and
+counted, and a line after the next written one reports the count.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import atexit
 import logging
 import queue
-import sys
 import threading
+from contextlib import suppress
 from logging.handlers import QueueHandler, QueueListener
 from typing import Final
 
 from broker.logs.files import RotatingFile
 from broker.logs.json_lines import JsonLines
 from broker.logs.setup import text_formatter
+from broker.logs.standard_error import StandardError
 from broker.logs.values import plain_values
 from config.broker import BrokerConfig
 from config.errors import ConfigError
@@ -24,6 +26,8 @@ from config.keys.own import OTTLA_LOG_FILE, OTTLA_LOG_FILE_MAX_BYTES, OTTLA_LOG_
 
 MAX_LINES: Final = 10_000
 """Log lines that wait to be written; about 5 MB."""
+END_SECONDS: Final = 10.0
+"""How long the end of the process waits until all lines are written, seconds. A reader that stands still must not keep it alive."""
 _REOPEN: Final = logging.makeLogRecord({})
 """Stands in the queue for an order instead of a line."""
 _END: Final = None
@@ -37,11 +41,13 @@ class LogSink:
     def __init__(self, config: BrokerConfig) -> None:
         """Raises ConfigError when the file of the configuration cannot be opened."""
         waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(MAX_LINES)
-        self.handler = _Queueing(waiting)
         self._json = JsonLines(config[OTTLA_LOG_FORMAT]) if config[OTTLA_LOG_FORMAT] != "text" else None
         path = config[OTTLA_LOG_FILE]
-        self._output: logging.Handler = logging.StreamHandler(sys.stderr) if path is None else _open(path, config)
+        self._output: logging.Handler = StandardError() if path is None else _open(path, config)
         self._output.setFormatter(self._json or text_formatter())
+        self.handler = _Queueing(waiting, self._output)
+        self.is_plain = path is None and self._json is None
+        """Whether lines are text for standard error, as before the configuration was known."""
         self._listener = _Writing(waiting, self._output, self.handler)
         self._listener.start()
         atexit.register(self.close)
@@ -64,8 +70,8 @@ class LogSink:
         """Write what waits, and end the thread."""
         atexit.unregister(self.close)
         logging.getLogger().removeHandler(self.handler)
-        self._listener.stop()
-        self._output.close()
+        if self._listener.end():
+            self._output.close()
 
 
 def _open(path: str, config: BrokerConfig) -> RotatingFile:
@@ -78,11 +84,13 @@ def _open(path: str, config: BrokerConfig) -> RotatingFile:
 
 
 class _Queueing(QueueHandler):
-    """Formats the message where it is logged, since its values may change later, and passes the rest to the thread."""
+    """Formats the message where it is logged, since its values may change later. Passes the rest to the thread, or to standard error."""
 
-    def __init__(self, waiting: queue.Queue[logging.LogRecord | None]) -> None:
+    def __init__(self, waiting: queue.Queue[logging.LogRecord | None], output: logging.Handler) -> None:
         super().__init__(waiting)
         self.dropped = 0
+        self._waiting = waiting
+        self._standard_error = output if isinstance(output, StandardError) else None
         self._counting = threading.Lock()
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
@@ -96,16 +104,21 @@ class _Queueing(QueueHandler):
         return record
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Queue the record, or count it as dropped."""
+        """Write the record at once if that needs no wait and none is before it; else queue it, or count it as dropped."""
+        at_once = self._standard_error
+        # Callers have the handler's lock. So no record is added in between, and the thread has none.
+        if at_once is not None and not self._waiting.unfinished_tasks and at_once.emit_at_once(record):
+            return
         try:
-            self.queue.put_nowait(record)
+            self._waiting.put_nowait(record)
         except queue.Full:
             with self._counting:
                 self.dropped += 1
 
     def reopen(self) -> None:
         """Let the thread reopen the file before the next line."""
-        self.enqueue(_REOPEN)
+        if self._standard_error is None:
+            self.enqueue(_REOPEN)
 
 
 class _Writing(QueueListener):
@@ -118,12 +131,24 @@ class _Writing(QueueListener):
         self._handler = handler
         self._reported = 0
 
-    def enqueue_sentinel(self) -> None:
-        """Order the end. It waits for room: the library's own raises an error if the queue is full, and all lines in it would be lost."""
-        self._waiting.put(_END)
+    def end(self) -> bool:
+        """Write what waits, within END_SECONDS; returns whether all was written and the thread has ended."""
+        thread = self._thread
+        assert thread is not None
+        with suppress(queue.Full):
+            # The library's own form raises this error at once if the queue is full, and all lines in it would be lost.
+            self._waiting.put(_END, timeout=END_SECONDS)
+            thread.join(END_SECONDS)
+        return not thread.is_alive()
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Write one record, and report lines that were dropped before it."""
+        """Write one record, and report lines that were dropped before it. A record that cannot be formatted does not end the thread."""
+        try:
+            self._write(record)
+        except Exception:
+            self._output.handleError(record)
+
+    def _write(self, record: logging.LogRecord) -> None:
         if record is _REOPEN:
             if isinstance(self._output, RotatingFile):
                 self._output.reopen()

@@ -131,7 +131,7 @@ CLUSTER_FAMILIES: tuple[Family, ...] = (
     counter(
         "ottla_log_lines_dropped_total",
         "",
-        "Lines of the broker's log that were lost, because they came faster than JSON or a file could be written.",
+        "Lines of the broker's log that were lost, because they came faster than they could be written.",
         lambda _: dropped_lines(),
     ),
 )

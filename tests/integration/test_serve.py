@@ -1,7 +1,9 @@
 """`ottla serve` as an operator meets it: the line it prints, how it ends, where its configuration comes from."""
 
+import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import sqlite3
@@ -71,6 +73,26 @@ def test_a_line_that_nobody_takes_does_not_end_it(tmp_path: Path) -> None:
 
     assert process.wait(60) == 0
     assert "Traceback" not in log.read_text()
+
+
+def test_a_log_that_nobody_reads_for_a_while_stops_nothing_and_is_complete(tmp_path: Path) -> None:
+    unknown = [part for number in range(100) for part in ("--set", f"unknown.{number}=1")]  # a line of the log for each
+    command = [*SERVE, "--set", "listeners=PLAINTEXT://127.0.0.1:0", *unknown]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)  # less than these lines
+        if not select.select((process.stdout,), (), (), 60)[0]:
+            process.kill()
+        port = int(process.stdout.readline().rpartition(":")[2])
+        assert answers_api_versions("127.0.0.1", port)
+        process.terminate()
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert len(log) > 4096
+    assert "is ready after" in log
+    assert " stopped" in log
 
 
 def a_fetch_that_waits(broker: BrokerProcess, topic: str) -> socket.socket:

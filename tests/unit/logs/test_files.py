@@ -198,8 +198,22 @@ def test_a_signal_to_reopen_is_carried_out_without_another_line(root: logging.Lo
     sink.close()
 
 
-def test_text_for_standard_error_needs_no_thread() -> None:
-    assert apply_configuration(BrokerConfig({})) is None
+def test_a_line_that_cannot_be_formatted_ends_no_thread(root: logging.Logger, tmp_path: Path) -> None:
+    sink = sink_of(tmp_path)
+    write, failed = sink._output.format, threading.Event()
+
+    def format_or_fail(record: logging.LogRecord) -> str:
+        if record.getMessage() == "bad":
+            failed.set()
+            raise ValueError
+        return write(record)
+
+    sink._output.format = format_or_fail  # type: ignore[method-assign]  # a fault of the formatter
+    log.info("bad")
+    log.info("good")
+    sink.close()
+    assert failed.is_set()
+    assert '"good"' in (tmp_path / "broker.log").read_text()
 
 
 def test_a_client_cannot_forge_a_line() -> None:
