@@ -19,6 +19,9 @@ from controller.znodes.layout import DELETE_TOPICS, TOPICS
 
 logger = logging.getLogger(__name__)
 
+RETRY_SECONDS = 10.0
+"""Pause before the metadata store is asked again after it could not answer, seconds."""
+
 
 class MissedDeletions:
     """See the module."""
@@ -46,6 +49,14 @@ class MissedDeletions:
                 await self._looking
 
     async def _look(self) -> None:
+        # Without another attempt the topics would stay until the controller or the registration changes the next time.
+        while True:
+            if await self._forget_missed():
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _forget_missed(self) -> bool:
+        """Compare once; False if the store could not be asked."""
         services = self._services
         cluster = services.metadata
         first_metadata = services.cluster.first_metadata
@@ -59,9 +70,10 @@ class MissedDeletions:
                 first_metadata.has_no_topics = True
                 waits.notify()
         except StoreError as error:
-            logger.warning("cannot check whether all known topics still exist (%s)", error)
-            return
+            logger.warning("cannot check whether all known topics still exist (%s); trying again in %g s", error, RETRY_SECONDS)
+            return False
         missed = await services.data.replica_manager.forget_topics([image for image in known if image.name not in existing])
         if missed:
             logger.info("removed topics whose deletion was not reported to this broker: %s", ", ".join(image.name for image in missed))
             waits.notify()
+        return True

@@ -4,9 +4,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from broker.cluster import missed_deletions
 from broker.cluster.control_requests import ControlRequests
 from broker.cluster.missed_deletions import MissedDeletions
 from controller.admin.metadata_waits import MetadataWaits
+from controller.errors import StoreUnavailable
 from controller.store.memory_store import MemoryStore
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from storage.disk.topic_partition import TopicPartition
@@ -103,6 +107,28 @@ async def test_a_topic_of_which_something_is_heard_meanwhile_is_left_alone() -> 
     stage.update(2, 7)
     await rest()
     assert "deleted" in stage.known
+    await stage.missed.close()
+
+
+@on_a_loop
+async def test_a_store_that_cannot_be_asked_is_asked_again() -> None:
+    stage = Stage()
+    await stage.begin()
+    children, failures = stage.store.children, 2
+
+    async def failing(*asked: Any) -> list[str]:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise StoreUnavailable("zk:2181", "no answer")
+        return await children(*asked)
+
+    cast("Any", stage.store).children = failing
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(missed_deletions, "RETRY_SECONDS", 0.0)
+        stage.update(2, 7)
+        await rest()
+    assert (failures, stage.known) == (0, {TOPIC, "kept"})
     await stage.missed.close()
 
 
