@@ -5,6 +5,8 @@ Kafka's ZkConfigManager with its TopicConfigHandler and BrokerConfigHandler. `lo
 opened, `attach` applies changes to the logs and the controller from then on; `controller.admin.config_changes` reports
 the changes.
 
+A new session reads all configurations again, since notifications may be gone after a long disconnection.
+
 `refresh` reads a topic's configuration before this broker creates its logs. A LeaderAndIsr for a new topic may come
 before the notification of its configuration, or after a topic of the same name was deleted. Notifications keep the
 configurations of hosted topics up to date. There is none of a deletion: `forget` drops what deleted topics leave.
@@ -14,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
+from broker.security.rereading import Rereading
 from config.broker import BrokerConfig
 from config.broker_keys import key_of
 from config.errors import ConfigValueError
@@ -66,7 +69,10 @@ class DynamicConfig:
         self._config = config
         self._admin = admin
         self._broker_name = str(broker_id)
+        self._store = store
         self._changes = ConfigChanges(store, clock, self._on_change)
+        self._rereading = Rereading("configurations", lambda: self._changes.undisturbed(self._read_again))
+        self._read_in_session = 0
         self._broker: dict[str, str] = {}
         self._cluster: dict[str, str] = {}
         self._without_effect: set[str] = set()
@@ -86,6 +92,7 @@ class DynamicConfig:
     async def load(self) -> None:
         """Apply the stored configurations, and listen for changes from now on. Raises StoreError."""
         await self._changes.start()
+        self._read_in_session = self._store.session_id
         if self._old_passwords is not None:
             await self._admin.encode_passwords_again(self._old_passwords)
         self._broker = await self._admin.read(BROKERS, self._broker_name)
@@ -103,7 +110,7 @@ class DynamicConfig:
         self._config.on_change(self._on_topic_defaults, _TOPIC_DEFAULTS)
         self._config.on_change(self._on_unclean_election_default, [BROKER_UNCLEAN_LEADER_ELECTION_ENABLE])
         replica_manager.leadership_listeners.append(lambda partition: self.forget([partition.topic_partition.topic]))
-        controller.on_new_session(self._changes.on_new_session)
+        controller.on_new_session(self._on_new_session)
         if self._changed_while_loading:
             self._on_topic_defaults(frozenset())
 
@@ -113,6 +120,7 @@ class DynamicConfig:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._rereading.stop()
 
     async def catch_up(self) -> None:
         """Process all notifications up to now, so that this broker applies its own preceding change."""
@@ -212,6 +220,27 @@ class DynamicConfig:
         if overrides.get(UNCLEAN_LEADER_ELECTION_ENABLE.name, "").strip().lower() == "true":
             self._enable_unclean_election(topic)
 
+    async def _on_new_session(self) -> None:
+        await self._changes.on_new_session()
+        if self._read_in_session != self._store.session_id:
+            # Not here: the controller waits for this call, and there may be many topics.
+            self._in_task(self._rereading.begin(), "configurations-again")
+
+    async def _read_again(self) -> None:
+        """Apply what is stored, and differs from what this broker knows. Raises StoreError, MalformedZNode."""
+        session = self._store.session_id
+        broker, cluster = await self._admin.read(BROKERS, self._broker_name), await self._admin.read(BROKERS, DEFAULT_ENTITY)
+        topics = await self._admin.read_all(TOPICS)
+        if (broker, cluster) != (self._broker, self._cluster):
+            self._broker, self._cluster = broker, cluster
+            self._update_broker()
+        for topic in self._topics.keys() | topics.keys():
+            overrides = topics.get(topic, {})
+            if overrides != self._topics.get(topic, {}):
+                logger.info("configuration of %s/%s changed while there was no session", TOPICS, topic)
+                self._on_topic(topic, overrides)
+        self._read_in_session = session
+
     def _update_broker(self, *, at_start: bool = False) -> None:
         self._name_without_effect()
         self._config.update_dynamic(self._admin.decoded(self._broker), self._admin.decoded(self._cluster), at_start=at_start)
@@ -251,6 +280,9 @@ class DynamicConfig:
     def _enable_unclean_election(self, topic: str | None) -> None:
         if self._controller is None:
             return
-        task = asyncio.get_running_loop().create_task(self._controller.enable_unclean_election(topic), name="unclean-election")
+        self._in_task(self._controller.enable_unclean_election(topic), "unclean-election")
+
+    def _in_task(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

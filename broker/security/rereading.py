@@ -1,4 +1,4 @@
-"""Reads all ACLs, or all delegation tokens, again when a new session with the metadata store begins, until that succeeds.
+"""Reads all ACLs, delegation tokens, users or configurations again when a new session with the metadata store begins, until that succeeds.
 
 Notifications may be gone after a long disconnection. Until everything is read again, the broker decides by what it knew before: an ACL
 that was added meanwhile, and forbids something, does not count.

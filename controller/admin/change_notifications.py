@@ -69,8 +69,14 @@ class ChangeNotifications:
                 logger.warning("changes of %s cannot be read (%s); waiting for the next session", self._subject, error)
             except StoreError as error:
                 logger.warning("changes of %s cannot be read (%s); trying again in %g s", self._subject, error, RETRY_SECONDS)
-                await asyncio.sleep(RETRY_SECONDS)
-                self._changed.set()
+                await self._try_again()
+            except Exception:
+                logger.exception("changes of %s cannot be read; trying again in %g s", self._subject, RETRY_SECONDS)
+                await self._try_again()
+
+    async def _try_again(self) -> None:
+        await asyncio.sleep(RETRY_SECONDS)
+        self._changed.set()
 
     async def process(self) -> None:
         """Report new notifications and remove old ones. Callers are serialized, so that no notification is reported
@@ -96,6 +102,10 @@ class ChangeNotifications:
                     logger.info("%s was already removed", path)
                 except MalformedZNode as error:
                     logger.error("a change of %s is lost: %s", self._subject, error)
+                except StoreError:
+                    raise
+                except Exception:  # a fault of this broker: no later change would be applied
+                    logger.exception("a change of %s is lost: %s", self._subject, path)
                 self._seen = sequence_number(path)
         if new:
             await self._purge(notified)

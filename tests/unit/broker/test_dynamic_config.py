@@ -16,6 +16,8 @@ from config.topic import RETENTION_MS, SEGMENT_BYTES, TopicConfig
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.metadata_waits import MetadataWaits
 from controller.errors import StoreUnavailable
+from controller.znodes.changes import encode_config
+from controller.znodes.layout import DEFAULT_ENTITY, config_path
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
 from storage.disk.topic_partition import TopicPartition
 from tests.support.background import ManualBackground
@@ -76,7 +78,8 @@ class Stage:
         self.elections.append(topic)
 
     def attach(self) -> None:
-        controller = SimpleNamespace(on_new_session=lambda callback: None, enable_unclean_election=self.enable_unclean_election)
+        on_new_session = self.node.controller.on_new_session
+        controller = SimpleNamespace(on_new_session=on_new_session, enable_unclean_election=self.enable_unclean_election)
         self.dynamic.attach(cast("Any", self.replicas), cast("Any", self.replicas), cast("Any", controller))
 
     def host(self, topic: str) -> FakeLog:
@@ -223,6 +226,41 @@ def test_catching_up_reports_a_change_once_even_while_the_watch_fires() -> None:
         for _ in range(10):
             await asyncio.sleep(0)
         assert reported == [("c", {"producer_byte_rate": "5"})]
+
+    on_a_stage(scenario)
+
+
+def test_what_changed_unnoticed_is_in_force_in_a_new_session() -> None:
+    async def scenario(stage: Stage) -> None:
+        store = stage.node.store
+        await stage.admin.set_entity_config("topics", "former", {"segment.bytes": "100"})
+        await stage.dynamic.load()
+        stage.attach()
+        former, changed, same = stage.host("former"), stage.host("changed"), stage.host("same")
+        # Their notifications are gone by the time of the next session.
+        await store.delete(config_path("topics", "former"))
+        await store.create(config_path("topics", "changed"), encode_config({"retention.ms": "7"}))
+        await store.create(config_path("brokers", DEFAULT_ENTITY), encode_config({"num.io.threads": "9"}))
+        stage.node.ensemble.expire(store.session_id)
+        await until(lambda: changed.config[RETENTION_MS] == 7)
+        assert former.config[SEGMENT_BYTES] == same.config[SEGMENT_BYTES] > 100
+        assert stage.config[NUM_IO_THREADS] == 9
+        assert sorted(stage.replicas.changed) == ["changed", "former"]
+
+    on_a_stage(scenario)
+
+
+def test_an_error_with_one_change_ends_no_later_one(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        stage.attach()
+        reported: list[int] = []
+        stage.dynamic.on_entity_change("clients", lambda name, config: reported.append(int(config["producer_byte_rate"])))
+        await stage.admin.set_entity_config("clients", "c", {"producer_byte_rate": "bad"})
+        await stage.dynamic.catch_up()
+        await stage.admin.set_entity_config("clients", "c", {"producer_byte_rate": "5"})
+        await until(lambda: reported == [5])
+        assert "a change of configurations is lost" in caplog.text
 
     on_a_stage(scenario)
 
