@@ -32,6 +32,7 @@ from broker.configuration.dynamic_config import DynamicConfig
 from broker.configuration.ip_quotas import IpQuotas
 from broker.configuration.reconfiguration import Reconfiguration
 from broker.configuration.scram_credentials import ScramCredentials
+from broker.coordination.stored_partitions import StoredPartitions
 from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.groups.coordinator import GroupCoordinator
 from broker.handlers.transactions.marker_writer import MarkerWriter
@@ -458,6 +459,10 @@ class Broker:
         services = self.services
         self._held.push_async_callback(self.controller.shutdown)
         self._cluster.begin(self._background, self._send_clients_away)
+        for owned in (services.coordinators.groups.groups, services.coordinators.transactions.transactions):
+            stored = StoredPartitions(owned, self._partitions_of)
+            self._held.push_async_callback(stored.close)
+            await in_session(self.store, stored.read)
         services.coordinators.groups.start()  # before the broker registers: from then on it may become a coordinator
         self._held.push_async_callback(services.coordinators.groups.stop)
         services.coordinators.transactions.start()

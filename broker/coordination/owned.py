@@ -5,7 +5,7 @@ key, so any broker and client can tell the coordinator. `elections` adds and rem
 
 The number of partitions counts that the topic had when this broker first saw it, as in Apache Kafka. If another one counted for partitions
 that are added later, a group would have two coordinators, until all brokers know of them. A topic that was deleted and created again is
-another topic.
+another topic. Partitions that have never had a leader count, too; only the metadata store has them (`stored_partitions`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,17 @@ class OwnedPartition(Generic[State]):
 class OwnedStates(Generic[State]):
     """See the module. Iterates over all states, also while others change them (`LargeTable.each`)."""
 
-    __slots__ = ("_cluster", "_configured_partitions", "_image", "_partition_count", "is_active", "partitions", "topic")
+    __slots__ = (
+        "_cluster",
+        "_configured_partitions",
+        "_image",
+        "_partition_count",
+        "_stored_count",
+        "is_active",
+        "on_other_topic",
+        "partitions",
+        "topic",
+    )
 
     def __init__(self, topic: str, cluster: MetadataCache, configured_partitions: int) -> None:
         self.topic = topic
@@ -82,6 +92,18 @@ class OwnedStates(Generic[State]):
         self._image: TopicImage | None = None
         """The metadata that were last looked at."""
         self._partition_count = configured_partitions
+        self._stored_count = 0
+        """That of the metadata store, until the metadata shows the topic."""
+        self.on_other_topic: Callable[[], None] = lambda: None
+        """Called when the metadata shows another topic of the name. `learn` is to be called with its number of partitions."""
+
+    def learn(self, stored: int) -> None:
+        """The metadata store has this number of partitions; 0 if it does not have the topic."""
+        if self._image is None:
+            self._stored_count = stored
+            self._partition_count = stored or self._configured_partitions
+        elif stored:
+            self._partition_count = max(stored, _partitions_of(self._image))
 
     @property
     def partition_count(self) -> int:
@@ -94,12 +116,14 @@ class OwnedStates(Generic[State]):
     def _look_at(self, image: TopicImage | None) -> None:
         """The metadata of the topic changed: count its partitions if it is another topic than before."""
         former, self._image = self._image, image
+        stored, self._stored_count = self._stored_count, 0
         if image is None:
             self._partition_count = self._configured_partitions
             return
         count = _partitions_of(image)  # no topic ever has fewer than before, also where old protocol versions know no ids
-        if former is None or count < self._partition_count or _has_another_id(former, image):
-            self._partition_count = count
+        if former is None or count < _partitions_of(former) or _has_another_id(former, image):
+            self._partition_count = max(count, stored)
+            self.on_other_topic()
         elif count > max(self._partition_count, _partitions_of(former)):
             logger.error(
                 "topic %s: %d partitions were added. This broker counts them from its next start on. From then on most keys have another "

@@ -1,13 +1,18 @@
 """Which number of partitions of an internal topic decides about coordinators, while the topic grows, ends and begins anew."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Collection, Iterable
 
 import pytest
 
+from broker.coordination import stored_partitions
 from broker.coordination.owned import OwnedStates
+from broker.coordination.stored_partitions import StoredPartitions
+from controller.errors import StoreUnavailable
 from protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
 from protocol.uuid import ZERO_UUID
 from replication.ports.cluster import LEADER_DURING_DELETE, MetadataCache
+from tests.support.handler_bench import on_a_loop
 
 TOPIC = "__consumer_offsets"
 CONFIGURED = 50
@@ -85,3 +90,74 @@ def test_a_topic_that_gets_an_id_is_the_same_topic() -> None:
     assert broker.count == 3
     broker.hears(range(5), FIRST_ID)
     assert broker.count == 3
+
+
+class Store:
+    """What the metadata store has of the topic; it is away for the next `failures` questions."""
+
+    def __init__(self, owned: OwnedStates[str], count: int) -> None:
+        self.count = count
+        self.failures = 0
+        self.asked = 0
+        self.stored = StoredPartitions(owned, self._partitions_of)
+
+    async def _partitions_of(self, topic: str) -> Collection[int]:
+        assert topic == TOPIC
+        self.asked += 1
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable("zk:2181", "no answer")
+        return range(self.count)
+
+
+async def rest() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@on_a_loop
+async def test_the_stored_number_counts_before_there_are_metadata_and_while_the_last_partitions_never_had_a_leader() -> None:
+    broker = Broker()
+    store = Store(broker.owned, 4)
+    await store.stored.read()
+    assert broker.count == 4
+    broker.hears(range(3))
+    assert broker.count == 4
+    broker.hears(range(4))
+    assert broker.count == 4
+    broker.hears(range(4), leader=LEADER_DURING_DELETE)
+    assert broker.count == CONFIGURED
+    await store.stored.close()
+
+
+@on_a_loop
+async def test_the_store_is_asked_about_a_topic_that_is_created_later() -> None:
+    broker = Broker()
+    store = Store(broker.owned, 0)
+    await store.stored.read()
+    assert broker.count == CONFIGURED
+    store.count, store.failures = 4, 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored_partitions, "RETRY_SECONDS", 0.0)
+        broker.hears(range(3))
+        assert broker.count == 3
+        await rest()
+    assert (broker.count, store.asked) == (4, 4)
+    broker.hears(range(4))
+    assert broker.count == 4
+    await rest()
+    assert store.asked == 4
+    await store.stored.close()
+
+
+@on_a_loop
+async def test_a_topic_that_was_created_again_during_the_start_has_its_own_number() -> None:
+    broker = Broker()
+    store = Store(broker.owned, 5)
+    await store.stored.read()
+    store.count = 2
+    broker.hears(range(2))
+    assert broker.count == 5
+    await rest()
+    assert broker.count == 2
+    await store.stored.close()
