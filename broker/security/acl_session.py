@@ -41,8 +41,9 @@ class AclSession:
                 await self._on_new_session()
             except SessionExpired:
                 continue
-            except StoreError as error:
-                logger.error("the store of the ACLs cannot be reached (%s); trying again", error)
+            except Exception as error:  # other errors than StoreError are faults of this broker
+                fault = None if isinstance(error, StoreError) else error
+                logger.error("the store of the ACLs cannot be reached (%s); trying again", error, exc_info=fault)
                 await asyncio.sleep(self._retry_seconds)
                 continue
             if self._store.session_id == session:

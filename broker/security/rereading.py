@@ -65,4 +65,7 @@ class Rereading:
                 self._reason = str(error)
                 logger.error("the %s cannot be read again (%s); trying again, and the old ones count until then", self._subject, error)
             return False
+        except Exception:  # a fault of this broker, which must end neither the attempts nor the registration of the broker
+            logger.exception("the %s cannot be read again; trying again, and the old ones count until then", self._subject)
+            return False
         return True

@@ -429,12 +429,20 @@ class TransactionMarkers:
                     self._put_off(marked, partitions)
             return
         self.responses += 1
-        results = {result.producer_id: result for result in response.markers}
-        for number, (marked, (partitions, _)) in enumerate(due.items(), 1):
-            if self._is_pending(marked):
-                self._take(marked, partitions, _codes(results.get(marked.txn.producer_id)), broker_id)
-            if number % TRANSACTIONS_PER_TURN == 0:
-                await asyncio.sleep(0)
+        left = dict(due)
+        try:
+            results = {result.producer_id: result for result in response.markers}
+            for number, (marked, (partitions, _)) in enumerate(due.items(), 1):
+                if self._is_pending(marked):
+                    self._take(marked, partitions, _codes(results.get(marked.txn.producer_id)), broker_id)
+                del left[marked]
+                if number % TRANSACTIONS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        except Exception:
+            logger.exception("the answer of broker %d about %d markers could not be applied; they are sent again", broker_id, len(left))
+            for marked, (partitions, _) in left.items():
+                if self._is_pending(marked):
+                    self._put_off(marked, partitions)
 
     def _take_due(self, broker_id: int) -> dict[Marked, tuple[Partitions, int]]:
         """The partitions of transactions for one request, and the coordinator epoch of each transaction."""

@@ -118,7 +118,11 @@ class TransactionVerifier:
     async def _run(self, broker_id: int, coordinator: _Coordinator) -> None:
         while coordinator.waiting:
             asked, coordinator.waiting = coordinator.waiting, {}
-            await self._ask_together(broker_id, asked)
+            try:
+                await self._ask_together(broker_id, asked)
+            except Exception:  # later questions would wait for this task
+                logger.exception("transactions could not be verified with broker %d", broker_id)
+                self._refuse_all(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
         del self._coordinators[broker_id]
 
     async def _ask_together(self, broker_id: int, asked: dict[str, _Question]) -> None:
@@ -132,9 +136,6 @@ class TransactionVerifier:
         except OSError as error:
             logger.warning("broker %d does not verify transactions: %s; the producers try again", broker_id, error)
             self._refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)
-        except Exception:
-            logger.exception("transactions could not be verified with broker %d", broker_id)
-            self._refuse_all(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             if response.error_code:
                 code = ErrorCode.of(response.error_code)

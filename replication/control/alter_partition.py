@@ -117,11 +117,19 @@ class AlterPartition:
     async def _send_all(self) -> None:
         try:
             while self._proposed:
-                if not await self._send(list(self._proposed.values())):
+                if not await self._try_to_send(list(self._proposed.values())):
                     retry_ms, self._retry_ms = self._retry_ms, min(2 * self._retry_ms, MAX_RETRY_MS)
                     await self._sleep(retry_ms / 1000)
         finally:
             self._task = None
+
+    async def _try_to_send(self, sent: Sequence[_Sent]) -> bool:
+        try:
+            return await self._send(sent)
+        except Exception:
+            # A fault of this broker. Without an answer the ISRs would stay unchanged forever, so the request is repeated.
+            logger.exception("AlterPartition of %d partitions failed; asking again", len(sent))
+            return False
 
     async def _send(self, sent: Sequence[_Sent]) -> bool:
         """Send one request and apply its answer. Returns False when the next request has to wait."""
@@ -136,10 +144,6 @@ class AlterPartition:
             response = await self._ask(ApiKey.ALTER_PARTITION, version, request)
         except PeerUnavailable as error:
             self._in_trouble(logging.INFO, f"the controller cannot be reached ({error})")
-            return False
-        except Exception:
-            # A fault of this broker. Without an answer the ISRs would stay unchanged forever, so the request is repeated.
-            logger.exception("AlterPartition of %d partitions failed; asking again", len(sent))
             return False
         assert isinstance(response, AlterPartitionResponse)
         error_code = ErrorCode.of(response.error_code)

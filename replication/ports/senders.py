@@ -161,7 +161,11 @@ class _Sender(Generic[Request, Response]):
                 senders = self._senders
                 if senders.on_sent is not None:
                     senders.on_sent(self._broker_id, senders.monotonic() - queued_at)
-                on_response(await self._deliver(request))
+                response = await self._deliver(request)
+                try:
+                    on_response(response)
+                except Exception:  # a fault of this broker, in a task without a caller; the next requests follow
+                    logger.exception("%s: the answer of broker %d to a request could not be applied", senders.name, self._broker_id)
             self._filled.clear()
             self._idle.set()
 
@@ -171,11 +175,12 @@ class _Sender(Generic[Request, Response]):
         while True:
             try:
                 response = await self._channel.send(request)
-            except OSError as error:
+            except Exception as error:  # other errors than OSError are faults of this broker, which must not end the task
                 if not failures:
                     logger.warning(
                         "%s cannot send %s to broker %d (%s); retrying until it succeeds or the broker's session ends",
                         self._senders.name, type(request).__name__, self._broker_id, error,
+                        exc_info=None if isinstance(error, OSError) else error,
                     )  # fmt: skip
                 await asyncio.sleep(self._senders.retry_backoff_seconds * min(2**failures, MAX_BACKOFF_FACTOR))
                 failures += 1

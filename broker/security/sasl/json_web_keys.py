@@ -144,7 +144,10 @@ class JsonWebKeys:
             except TimeoutError:
                 pass
             self._wanted.clear()
-            await self._refresh()
+            try:
+                await self._refresh()
+            except Exception:  # a fault of this broker: the keys would never be read again
+                logger.exception("the keys for signed tokens at %s cannot be read again; the earlier ones stay", self.source.url)
 
     async def _refresh(self) -> None:
         """Read the keys, with growing pauses between attempts for as long as the source's longest pause."""

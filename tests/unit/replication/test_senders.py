@@ -19,10 +19,11 @@ PortSenders = Senders[int, UpdateMetadataRequest, UpdateMetadataResponse]
 class PortChannel:
     """Loses the connection as often as it is told to, and hangs until it is closed where nobody listens."""
 
-    def __init__(self, port: int, reached: Reached, losses: int, listens: bool) -> None:
+    def __init__(self, port: int, reached: Reached, losses: int, listens: bool, loss: Exception | None) -> None:
         self.port = port
         self.reached = reached
         self.losses = losses
+        self.loss = loss
         self.listens = listens
         self.closed = asyncio.Event()
 
@@ -32,7 +33,7 @@ class PortChannel:
             raise ConnectionResetError("closed")
         if self.losses:
             self.losses -= 1
-            raise ConnectionRefusedError("not yet")
+            raise self.loss or ConnectionRefusedError("not yet")
         self.reached.append((self.port, request.controller_epoch))
         return UpdateMetadataResponse()
 
@@ -40,11 +41,17 @@ class PortChannel:
         self.closed.set()
 
 
-def play(scenario: Callable[[PortSenders, Reached], Awaitable[None]], *, losses: int = 0, deaf_port: int = 0) -> None:
+def play(
+    scenario: Callable[[PortSenders, Reached], Awaitable[None]],
+    *,
+    losses: int = 0,
+    loss: Exception | None = None,
+    deaf_port: int = 0,
+) -> None:
     async def run() -> None:
         reached: Reached = []
         senders: PortSenders = Senders(
-            "controller", lambda port: PortChannel(port, reached, losses, port != deaf_port), lambda: 0.0, retry_backoff_seconds=0
+            "controller", lambda port: PortChannel(port, reached, losses, port != deaf_port, loss), lambda: 0.0, retry_backoff_seconds=0
         )
         senders.add(1, 1000)
         await scenario(senders, reached)
@@ -65,6 +72,21 @@ def test_requests_arrive_in_order_in_spite_of_lost_connections() -> None:
         assert reached == [(1000, 1), (1000, 2), (1000, 3)]
 
     play(scenario, losses=2)
+
+
+def test_a_fault_of_this_broker_loses_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(senders: PortSenders, reached: Reached) -> None:
+        def fail(_: UpdateMetadataResponse) -> None:
+            raise ValueError("a fault of the caller")
+
+        senders.send(1, UpdateMetadataRequest(controller_epoch=1), fail)
+        send(senders, 2)
+        await senders.delivered()
+        assert reached == [(1000, 1), (1000, 2)]
+
+    play(scenario, losses=1, loss=ValueError("a fault of the channel"))
+    assert "a fault of the caller" in caplog.text
+    assert "Traceback" in caplog.text.partition("a fault of the caller")[0]
 
 
 def test_what_waits_goes_to_where_the_broker_is_now() -> None:

@@ -143,6 +143,25 @@ def test_an_unknown_key_brings_one_reading_forward_and_then_none_for_a_while() -
     run(scenario)
 
 
+def test_after_an_error_of_this_broker_the_keys_are_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    attempts: list[int] = []
+
+    def read(_: JwksSource) -> bytes:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise MemoryError
+        return key_set("a")
+
+    async def scenario(executor: ThreadPoolExecutor) -> None:
+        keys = JsonWebKeys(source("file:/x", refresh_ms=1), executor, time.monotonic, read)
+        keys.begin()
+        await until(lambda: ids(keys) == ["a"])
+        await keys.close()
+
+    run(scenario)
+    assert "cannot be read again; the earlier ones stay" in caplog.text
+
+
 def test_a_reading_is_repeated_with_growing_pauses_up_to_the_longest() -> None:
     attempts: list[float] = []
 

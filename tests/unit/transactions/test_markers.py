@@ -238,6 +238,19 @@ def test_each_refusal_of_a_partition_is_logged_once(caplog: pytest.LogCaptureFix
     assert [text.rsplit("(")[-1] for text in refusals] == ["NOT_ENOUGH_REPLICAS)", "NOT_LEADER_OR_FOLLOWER)"]
 
 
+def test_after_an_answer_that_makes_no_sense_the_markers_are_sent_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.codes["t", 0] = [[1]]  # type: ignore[list-item]  # no error code at all
+        await commit(bench, 0, 1)
+        await ends(bench)
+        assert "about 1 markers could not be applied" in caplog.text
+        await commit(bench, 0, 1, name="later")
+        await ends(bench, "later")
+
+    run(scenario)
+
+
 def test_markers_that_come_up_while_a_request_is_in_flight_share_the_next_one() -> None:
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate()

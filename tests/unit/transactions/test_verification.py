@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import cast
 
 import pytest
 
@@ -239,6 +240,16 @@ async def test_a_transaction_that_the_answer_leaves_out_is_not_verified(coordina
     coordinators.verify("id-2")
     await coordinators.answer(result("id-2", p0=0), result("id-4", p0=0))
     assert coordinators.answered == {"id-2": {}, "id-0": {T0: ErrorCode.UNKNOWN_SERVER_ERROR}}
+
+
+@scenario
+async def test_after_an_answer_that_makes_no_sense_the_next_questions_are_asked(coordinators: Coordinators) -> None:
+    coordinators.verify("id-0")
+    await coordinators.answer(cast("AddPartitionsToTxnResult", None))
+    assert coordinators.answered == {"id-0": {T0: ErrorCode.UNKNOWN_SERVER_ERROR}}
+    coordinators.verify("id-2")
+    await coordinators.answer(result("id-2", p0=0))
+    assert coordinators.answered["id-2"] == {}
 
 
 @scenario
