@@ -277,6 +277,10 @@ class ReplicaManager:
         except InconsistentTopicId as error:
             logger.error("%s", error)
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        except Exception:
+            # A fault of this broker. The controller does not repeat the request, so the other partitions must not be left out.
+            logger.exception("%s: LeaderAndIsr could not be applied", topic_partition)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
 
     def unfollow(self, topic_partition: TopicPartition) -> None:

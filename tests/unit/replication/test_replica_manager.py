@@ -20,6 +20,7 @@ from protocol.uuid import ZERO_UUID
 from replication.control.controller_requests import EPOCH_DURING_DELETE, NO_EPOCH
 from replication.control.replica_manager import ReplicaManager
 from replication.errors import NotLeaderOrFollower, ReplicaStorageFailure, UnknownTopicOrPartition
+from replication.leader.partition import Partition
 from storage.disk.topic_partition import TopicPartition
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_frames import GoldenFrame, golden_frames
@@ -151,6 +152,23 @@ def test_many_partitions_are_taken_over_in_turns_and_others_are_served_between()
     asyncio.run(scenario())
     assert turns > 2
     assert len(list(replicas.manager)) == 40
+
+
+def test_an_error_with_one_partition_leaves_out_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    replicas = Replicas()
+
+    def listen(partition: Partition) -> None:
+        if partition.topic_partition.partition == 0:
+            raise ValueError("a fault of a listener")
+
+    replicas.manager.leadership_listeners.append(listen)
+    request = LeaderAndIsrRequest(controller_id=1, controller_epoch=1)
+    request.topic_states = [_topic_state([state(index=index, isr=[0], replicas=[0]) for index in range(2)])]
+    response = asyncio.run(replicas.manager.on_leader_and_isr(request))
+    codes = {each.partition_index: each.error_code for each in response.topics[0].partition_errors}
+    assert codes == {0: ErrorCode.UNKNOWN_SERVER_ERROR, 1: ErrorCode.NONE}
+    assert replicas.manager.partition_or_raise(TOPIC, 1).is_leader
+    assert f"{TOPIC}-0: LeaderAndIsr could not be applied" in caplog.text
 
 
 def test_a_controller_that_is_deposed_while_its_request_is_worked_off_is_not_obeyed_to_the_end() -> None:
