@@ -47,6 +47,7 @@ from controller.znodes.layout import (
     decode_controller,
 )
 from controller.znodes.pauses import Pause, clear_in_slices, no_pause
+from controller.znodes.znode_json import MalformedZNode
 from replication.ports.senders import OnSent, Senders
 from storage.disk.clock import Clock
 from storage.disk.topic_partition import TopicPartition
@@ -288,8 +289,11 @@ class Controller:
         await self._resign()
         try:
             await self._join()
-        except (StoreError, ControllerError) as error:
-            logger.error("broker %d cannot register again after its session expired (%s); trying again", self.broker_id, error)
+        except Exception as error:  # any: without another attempt the broker would never serve the cluster again
+            fault = None if isinstance(error, StoreError | ControllerError | MalformedZNode) else error
+            logger.error(
+                "broker %d cannot register again after its session expired (%s); trying again", self.broker_id, error, exc_info=fault
+            )
             retry = partial(self._queue.put, "Expire", self._on_session_expired)
             asyncio.get_running_loop().call_later(SESSION_RETRY_SECONDS, retry)
 

@@ -8,7 +8,14 @@ from controller import controller
 from controller.errors import NoNode
 from controller.registration import register_broker
 from controller.store.metadata_store import MetadataStore
-from controller.znodes.layout import CONTROLLER, CONTROLLER_EPOCH, ControllerNode, encode_controller
+from controller.znodes.layout import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    BrokerRegistration,
+    ControllerNode,
+    broker_id_path,
+    encode_controller,
+)
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, new_ensemble, run, until
 
 
@@ -37,6 +44,31 @@ def test_a_session_that_ends_while_its_broker_registers_leaves_an_active_control
         assert await owner_of_controller(broker.store) == broker.store.session_id
 
     run(scenario, brokers=1)
+
+
+def test_a_registration_that_fails_for_any_reason_is_tried_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(controller, "SESSION_RETRY_SECONDS", 0)
+
+    async def scenario(cluster: Cluster) -> None:
+        broker = cluster.brokers[1]
+        registered: list[int] = []
+
+        async def on_new_session() -> None:
+            registered.append(broker.controller.broker_epoch)
+
+        def failing() -> BrokerRegistration:
+            monkeypatch.setattr(broker.controller, "_registration", broker.registration)
+            raise ValueError("a fault")
+
+        broker.controller.on_new_session(on_new_session)
+        monkeypatch.setattr(broker.controller, "_registration", failing)
+        cluster.ensemble.expire(broker.store.session_id)
+        await until(lambda: bool(registered))
+        assert "cannot register again after its session expired (a fault)" in caplog.text
+        await cluster.settle()
+        assert (await broker.store.get(broker_id_path(1)))[1].czxid == registered[0]
+
+    run(scenario)
 
 
 def test_a_controller_node_that_was_left_behind_is_replaced() -> None:
