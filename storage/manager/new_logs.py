@@ -10,6 +10,7 @@ complete, with its topic id in its file, or not at all. A new partition whose lo
 crash interrupts a batch, the next start finds empty logs.
 """
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection
@@ -27,6 +28,8 @@ from storage.manager.log_directories import LogDirectory
 
 if TYPE_CHECKING:
     from storage.manager.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
 
 NEW_LOGS = "new-logs"
 """The name of this background work."""
@@ -108,7 +111,15 @@ class NewLogs:
 
     def _begin(self) -> None:
         batch = self._batches[0]
-        places = [place for each in batch.wanted if (place := self._place(batch, each)) is not None]
+        places: list[_Place] = []
+        for each in batch.wanted:
+            try:
+                place = self._place(batch, each)
+            except Exception:  # a fault of this broker: all later batches wait for this one
+                logger.exception("%s: its log cannot be created now", each.topic_partition)
+            else:
+                if place is not None:
+                    places.append(place)
         if not places:
             self._end(None)
             return
@@ -120,7 +131,10 @@ class NewLogs:
             for place in places:
                 place.directory.log_count -= 1
             for place, log in made:
-                self._publish(batch, place, log)
+                try:
+                    self._publish(batch, place, log)
+                except Exception:  # as above
+                    logger.exception("%s: its new log cannot be served now", log.topic_partition)
             for place in places:
                 if place.wanted.future_in in refused:
                     self._manager.report_failure(refused[place.wanted.future_in])

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from config.topic import RETENTION_MS
+import pytest
+
+from config.topic import RETENTION_MS, TopicConfig
 from protocol.uuid import ZERO_UUID
 from storage.disk.partition_metadata import read_topic_id
 from storage.disk.topic_partition import TopicPartition
@@ -68,6 +70,30 @@ def test_a_configuration_that_changes_while_its_log_is_made_holds_for_it() -> No
     log = started.manager.get(TopicPartition("orders", 0))
     assert log is not None
     assert log.config[RETENTION_MS] == 5
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_an_error_with_one_log_holds_up_no_other(is_made: bool, caplog: pytest.LogCaptureFixture) -> None:
+    started = Started()
+    config_of = started.manager.topic_config_of
+
+    def config_or_error(topic: str) -> TopicConfig:
+        if topic == "bad":
+            raise ValueError("a fault")
+        return config_of(topic)
+
+    bad = NewLog(TopicPartition("bad", 0), TOPIC_ID, True)
+    if is_made:
+        started.make(bad, a_log(0))
+    started.manager.topic_config_of = config_or_error
+    if not is_made:
+        started.make(bad, a_log(0))
+    started.disks.background.run_work()
+    started.make(a_log(1))
+    started.disks.background.run_work()
+    assert started.told == [None, None]
+    assert {each.topic_partition for each in started.manager.all_logs()} == {TopicPartition("orders", 0), TopicPartition("orders", 1)}
+    assert "bad-0: its " in caplog.text
 
 
 def test_logs_without_a_topic_id_have_no_file_of_it() -> None:
