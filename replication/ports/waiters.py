@@ -5,7 +5,10 @@ delayed Produce, Fetch or DeleteRecords of the broker floor) decides itself whet
 the next notification, so completing it elsewhere (a timeout) costs nothing here.
 """
 
+import logging
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
 
 
 class Waiter(Protocol):
@@ -44,5 +47,15 @@ class Waiters:
         if not waiting:
             return
         self.waiting = []
-        still = [w for w in waiting if not w.completed and not w.try_complete()]
+        still: list[Waiter] = []
+        left = iter(waiting)
+        while True:
+            try:
+                for waiter in left:
+                    if waiter.completed or waiter.try_complete():
+                        continue
+                    still.append(waiter)
+                break
+            except Exception:  # a fault of this broker: the others would wait until their timeouts
+                logger.exception("a waiting request failed; the others go on")
         self.waiting = still + self.waiting if self.waiting else still

@@ -66,6 +66,23 @@ def test_one_that_has_no_time_to_wait_expires_at_once() -> None:
     assert waiters.waiting == []
 
 
+def test_after_an_error_of_one_operation_the_others_are_notified_and_it_expires(caplog: pytest.LogCaptureFixture) -> None:
+    class Faulty(Wait):
+        def try_complete(self) -> bool:
+            raise ValueError("a fault")
+
+    time, purgatory = a_purgatory()
+    faulty, ready, waiting, waiters = Faulty(), Wait(), Wait(), Waiters()
+    for each in (faulty, ready, waiting):
+        purgatory.watch(each, waiters, 1000)
+    ready.ready = True
+    waiters.notify()
+    assert (faulty.events, ready.events, waiters.waiting) == ([], ["completed"], [waiting])
+    assert "a fault" in caplog.text
+    time.advance(5000)
+    assert faulty.events == waiting.events == ["expired", "completed"]
+
+
 def test_a_notification_completes_it_and_its_timer_is_gone() -> None:
     time, purgatory = a_purgatory()
     operation, waiters = Wait(), Waiters()
