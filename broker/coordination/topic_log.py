@@ -98,6 +98,10 @@ class TopicLog:
         except (StorageError, ReplicationError) as error:
             then(self._failed(index, error), NOT_APPENDED)
             return NOT_APPENDED
+        except Exception:  # a fault of this broker: the group or transactional id would wait for the record forever
+            logger.exception("%s-%d: cannot be appended to", self._topic, index)
+            then(ErrorCode.UNKNOWN_SERVER_ERROR, NOT_APPENDED)
+            return NOT_APPENDED
         required_acks = self._required_acks
         try:
             is_safe = partition.is_acknowledged(next_offset, required_acks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -10,6 +10,7 @@ from broker.coordination.elections import Elections
 from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
 from broker.transactions.effects import InitProducerIdResult
 from protocol.errors import ErrorCode
+from replication.control.replica_manager import ReplicaManager
 from storage.disk.clock import elapsed_ms
 from tests.support.log_manager import Disks
 from tests.support.transaction_bench import TIMEOUT_MS, TransactionBench, run
@@ -89,6 +90,24 @@ def test_the_end_of_a_transaction_is_stored_again_until_it_is_safe() -> None:
         follower_has_all(bench)
         assert bench.state() == "CompleteCommit"
         assert bench.transactions.machines.log_append_retry_queue_size == 0
+
+    run(scenario)
+
+
+def test_an_error_of_the_broker_leaves_no_transactional_id_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.init()
+        bench.add(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(ReplicaManager, "partition_or_raise", fail)
+            assert bench.end() == [E.UNKNOWN_SERVER_ERROR]
+        assert (bench.state(), bench.txn().pending_state) == ("Ongoing", None)
+        assert bench.end() == [E.NONE]
+        await bench.until(lambda: bench.state() == "CompleteCommit")
+
+    def fail(*_: object) -> NoReturn:
+        raise ValueError("a fault")
 
     run(scenario)
 
