@@ -68,6 +68,12 @@ class LoopWatch:
     def _beat(self) -> None:
         self.lag.add(max(0, int((self._monotonic() - self._due) * 1e6)))
         self._beats += 1
+        try:
+            self._call_back()
+        finally:
+            self._arm()  # an error of a callback must not end the beats
+
+    def _call_back(self) -> None:
         if self._beats % SECOND == 0:
             self._sample()
             for callback in self.on_second:
@@ -75,7 +81,6 @@ class LoopWatch:
         if self._beats % (SECOND * WINDOW_SECONDS) == 0:
             for callback in self.on_window:
                 callback()
-        self._arm()
 
     def _sample(self) -> None:
         self._samples.append((self._monotonic(), self._thread_time()))

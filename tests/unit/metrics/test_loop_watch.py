@@ -75,3 +75,19 @@ def test_after_the_close_nothing_beats() -> None:
     loop.watch.start()
     loop.watch.close()
     assert loop.timer is None
+
+
+def test_an_error_of_a_callback_does_not_end_the_beats() -> None:
+    def fail() -> None:
+        raise ValueError("a fault")
+
+    loop = ALoop()
+    loop.watch.on_second.append(fail)
+    loop.watch.start()
+    failures = 0
+    for _ in range(2 * SECOND):
+        try:
+            loop.beat()
+        except ValueError:
+            failures += 1
+    assert (failures, loop.watch.lag.look().count) == (2, 2 * SECOND)
