@@ -290,8 +290,8 @@ class SocketServer:
     def _check_idle(self) -> None:
         """Expire idle connections, often enough that none lives more than a tenth longer than allowed."""
         idle_ms = self.limits.connections_max_idle_ms
-        for processor in (*self.processors, *self._former):
-            processor.expire_idle(idle_ms)
         seconds = idle_ms / 10_000 if idle_ms >= 0 else MAX_IDLE_CHECK_SECONDS
         seconds = min(max(seconds, MIN_IDLE_CHECK_SECONDS), MAX_IDLE_CHECK_SECONDS)
-        self._idle_timer = self._loop.call_later(seconds, self._check_idle)
+        self._idle_timer = self._loop.call_later(seconds, self._check_idle)  # first: an error must not end the checks
+        for processor in (*self.processors, *self._former):
+            processor.expire_idle(idle_ms)
