@@ -7,9 +7,10 @@ in each turn of the loop.
 
 A large request (LARGE_BYTES) waits before it is even decoded, and only one large request is in work here at a time; the smallest goes
 first. This bounds the memory of decoded requests, where an element of one byte may take a hundred. A large request that a task continues,
-which waits for the metadata store or a thread, lets the next one begin: of those there may be one of any size, or HANDED_ON_BYTES together.
-So does one that merely waits for an event. Small requests begin at once, and continue here if their first slice was not enough; they take
-turns with each other and with the large request. The event loop owns this state; nothing here is thread safe.
+which waits for the metadata store or a thread, lets the next one begin: of those there may be one of any size, and HANDED_ON_BYTES of
+others. One that is known to need a task does not begin before there is room for it, so that it never keeps the others waiting. One that
+merely waits for an event lets the next one begin, too. Small requests begin at once, and continue here if their first slice was not enough;
+they take turns with each other and with the large request. The event loop owns this state; nothing here is thread safe.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ _Made = TypeVar("_Made")
 _Key = TypeVar("_Key", bound=Hashable)
 
 Steps: TypeAlias = Generator[None, None, _T]
+_Work: TypeAlias = Steps[asyncio.Task[None] | None]
 
 LARGE_BYTES: Final = 16 * 1024
 """Smallest request that is read and answered in steps, bytes; the elements of smaller ones can be read within some milliseconds."""
 HANDED_ON_BYTES: Final = 1024 * 1024
-"""Most bytes of the large requests together that tasks continue, unless there is only one: some 500,000 elements."""
+"""Most bytes of the large requests together that tasks continue, besides the largest one: some 500,000 elements."""
 SLICE_NS: Final = 2_000_000
 """Length of a slice, ns; a turn of the loop costs 1 % of it."""
 
@@ -106,6 +108,7 @@ class Turns:
         "_handed_on",
         "_pause_ns",
         "_place",
+        "_postponed",
         "_slice_ns",
         "_waiting",
         "_while_large",
@@ -122,9 +125,12 @@ class Turns:
         self._call_soon = call_soon
         self._clock_ns = clock_ns
         self._slice_ns = slice_ns
-        self._begun: deque[tuple[Steps[asyncio.Task[None] | None], Pending]] = deque()
-        self._waiting: list[tuple[int, int, Steps[asyncio.Task[None] | None], Pending]] = []
-        """A heap of large requests: size, number, work, and answer. The work of a client that left is closed, and ends when it begins."""
+        self._begun: deque[tuple[_Work, Pending]] = deque()
+        self._waiting: list[tuple[int, int, _Work, Pending, bool]] = []
+        """A heap of large requests: size, number, work, answer, and whether it needs a task. The work of a client that left is closed, and
+        ends when it begins."""
+        self._postponed: list[tuple[int, int, _Work, Pending, bool]] = []
+        """Those that wait for room among the requests that tasks continue."""
         self._place: _Large | None = None
         self._handed_on: dict[Pending, _Large] = {}
         """The large requests that tasks continue, without the one that still has the place."""
@@ -144,15 +150,15 @@ class Turns:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # what the generator returned
 
-    def go_on(self, work: Steps[asyncio.Task[None] | None], pending: Pending) -> None:
+    def go_on(self, work: _Work, pending: Pending) -> None:
         """Continue `work` in later turns."""
         self._begun.append((work, pending))
         self._arm()
 
-    def wait(self, work: Steps[asyncio.Task[None] | None], pending: Pending) -> None:
-        """Begin a large request when its turn comes; never if its client leaves before."""
+    def wait(self, work: _Work, pending: Pending, *, needs_task: bool = False) -> None:
+        """Begin a large request when its turn comes; never if its client leaves before. `needs_task`: a task will continue it."""
         self._count += 1
-        heappush(self._waiting, (pending.waiting_bytes, self._count, work, pending))
+        heappush(self._waiting, (pending.waiting_bytes, self._count, work, pending, needs_task))
 
         def withdraw() -> None:
             work.close()
@@ -173,6 +179,9 @@ class Turns:
             return
         large.rest.__exit__(None, None, None)
         self._give_place_up()
+        for postponed in self._postponed:
+            heappush(self._waiting, postponed)
+        self._postponed.clear()
         self._arm()
 
     def _give_place_up(self) -> None:
@@ -180,10 +189,29 @@ class Turns:
         place = self._place
         if place is None or not place.is_handed_on:
             return
-        others = sum(each.size for each in self._handed_on.values())
-        if not others or others + place.size <= HANDED_ON_BYTES:
+        if self._has_room(place.size):
             self._handed_on[place.pending] = place
             self._place = None
+
+    def _has_room(self, size: int) -> bool:
+        """Whether a task may continue one more request, of `size` bytes."""
+        sizes = [size, *(each.size for each in self._handed_on.values())]
+        return sum(sizes) - max(sizes) <= HANDED_ON_BYTES
+
+    def _begin_next(self) -> None:
+        """Begin the smallest large request that may."""
+        while self._waiting:
+            waiting = heappop(self._waiting)
+            size, _, work, pending, needs_task = waiting
+            if needs_task and not self._has_room(size):
+                self._postponed.append(waiting)
+                continue
+            pending.end_waiting()
+            pending.on_closed = None
+            self._place = _Large(pending, size, self._while_large())
+            self._place.rest.__enter__()
+            self._begun.append((work, pending))
+            return
 
     async def spread(self, steps: Steps[_T]) -> _T:
         """The result of `steps`, for a coroutine; other work runs between the slices."""
@@ -206,13 +234,8 @@ class Turns:
 
     def _turn(self) -> None:
         self._armed = False
-        if self._place is None and self._waiting:
-            size, _, work, pending = heappop(self._waiting)
-            pending.end_waiting()
-            pending.on_closed = None
-            self._place = _Large(pending, size, self._while_large())
-            self._place.rest.__enter__()
-            self._begun.append((work, pending))
+        if self._place is None:
+            self._begin_next()
         if self._begun:
             work, pending = self._begun.popleft()
             connection = pending.connection
@@ -239,11 +262,12 @@ class Turns:
 
     def close(self) -> None:
         """Drop all work that is left."""
-        for *_, work, _ in self._waiting:
+        for _, _, work, _, _ in (*self._waiting, *self._postponed):
             work.close()
         for work, _ in self._begun:
             work.close()
         self._waiting.clear()
+        self._postponed.clear()
         self._begun.clear()
         for pending in [*self._handed_on] + ([] if self._place is None else [self._place.pending]):
             self.leave(pending)

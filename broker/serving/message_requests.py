@@ -87,7 +87,7 @@ class MessageRequests:
         if is_of_broker:
             self.turns.go_on(work, pending)
         else:
-            self.turns.wait(work, pending)
+            self.turns.wait(work, pending, needs_task=inspect.iscoroutinefunction(route.handler))
         return pending
 
     def _read(

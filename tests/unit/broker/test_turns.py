@@ -46,9 +46,11 @@ class Bench:
             pending.complete(name.encode())
         return task
 
-    def large_request(self, name: str, size: int, steps: int = 5, task: asyncio.Task[None] | None = None) -> Pending:
+    def large_request(
+        self, name: str, size: int, steps: int = 5, task: asyncio.Task[None] | None = None, *, needs_task: bool = False
+    ) -> Pending:
         pending = Pending(in_turns=True, waiting_bytes=size)
-        self.turns.wait(self.work(name, steps, pending, task), pending)
+        self.turns.wait(self.work(name, steps, pending, task), pending, needs_task=needs_task)
         return pending
 
 
@@ -128,10 +130,10 @@ async def test_a_task_keeps_the_place_while_those_of_others_are_too_large() -> N
     bench = Bench()
     done = asyncio.Event(), asyncio.Event()
     tasks = [asyncio.get_running_loop().create_task(_until(event)) for event in done]
-    bench.large_request("first", HANDED_ON_BYTES // 2 + 1, task=tasks[0])
+    bench.large_request("first", HANDED_ON_BYTES + 1, task=tasks[0])
     bench.loop.run()
-    bench.large_request("second", HANDED_ON_BYTES // 2, task=tasks[1])
-    bench.large_request("next", HANDED_ON_BYTES)
+    bench.large_request("second", HANDED_ON_BYTES + 1, task=tasks[1])
+    bench.large_request("next", HANDED_ON_BYTES + 2)
     bench.loop.run()
     assert bench.log == ["first begins", "first ends", "second begins", "second ends"]
     assert bench.large == 2
@@ -152,10 +154,10 @@ async def test_a_task_that_keeps_the_place_gives_it_up_when_it_is_done() -> None
     bench = Bench()
     done = asyncio.Event()
     tasks = [asyncio.get_running_loop().create_task(_until(event)) for event in (asyncio.Event(), done)]
-    bench.large_request("first", HANDED_ON_BYTES, task=tasks[0])
+    bench.large_request("first", HANDED_ON_BYTES + 1, task=tasks[0])
     bench.loop.run()
-    bench.large_request("second", 1, task=tasks[1])
-    bench.large_request("next", 2)
+    bench.large_request("second", HANDED_ON_BYTES + 1, task=tasks[1])
+    bench.large_request("next", HANDED_ON_BYTES + 2)
     bench.loop.run()
     assert bench.log[4:] == []
     done.set()
@@ -166,6 +168,45 @@ async def test_a_task_that_keeps_the_place_gives_it_up_when_it_is_done() -> None
     bench.turns.close()
     assert bench.large == 0
     tasks[0].cancel()
+
+
+@on_a_loop
+async def test_one_that_needs_a_task_waits_for_room_and_keeps_nobody_waiting() -> None:
+    bench = Bench()
+    done = asyncio.Event(), asyncio.Event()
+    tasks = [asyncio.get_running_loop().create_task(_until(event)) for event in done]
+    bench.large_request("first", HANDED_ON_BYTES + 1, task=tasks[0], needs_task=True)
+    bench.loop.run()
+    second = bench.large_request("second", HANDED_ON_BYTES + 1, task=tasks[1], needs_task=True)
+    bench.large_request("larger", HANDED_ON_BYTES + 2)
+    bench.large_request("small", 1, needs_task=True)
+    bench.loop.run()
+    assert bench.log[2:] == ["small begins", "small ends", "larger begins", "larger ends"]
+    assert second.waiting_bytes
+    done[0].set()
+    await tasks[0]
+    await asyncio.sleep(0)
+    bench.loop.run()
+    assert bench.log[6:] == ["second begins", "second ends"]
+    assert not second.waiting_bytes
+    done[1].set()
+    await tasks[1]
+    await asyncio.sleep(0)
+    assert bench.large == 0
+
+
+@on_a_loop
+async def test_one_that_waits_for_room_ends_with_the_broker() -> None:
+    bench = Bench()
+    task = asyncio.get_running_loop().create_task(_until(asyncio.Event()))
+    for name in ("first", "second"):
+        bench.large_request(name, HANDED_ON_BYTES + 1, task=task, needs_task=True)
+    bench.loop.run()
+    bench.turns.close()
+    bench.loop.run()
+    assert bench.log == ["first begins", "first ends"]
+    assert bench.large == 0
+    task.cancel()
 
 
 async def _until(event: asyncio.Event) -> None:
