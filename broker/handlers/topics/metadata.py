@@ -15,7 +15,8 @@ A broker that has just started delays its answer until it has the cluster's meta
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from broker.request.context import RequestContext
 from broker.request.first_metadata import after_first_metadata
@@ -42,6 +43,9 @@ FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_TOPIC_ID = 12
 NOT_ASKED = -(2**31)
 """The authorized operations of a response to a request that did not ask for them."""
+
+PARTITIONS_PER_STEP: Final = 64
+"""Partitions that are described in a step, some microseconds each."""
 
 
 @after_first_metadata
@@ -76,7 +80,7 @@ def _by_name(
         if not _may_describe(name, context):
             refused.append(_denied(name, ZERO_UUID))
         elif (image := context.broker.metadata.topics.get(name)) is not None:
-            found.append(_topic(image, request, context))
+            found.append((yield from _topic(image, request, context)))
         else:
             missing.append(name)
     wants_creation = context.api_version < FIRST_VERSION_WITH_CHOICE_OF_CREATION or request.allow_auto_topic_creation
@@ -144,7 +148,7 @@ def _by_id(topic_ids: set[bytes], request: MetadataRequest, context: RequestCont
         elif not _may_describe(image.name, context):
             refused.append(_denied(None, topic_id))
         else:
-            found.append(_topic(image, request, context))
+            found.append((yield from _topic(image, request, context)))
         yield
     return unknown + found + refused
 
@@ -154,7 +158,7 @@ def _topics(images: list[TopicImage], request: MetadataRequest, context: Request
     found = []
     for image in images:
         if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, image.name, log_if_denied=False):
-            found.append(_topic(image, request, context))
+            found.append((yield from _topic(image, request, context)))
         yield
     return found
 
@@ -209,12 +213,17 @@ def _operations(name: str, request: MetadataRequest, context: RequestContext) ->
     return context.access.operations(ResourceType.TOPIC, name)
 
 
-def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
+def _topic(image: TopicImage, request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponseTopic]:
+    partitions: list[MetadataResponsePartition] = []
+    left = iter(image.partitions.values())
+    while some := [visible_partition(state, context) for state in islice(left, PARTITIONS_PER_STEP)]:
+        partitions += some
+        yield
     return MetadataResponseTopic(
         name=image.name,
         topic_id=image.topic_id,
         is_internal=image.name in INTERNAL_TOPICS,
-        partitions=[visible_partition(state, context) for state in image.partitions.values()],
+        partitions=partitions,
         topic_authorized_operations=_operations(image.name, request, context),
     )
 
