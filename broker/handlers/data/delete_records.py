@@ -7,11 +7,11 @@ until its timeout.
 from __future__ import annotations
 
 from broker.handlers.data.partition_errors import partition_error
-from broker.loop.purgatory import DelayedOperation
+from broker.loop.purgatory import DelayedOperation, Purgatory
 from broker.network.request_channel import Answer, Pending
 from broker.request.context import RequestContext
 from broker.request.internal_topics import INTERNAL_TOPICS
-from broker.request.turns import Steps, each
+from broker.request.turns import Steps, Unfinished, each, let_go
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
@@ -27,9 +27,38 @@ from storage.errors import StorageError
 UNKNOWN_LOW_WATERMARK = -1
 
 
+class ShorterPartition:
+    """One partition whose records before `offset` are deleted here. A waiter of the partition, until its followers have deleted them."""
+
+    __slots__ = ("completed", "delayed", "offset", "partition", "result")
+
+    def __init__(self, partition: Partition, offset: int, result: DeleteRecordsPartitionResult) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.result = result
+        self.completed = False
+        self.delayed: DelayedDeleteRecords | None = None
+
+    def try_complete(self) -> bool:
+        """Complete when the followers have deleted the records, or this broker no longer leads the partition."""
+        if self.completed:
+            return True
+        if not self.partition.is_leader:
+            self.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self.result.low_watermark = UNKNOWN_LOW_WATERMARK
+        else:
+            self.result.low_watermark = self.partition.low_watermark
+            if self.result.low_watermark < self.offset:
+                return False
+        self.completed = True
+        if self.delayed is not None:
+            self.delayed.on_decided()
+        return True
+
+
 def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext) -> Steps[Answer | DeleteRecordsResponse]:
     """Delete on the leader, then wait for the followers."""
-    waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]] = []
+    shorter: list[ShorterPartition] = []
     # If a partition is named twice, its last offset counts.
     wanted: dict[tuple[str, int], int] = {}
     for topic in request.topics:
@@ -49,63 +78,81 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
             continue
         try:
             partition = context.broker.data.replica_manager.partition_or_raise(name, index)
-            offset = partition.delete_records(wanted_offset)
-            waiting.append((partition, offset, result))
+            shorter.append(ShorterPartition(partition, partition.delete_records(wanted_offset), result))
         except (StorageError, ReplicationError) as error:
             result.error_code = partition_error(error, context.broker.data)
     response = DeleteRecordsResponse(
         topics=(yield from each(results.items(), lambda named: DeleteRecordsTopicResult(name=named[0], partitions=named[1])))
     )
-    for entry in waiting:
-        if not _is_decided(*entry):
-            break
+    waiting = []
+    for entry in shorter:
+        if not entry.try_complete():
+            waiting.append(entry)
         yield
-    else:
+    if not waiting:
         return response
     pending = Pending()
     delayed = DelayedDeleteRecords(waiting, response, context, pending)
-    context.broker.data.delete_records_purgatory.try_complete_else_watch(
-        delayed, [partition.waiters for partition, _, _ in waiting], request.timeout_ms
-    )
+    yield from delayed.begin(context.broker.data.delete_records_purgatory, request.timeout_ms)
     return pending
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Waits until the log start offsets of all replicas have reached the requested ones."""
+    """A DeleteRecords that waits for some of its partitions. Each checks only itself, so a change of one costs the same among many."""
 
-    __slots__ = ("_context", "_pending", "_response", "_waiting")
+    __slots__ = ("_context", "_left", "_pending", "_response", "_waiting")
 
-    def __init__(
-        self,
-        waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]],
-        response: DeleteRecordsResponse,
-        context: RequestContext,
-        pending: Pending,
-    ) -> None:
+    def __init__(self, waiting: list[ShorterPartition], response: DeleteRecordsResponse, context: RequestContext, pending: Pending) -> None:
         super().__init__()
         self._waiting = waiting
+        self._left = len(waiting)
         self._response = response
         self._context = context
         self._pending = pending
 
+    def begin(self, purgatory: Purgatory, timeout_ms: int) -> Steps[None]:
+        """Let the partitions wait, for `timeout_ms`; partitions may be decided meanwhile."""
+        for entry in self._waiting:
+            entry.delayed = self
+            if not entry.try_complete():
+                entry.partition.waiters.add(entry)
+                purgatory.will_purge(entry.partition.waiters)
+            yield
+        if self.completed:
+            return
+        if timeout_ms <= 0:
+            self.expire()
+        else:
+            purgatory.wait(self, self._left, timeout_ms)
+
+    def on_decided(self) -> None:
+        """Called when the outcome of one more partition is known."""
+        self._left -= 1
+        if not self._left:
+            self.force_complete()
+
     def try_complete(self) -> bool:
-        """Complete when no partition is left to wait for."""
-        self._waiting = [entry for entry in self._waiting if not _is_decided(*entry)]
-        return not self._waiting and self.force_complete()
+        """Its partitions complete it."""
+        return self.completed
 
     def on_expiration(self) -> None:
         """Answer REQUEST_TIMED_OUT for partitions whose followers were too slow."""
-        for _, _, result in self._waiting:
-            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        for entry in self._waiting:
+            if not entry.completed:
+                entry.completed = True  # so that it leaves the list of its partition
+                entry.result.error_code = ErrorCode.REQUEST_TIMED_OUT
 
     def on_complete(self) -> None:
-        """Answer."""
-        self._pending.complete(self._context.encode(self._response))
+        """Answer, in steps if the answer is large."""
+        turns = self._context.broker.turns
+        answer = self._answer()
+        if isinstance(turns.first_slice(answer), Unfinished):
+            turns.go_on(answer, self._pending)
 
-
-def _is_decided(partition: Partition, offset: int, result: DeleteRecordsPartitionResult) -> bool:
-    if not partition.is_leader:
-        result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return True
-    result.low_watermark = partition.low_watermark
-    return result.low_watermark >= offset
+    def _answer(self) -> Steps[None]:
+        self._pending.complete((yield from self._context.encode_steps(self._response)))
+        # The queue of its timeout may keep the operation for long.
+        while self._waiting:
+            self._waiting.pop()
+            yield
+        yield from let_go(self._response)

@@ -1,5 +1,8 @@
 """DeleteRecords of many partitions: some per turn of the event loop."""
 
+import pytest
+
+from broker.handlers.data.delete_records import ShorterPartition
 from broker.request.turns import Turns
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -61,3 +64,104 @@ async def test_a_partition_that_goes_away_meanwhile_is_answered_so() -> None:
 async def test_few_partitions_are_answered_at_once() -> None:
     asked = a_bench().ask(deleting(2), ApiKey.DELETE_RECORDS, 2)
     assert not asked.waits
+
+
+def a_followed_bench(loop: Loop | None = None) -> HandlerBench:
+    """The same with a follower, which has all records."""
+    bench = HandlerBench()
+    if loop is not None:
+        bench.dispatcher.messages.turns = bench.services.turns = Turns(loop.call_soon, slice_ns=0)
+    for index in range(COUNT):
+        bench.replicas.say(state(isr=[0, 1], replicas=[0, 1], index=index))
+        bench.replicas.append(3, index=index)
+    bench.replicas.disks.settle()
+    follow(bench, 0, *range(COUNT))
+    return bench
+
+
+class Client:
+    """A connection that waits for an answer."""
+
+    def on_answer_ready(self) -> None:
+        """See Waiter."""
+
+    def begin_work(self) -> None:
+        """See Waiter."""
+
+    def end_work(self) -> None:
+        """See Waiter."""
+
+
+def follow(bench: HandlerBench, start: int, *indexes: int) -> None:
+    """The follower has everything from `start` on."""
+    for index in indexes:
+        bench.replicas.manager.partitions[TOPIC][index].on_follower_fetch(1, 3, start, 0)
+
+
+@on_a_loop
+async def test_each_follower_that_deletes_has_one_partition_looked_at() -> None:
+    bench = a_followed_bench()
+    asked = bench.ask(deleting(COUNT), ApiKey.DELETE_RECORDS, 2)
+    looks = 0
+    look = ShorterPartition.try_complete
+
+    def counted(entry: ShorterPartition) -> bool:
+        nonlocal looks
+        looks += 1
+        return look(entry)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShorterPartition, "try_complete", counted)
+        for index in range(COUNT):
+            assert asked.waits
+            follow(bench, 2, index)
+    assert looks == COUNT
+    (topic,) = asked.response.topics
+    assert {(each.low_watermark, each.error_code) for each in topic.partitions} == {(2, ErrorCode.NONE)}
+    assert not bench.services.data.delete_records_purgatory.delayed
+
+
+@on_a_loop
+async def test_partitions_begin_to_wait_and_are_answered_some_per_turn() -> None:
+    loop = Loop()
+    bench = a_followed_bench(loop)
+    asked = bench.ask(deleting(COUNT), ApiKey.DELETE_RECORDS, 2)
+    asked.pending.connection = Client()
+    waiting = set()
+    partitions = bench.replicas.manager.partitions[TOPIC]
+    while loop.turn():
+        waiting.add(sum(bool(partition.waiters.waiting) for partition in partitions.values()))
+    assert waiting == set(range(COUNT + 1))
+    follow(bench, 2, *range(COUNT))
+    turns = 0
+    while asked.waits:
+        assert loop.turn()
+        turns += 1
+    assert turns
+    assert len(asked.response.topics[0].partitions) == COUNT
+
+
+@on_a_loop
+async def test_followers_that_delete_while_others_begin_to_wait_count() -> None:
+    loop = Loop()
+    bench = a_followed_bench(loop)
+    asked = bench.ask(deleting(COUNT), ApiKey.DELETE_RECORDS, 2)
+    asked.pending.connection = Client()
+    while not bench.replicas.manager.partitions[TOPIC][0].waiters.waiting:
+        assert loop.turn()
+    follow(bench, 2, *range(COUNT))
+    while asked.waits:
+        assert loop.turn()
+    assert {each.error_code for each in asked.response.topics[0].partitions} == {ErrorCode.NONE}
+
+
+@on_a_loop
+async def test_partitions_whose_followers_are_too_slow_time_out() -> None:
+    bench = a_followed_bench()
+    asked = bench.ask(deleting(COUNT), ApiKey.DELETE_RECORDS, 2)
+    follow(bench, 2, 0)
+    bench.time.advance(1100)
+    (topic,) = asked.response.topics
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.NONE] + [ErrorCode.REQUEST_TIMED_OUT] * (COUNT - 1)
+    bench.services.data.delete_records_purgatory.purge()
+    assert not any(partition.waiters.waiting for partition in bench.replicas.manager.partitions[TOPIC].values())
