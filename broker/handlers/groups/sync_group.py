@@ -7,6 +7,8 @@ The answer is sent when the leader's assignment is stored.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker.groups.effects import SyncResult
 from broker.groups.syncing import Sync
 from broker.handlers.delayed_answer import DelayedAnswer
@@ -21,12 +23,16 @@ from protocol.schema.message import Message
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Message | Steps[Message] | Answer:
+def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Steps[Message | Answer]:
     """Hand in the assignments, or ask for one's own."""
     if context.api_version >= FIRST_VERSION_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assignments: dict[str, bytes] = {}
+    for each in request.assignments:
+        assignments[each.member_id] = each.assignment
+        yield
     answer = DelayedAnswer(context)
     sync = Sync(
         waiter=lambda result: answer.complete(_response(result)),
@@ -35,10 +41,11 @@ def handle_sync_group(request: SyncGroupRequest, context: RequestContext) -> Mes
         generation_id=request.generation_id,
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignments={each.member_id: each.assignment for each in request.assignments},
+        assignments=assignments,
     )
     context.broker.coordinators.groups.sync(request.group_id, sync)
-    return answer.answer()
+    response = answer.answer()
+    return (yield from response) if isinstance(response, Generator) else response
 
 
 def _response(result: SyncResult) -> SyncGroupResponse:

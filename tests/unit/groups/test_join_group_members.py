@@ -1,4 +1,4 @@
-"""JoinGroup: what the coordinator is told of a client, also by LeaveGroup; the answer to a leader, packed as the declared message says."""
+"""JoinGroup, SyncGroup and LeaveGroup: what the coordinator is told of a client; the answer to a leader, packed as the message says."""
 
 import pytest
 from hypothesis import given, settings
@@ -7,14 +7,17 @@ from hypothesis import strategies as st
 from broker.groups.classic_group import MemberMetadata
 from broker.groups.joining import Join
 from broker.groups.membership import Leaving
+from broker.groups.syncing import Sync
 from broker.handlers.groups.join_group import handle_join_group, with_members
 from broker.handlers.groups.leave_group import handle_leave_group
+from broker.handlers.groups.sync_group import handle_sync_group
 from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.schema.registry import api
 from tests.support.connections import ClientConnection
 from tests.support.services import services_with
@@ -46,11 +49,15 @@ class Told:
 
     def __init__(self) -> None:
         self.joins: list[Join] = []
+        self.syncs: list[Sync] = []
         self.leaving: list[Leaving] = []
         self.times = 0
 
     def join(self, group_id: str, join: Join) -> None:
         self.joins.append(join)
+
+    def sync(self, group_id: str, sync: Sync) -> None:
+        self.syncs.append(sync)
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
         self.leaving += leaving
@@ -101,3 +108,12 @@ def test_very_many_members_leave_in_steps_and_each_is_answered(count: int) -> No
         == [f"m{each}" for each in range(count)]
     )
     assert groups.times == taken - count == max(1, -(-count // 500))
+
+
+def test_very_many_assignments_are_read_in_steps() -> None:
+    groups = Told()
+    assignments = [SyncGroupRequestAssignment(member_id=f"m{number}", assignment=b"%d" % number) for number in range(100)]
+    request = SyncGroupRequest(group_id="g", assignments=assignments)
+    assert len(list(handle_sync_group(request, a_context(ApiKey.SYNC_GROUP, 4, groups)))) == 100
+    (told,) = groups.syncs
+    assert told.assignments == {each.member_id: each.assignment for each in assignments}
