@@ -498,9 +498,9 @@ class Broker:
     def _topic_config_of(self, topic: str) -> TopicConfig:
         return self.services.administration.dynamic_config.topic_config_of(topic)
 
-    def _on_partitions_deleted(self, partitions: list[TopicPartition]) -> None:
-        self.services.coordinators.groups.on_partitions_deleted(partitions)
+    async def _on_partitions_deleted(self, partitions: list[TopicPartition]) -> None:
         self.services.administration.dynamic_config.forget({each.topic for each in partitions})
+        await self.services.coordinators.groups.on_partitions_deleted(partitions)
 
     async def _partitions_of(self, topic: str) -> Collection[int]:
         """The partitions that a topic has in the metadata store; none of a topic that does not exist."""

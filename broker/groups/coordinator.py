@@ -146,9 +146,15 @@ class GroupCoordinator:
         """A partition of this broker has a new leader, or is no longer hosted here."""
         self._elections.on_leadership_change(partition)
 
-    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """The cluster has deleted these partitions."""
-        self.offsets.on_partitions_deleted(partitions)
+    async def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """The cluster has deleted these partitions. Other work of the event loop runs meanwhile, but no other change of metadata."""
+        steps = self.offsets.delete_of_partitions(partitions)
+        try:
+            for _ in steps:
+                await asyncio.sleep(0)
+        finally:
+            for _ in steps:  # no other event deletes the rest
+                pass
 
     def on_transaction_completed(self, producer_id: int, partition_index: int, is_commit: bool) -> None:
         """All in-sync replicas of a partition of `__consumer_offsets` have the marker of a producer's transaction."""

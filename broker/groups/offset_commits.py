@@ -48,6 +48,9 @@ OFFSETS_PER_TURN = 2_000
 
 OFFSETS_PER_GROUP = 8
 
+OFFSETS_PER_APPEND = 100
+"""An append of tombstones takes as long as a check of so many offsets."""
+
 TOMBSTONE_BYTES = 256 * 1024
 """Keys in one batch of tombstones, bytes; a batch that is larger than `max.message.bytes` of the topic would be refused."""
 
@@ -326,16 +329,23 @@ class OffsetCommits:
             logger.info("group %s: %d offsets were deleted", group_id, len(removed))
         return ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE for is_subscribed in subscribed]
 
-    def on_partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
-        """Topics were deleted: delete their offsets."""
+    def delete_of_partitions(self, deleted: Sequence[TopicPartition]) -> Iterator[None]:
+        """Topics were deleted: delete their offsets, those of some groups in a step. The metadata of this broker must not have the topics
+        again before the last step, or clients could commit offsets that are deleted, too."""
         by_topic: dict[str, set[int]] = {}
-        for topic, index in deleted:
+        for number, (topic, index) in enumerate(deleted, 1):
             by_topic.setdefault(topic, set()).add(index)
-        count = 0
+            if number % OFFSETS_PER_TURN == 0:
+                yield
+        count = looked_at = 0
         for group in self._groups:
-            removed = group.offsets.remove_of_topics(by_topic)
-            count += len(removed)
+            if looked_at >= OFFSETS_PER_TURN:
+                yield
+                looked_at = 0
+            removed = [] if group.is_dead else group.offsets.remove_of_topics(by_topic)
             self._forget(group, removed)
+            count += len(removed)
+            looked_at += OFFSETS_PER_GROUP + len(removed) + (OFFSETS_PER_APPEND if removed else 0)
         if count:
             logger.info("%d offsets in %d deleted partitions were removed", count, len(deleted))
 
@@ -360,7 +370,7 @@ class OffsetCommits:
                         removed += group.offsets.remove_expired(topic, expiry.since_ms, now_ms, self._retention_ms)
                 self._forget(group, removed)  # in the same turn, or a client might commit one of them again before its tombstone
                 count += len(removed)
-                looked_at += OFFSETS_PER_GROUP
+                looked_at += OFFSETS_PER_GROUP + (OFFSETS_PER_APPEND if removed else 0)
                 if not topics:
                     break
         if count:

@@ -56,7 +56,7 @@ async def on_update_metadata(manager: ReplicaManager, request: UpdateMetadataReq
             if manager.is_deposed(request):  # there may be a newer controller meanwhile
                 return deposed
         if deleted:
-            manager.on_partitions_deleted(deleted)
+            await manager.on_partitions_deleted(deleted)
         for partition, leader_epoch in moved:
             if manager.partition(*partition.topic_partition) is partition and partition.leader_epoch < leader_epoch:
                 logger.warning("%s: was moved to other brokers; no longer served, the log stays", partition.topic_partition)
@@ -69,7 +69,7 @@ async def forget_topics(manager: ReplicaManager, images: Iterable[TopicImage]) -
     async with manager.metadata_changes:
         gone = [image for image in images if manager.cluster.topics.get(image.name) is image]
         if gone:
-            manager.on_partitions_deleted(manager.cluster.forget(gone))
+            await manager.on_partitions_deleted(manager.cluster.forget(gone))
     return gone
 
 

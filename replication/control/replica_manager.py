@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 
@@ -106,8 +106,9 @@ class ReplicaManager:
         """Called with a partition that became leader or follower, or was removed. Coordinators load and unload their state then."""
         self.on_replicas_offline: Callable[[], None] = lambda: None
         """Called after the partitions of a failed directory went offline, to report that to the controller."""
-        self.on_partitions_deleted: Callable[[list[TopicPartition]], None] = lambda partitions: None
-        """Called with the partitions that the controller deleted, so that their committed offsets are removed."""
+        self.on_partitions_deleted: Callable[[list[TopicPartition]], Awaitable[None]] = _no_offsets
+        """Called with the partitions that the controller deleted, so that their committed offsets are removed. The metadata do not change
+        before it is done."""
         self.log_manager = log_manager
         self._clock = clock
         self.replica_selector: ReplicaSelector | None = None
@@ -378,3 +379,7 @@ class ReplicaManager:
     def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every online directory."""
         self.log_manager.checkpoint_high_watermarks()
+
+
+async def _no_offsets(partitions: list[TopicPartition]) -> None:
+    """There are no groups."""

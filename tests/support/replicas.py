@@ -49,6 +49,15 @@ def at_once(coroutine: Coroutine[Any, Any, _T] | Generator[Any, Any, _T]) -> _T:
             return result
 
 
+def into(found: list[_T]) -> Callable[[list[_T]], Coroutine[Any, Any, None]]:
+    """A callback that adds its items to `found`."""
+
+    async def keep(items: list[_T]) -> None:
+        found.extend(items)
+
+    return keep
+
+
 class Asked(AskedPartition):
     """One partition as a fetch asks for it."""
 

@@ -16,7 +16,7 @@ from protocol.messages.update_metadata import UpdateMetadataRequest
 from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import new_ensemble
 from tests.support.handler_bench import on_a_loop
-from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, metadata, state
+from tests.support.replicas import TOPIC, TOPIC_ID, Replicas, at_once, brokers, into, metadata, state
 from tests.support.services import services_with
 
 DELETED_ID = b"id of a deleted."
@@ -29,7 +29,7 @@ class Stage:
         self.replicas = Replicas()
         self.store = MemoryStore(new_ensemble())
         self.deleted: list[TopicPartition] = []
-        self.replicas.manager.on_partitions_deleted = self.deleted.extend
+        self.replicas.manager.on_partitions_deleted = into(self.deleted)
         self.waits = MetadataWaits()
         self.control = ControlRequests(self.replicas.manager, cast("Any", None), self.waits)
         services = services_with(

@@ -3,10 +3,12 @@
 import asyncio
 import itertools
 
+import pytest
+
 from broker.coordination.elections import RELEASED_PER_TURN
 from broker.groups.group import GroupState
 from broker.groups.machines import WEIGHT_OF_A_GROUP
-from broker.groups.offset_commits import OFFSETS_PER_TURN
+from broker.groups.offset_commits import OFFSETS_PER_APPEND, OFFSETS_PER_TURN
 from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
 from broker.groups.offsets import GroupOffsets
 from broker.groups.records import GroupKey, read_key
@@ -250,6 +252,34 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
         bench.delete_topic("t", 2)
         await bench.until(lambda: len(tombstones(bench)) == 2)
         assert bench.committed(partition=T0._replace(topic="other")) == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_offsets_of_a_deleted_topic_are_deleted_in_some_groups_per_turn(gives_up: bool) -> None:
+    count = 3 * OFFSETS_PER_TURN // OFFSETS_PER_APPEND
+
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 2})
+        for number in range(count):
+            bench.commit(1, group=f"g{number}")
+
+        def left() -> int:
+            return sum(bench.committed(group=f"g{number}") == 1 for number in range(count))
+
+        deletion = asyncio.ensure_future(bench.groups.on_partitions_deleted([T0, T1]))
+        seen = []
+        while not deletion.done():
+            await asyncio.sleep(0)
+            seen.append(left())
+            if gives_up and seen[-1] < count:
+                deletion.cancel()
+        assert left() == 0
+        assert len(tombstones(bench)) == count
+        if not gives_up:
+            assert len(set(seen)) >= 3
 
     run(scenario)
 

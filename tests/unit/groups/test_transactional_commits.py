@@ -300,7 +300,7 @@ def test_offsets_of_a_deleted_topic_leave_an_open_transaction() -> None:
         other = TopicPartition("other", 0)
         bench.commit_in_transaction(8)
         bench.commit_in_transaction(9, partition=other)
-        bench.groups.on_partitions_deleted([T0, T1])
+        await bench.groups.on_partitions_deleted([T0, T1])
         bench.end_transaction()
         assert (bench.committed(), bench.committed(partition=other)) == (-1, 9)
 
