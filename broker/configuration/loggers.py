@@ -20,11 +20,14 @@ ROOT_LOGGER = "root"
 
 def describe_loggers(names: Sequence[str] | None = None) -> list[ConfigEntry]:
     """The level of every existing logger, or of those in `names`."""
+    wanted = None if names is None else set(names)
     found = {ROOT_LOGGER: logging.getLogger()}
     found.update((name, logging.getLogger(name)) for name in list(logging.root.manager.loggerDict))
     found.update((alias, logging.getLogger(name)) for alias, name in KAFKA_LOGGERS.items())
     return [
-        logger_entry(name, _level_name(each.getEffectiveLevel())) for name, each in sorted(found.items()) if names is None or name in names
+        logger_entry(name, _level_name(each.getEffectiveLevel()))
+        for name, each in sorted(found.items())
+        if wanted is None or name in wanted
     ]
 
 

@@ -1,7 +1,7 @@
 """Requests with very many elements, of every API that a client may ask.
 
-`wide` has that many elements in its arrays at the top, with one in each array within; `deep` has one element at the top and that many in
-each array within. Strings differ, all else has its default.
+`wide` has that many elements in its arrays at the top, with one in each array within; `bare` has the same with none in each array within;
+`deep` has one element at the top and that many in each array within. Strings differ, all else has its default.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.handlers.table import SERVED
+from broker.handlers.table import SERVED, handlers_of
 from protocol.api_keys import ApiKey
 from protocol.messages.header import RequestHeader
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -19,7 +19,7 @@ from protocol.schema.framing import frame
 from protocol.schema.message import Message, Struct
 from protocol.schema.registry import INTER_BROKER_APIS, api
 
-_SHAPES = ("wide", "deep")
+_SHAPES = ("wide", "bare", "deep")
 
 
 def huge(cls: type[Struct], version: int, at_top: int, within: int) -> Any:
@@ -58,7 +58,9 @@ def huge_requests(elements: int, only: frozenset[str] = frozenset(), *, in_first
         if not any(isinstance(field.type, ArrayOf) and field.versions.cover(version) for field in types.request.SCHEMA.fields):
             continue
         for shape in _SHAPES:
-            request = huge(types.request, version, *((elements, 1) if shape == "wide" else (1, elements)))
+            if shape == "bare" and (key == ApiKey.CREATE_TOPICS or handlers_of(key)[0] is None):
+                continue  # it would create the topics; or the frame is read part by part, whatever is in it
+            request = huge(types.request, version, *((1, elements) if shape == "deep" else (elements, int(shape == "wide"))))
             if isinstance(request, MetadataRequest) and not in_first_version:
                 request.allow_auto_topic_creation = False
                 for topic in request.topics or ():

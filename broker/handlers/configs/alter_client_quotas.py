@@ -27,6 +27,7 @@ async def handle_alter_client_quotas(request: AlterClientQuotasRequest, context:
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         refused = AlterClientQuotasResponse()
         for entry in request.entries:
+            await context.broker.turns.pause()
             named: dict[str, str | None] = {part.entity_type: part.entity_name for part in entry.entity}
             refused.entries.append(await context.broker.turns.spread(_entry(named, code, code.message)))
         return refused

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 
 from broker.request.context import RequestContext
 from broker.request.error_map import api_error, cut
+from broker.request.turns import each
 from broker.security.authorizer import Operation, ResourceType
 from controller.admin.client_quotas import CLIENT_ID, IP, USER
 from controller.admin.config_admin import ConfigAdmin
 from controller.errors import ControllerError, InvalidAdminRequest
 from controller.znodes.layout import DEFAULT_ENTITY, desanitize
+from controller.znodes.pauses import Pause
 from protocol.errors import ErrorCode
 from protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -32,7 +34,8 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
     """List the entities that match every component; with `strict`, only entities without further parts."""
     if not context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER):
         return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
-    if not all(_is_meaningful(component) for component in request.components):
+    turns = context.broker.turns
+    if not all(await turns.spread(each(request.components, _is_meaningful))):
         return DescribeClientQuotasResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None, entries=None)
     try:
         components = _components(request.components)
@@ -40,19 +43,20 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
         code, message = api_error(error)
         return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
     if components is None:
-        kind = next(each.entity_type for each in request.components if each.entity_type not in KINDS)
+        kind = next(component.entity_type for component in request.components if component.entity_type not in KINDS)
         message = f"Custom entity type '{kind}' not supported"
         return DescribeClientQuotasResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=cut(message), entries=None)
-    return DescribeClientQuotasResponse(
-        entries=[
-            EntryData(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-                values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+    entries = []
+    for entity, quotas in await _stored(context.broker.administration.config_admin, turns.pause):
+        await turns.pause()
+        if quotas and _matches(entity, components, strict=request.strict):
+            entries.append(
+                EntryData(
+                    entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+                    values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+                )
             )
-            for entity, quotas in await _stored(context.broker.administration.config_admin)
-            if quotas and _matches(entity, components, strict=request.strict)
-        ]
-    )
+    return DescribeClientQuotasResponse(entries=entries)
 
 
 def _is_meaningful(component: ComponentData) -> bool:
@@ -79,15 +83,19 @@ def _components(asked: Iterable[ComponentData]) -> dict[str, ComponentData] | No
     return components
 
 
-async def _stored(admin: ConfigAdmin) -> list[tuple[Entity, dict[str, float]]]:
+async def _stored(admin: ConfigAdmin, pause: Pause) -> list[tuple[Entity, dict[str, float]]]:
     found: list[tuple[Entity, dict[str, float]]] = []
     for name, config in (await admin.read_all("ips")).items():
+        await pause()
         found.append(({IP: _name(name)}, _quotas(config, IP_QUOTAS)))
     for name, config in (await admin.read_all("users")).items():
+        await pause()
         found.append(({USER: _name(name)}, _quotas(config, CLIENT_QUOTAS)))
     for name, config in (await admin.read_all("clients")).items():
+        await pause()
         found.append(({CLIENT_ID: _name(name)}, _quotas(config, CLIENT_QUOTAS)))
     for name, config in (await admin.read_all_user_clients()).items():
+        await pause()
         user, _, client = name.split("/")
         found.append(({USER: _name(user), CLIENT_ID: _name(client)}, _quotas(config, CLIENT_QUOTAS)))
     return found

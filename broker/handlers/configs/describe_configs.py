@@ -34,7 +34,7 @@ KNOWN = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 
 async def handle_describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Describe each resource. If any resource has an unknown type, the whole request is refused."""
-    if any(resource.resource_type not in KNOWN for resource in request.resources):
+    if not all(await context.broker.turns.spread(each(request.resources, lambda resource: resource.resource_type in KNOWN))):
         code = ErrorCode.INVALID_REQUEST
         results = each(request.resources, lambda resource: _result(resource, code, code.message))
         return DescribeConfigsResponse(results=await context.broker.turns.spread(results))

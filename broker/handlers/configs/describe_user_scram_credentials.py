@@ -30,9 +30,12 @@ async def handle_describe_user_scram_credentials(
     admin = context.broker.administration.config_admin
     if not request.users:
         found = {desanitize(name): config for name, config in (await admin.read_all("users")).items()}
-        return DescribeUserScramCredentialsResponse(
-            results=[_described(user, found[user]) for user in sorted(found) if found[user].keys() & MECHANISMS.keys()]
-        )
+        results = []
+        for user in sorted(found):
+            await context.broker.turns.pause()
+            if found[user].keys() & MECHANISMS.keys():
+                results.append(_described(user, found[user]))
+        return DescribeUserScramCredentialsResponse(results=results)
     times = await context.broker.turns.spread(how_often(user.name for user in request.users))
     names = await context.broker.turns.spread(each((user for user, count in times.items() if user and count == 1), sanitize))
     stored = await admin.read_many("users", names)

@@ -58,6 +58,7 @@ def _refused(request: LeaderAndIsrRequest, code: ErrorCode, context: RequestCont
             yield
         response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
         response.partition_errors.extend(errors)
+        yield
     for state in request.ungrouped_partition_states:
         response.partition_errors.append(
             LeaderAndIsrPartitionError(topic_name=state.topic_name, partition_index=state.partition_index, error_code=code)

@@ -65,6 +65,7 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
         for asked in topic.partitions:
             wanted[topic.name, asked.partition_index] = asked.offset
             yield
+        yield
     results: dict[str, list[DeleteRecordsPartitionResult]] = {}
     for (name, index), wanted_offset in wanted.items():
         yield

@@ -73,9 +73,11 @@ def _list(request: ListOffsetsRequest, context: RequestContext, may_wait: bool, 
             key = topic.name, partition.partition_index
             asked[key] = asked.get(key, 0) + 1
             yield
+        yield
     topics = []
     refused = []
     for topic in request.topics:
+        yield
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             refused.append((yield from _refused(topic)))
             continue

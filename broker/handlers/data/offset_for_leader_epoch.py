@@ -28,6 +28,7 @@ def handle_offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context
     topics = []
     refused = []
     for topic in request.topics:
+        yield
         if not is_broker and not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic):
             results = yield from each(topic.partitions, lambda asked: _no_offset(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             refused.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))

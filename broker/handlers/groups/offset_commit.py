@@ -291,6 +291,8 @@ class OffsetCommit:
                     self._count(code, 1)
                 yield
             yield from self._write_committed(topic)
+            if not decided:
+                yield
         for topic in self._commits:
             if topic not in self._decided:
                 answer.begin_topic(topic)

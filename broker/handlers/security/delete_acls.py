@@ -26,6 +26,7 @@ async def handle_delete_acls(request: DeleteAclsRequest, context: RequestContext
     deleted = await acls.delete(await turns.spread(each(request.filters, filter_of)), turns.pause)
     results = []
     for of_filter in deleted:
+        await turns.pause()
         matching = await turns.spread(each(of_filter, lambda one: _matching(*one)))
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
     return DeleteAclsResponse(filter_results=results)

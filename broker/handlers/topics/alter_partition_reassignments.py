@@ -27,6 +27,7 @@ async def handle_alter_partition_reassignments(
         return await context.broker.turns.spread(_denied(request))
     targets: dict[TopicPartition, tuple[int, ...] | None] = {}
     for topic in request.topics:
+        await context.broker.turns.pause()
         for partition in topic.partitions:
             await context.broker.turns.pause()
             replicas = None if partition.replicas is None else tuple(partition.replicas)
@@ -59,6 +60,7 @@ def _denied(request: AlterPartitionReassignmentsRequest) -> Steps[AlterPartition
             lambda asked: ReassignablePartitionResponse(partition_index=asked.partition_index, error_code=code, error_message=code.message),
         )
         response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+        yield
     return response
 
 

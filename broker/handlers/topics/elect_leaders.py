@@ -23,6 +23,7 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
     cluster = context.broker.metadata
     partitions = []
     for topic in request.topic_partitions or ():
+        await context.broker.turns.pause()
         for index in topic.partitions:
             await context.broker.turns.pause()
             partitions.append(TopicPartition(topic.topic, index))
@@ -72,6 +73,7 @@ def _refused(request: ElectLeadersRequest, code: ErrorCode) -> Steps[ElectLeader
             topic.partitions, lambda index: PartitionResult(partition_id=index, error_code=code, error_message=None)
         )
         results.append(ReplicaElectionResult(topic=topic.topic, partition_result=partitions))
+        yield
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 

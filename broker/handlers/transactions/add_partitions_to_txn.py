@@ -54,6 +54,7 @@ def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: Re
     results = _Results(transactions, context)
     for place, transaction in enumerate(transactions):
         yield from _serve(place, transaction, results, context)
+        yield
     answer = results.answer()
     return (yield from answer) if isinstance(answer, Generator) else answer
 
@@ -98,6 +99,7 @@ class _Results:
                     yield
                 topics.append(result)
                 yield
+            yield
             if self._version < FIRST_VERSION_FOR_BROKERS:
                 response.results_by_topic_v3_and_below = topics
             else:

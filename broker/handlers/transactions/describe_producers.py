@@ -41,6 +41,7 @@ def handle_describe_producers(request: DescribeProducersRequest, context: Reques
                 topic.partitions.append(PartitionResponse(partition_index=index, error_code=code, error_message=message))
             yield
         response.topics.append(topic)
+        yield
     return response
 
 

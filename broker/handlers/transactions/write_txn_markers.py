@@ -44,6 +44,7 @@ def handle_write_txn_markers(request: WriteTxnMarkersRequest, context: RequestCo
             for partition in (yield from _partitions(marker)):
                 refused[partition] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
                 yield
+            yield
         return (yield from _response(codes))
     markers = WrittenMarkers(len(request.markers), codes, DelayedAnswer(context))
     writer = MarkerWriter(context.broker)
@@ -87,6 +88,7 @@ def _partitions(marker: WritableTxnMarker) -> Steps[list[TopicPartition]]:
         while some := [TopicPartition(name, index) for index in islice(left, PARTITIONS_PER_STEP)]:
             found |= dict.fromkeys(some)
             yield
+        yield
     return list(found)
 
 
