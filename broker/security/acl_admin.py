@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import Final, TypeVar
 
 from broker.security.acl_authorizer import AclAuthorizer
@@ -21,9 +22,11 @@ from broker.security.acls import (
     AclBinding,
     AclFilter,
     PatternType,
+    PermissionType,
     ResourcePattern,
     camel_case,
 )
+from broker.security.authorizer import Operation
 from broker.security.principals import Principal
 from broker.security.rereading import Rereading
 from controller.admin.acl_store import AclStore, StoredPattern
@@ -103,7 +106,7 @@ class AclAdmin:
                 for number in numbers:
                     failures[number] = failure
         async with self._lock:
-            for pattern, failed in (await self._update(changes)).items():
+            for pattern, failed in (await self._update(changes, pause)).items():
                 for number in of_pattern[pattern]:
                     failures[number] = failed
         return failures
@@ -116,35 +119,47 @@ class AclAdmin:
         """
         deleted: list[list[tuple[AclBinding, Failure | None]]] = [[] for _ in filters]
         async with self._lock:
-            patterns = dict.fromkeys(self.authorizer.index.patterns())
-            for each in filters:
-                patterns |= dict.fromkeys(each.named_patterns())
+            patterns: dict[ResourcePattern, list[int]] = {pattern: [] for pattern in self.authorizer.index.patterns()}
+            """By pattern, the numbers of the filters that name it."""
+            others = []
+            for number, each in enumerate(filters):
+                await pause()
+                named = each.named_patterns()
+                for pattern in named:
+                    patterns.setdefault(pattern, []).append(number)
+                if not named:
+                    others.append(number)
             deletions: dict[ResourcePattern, _Deletion] = {}
-            for pattern in patterns:
-                selecting = []
-                for number, each in enumerate(filters):
+            for pattern, selecting in patterns.items():
+                for number in others:
                     await pause()
-                    if each.matches_pattern(pattern):
-                        selecting.append((number, each))
+                    if filters[number].matches_pattern(pattern):
+                        selecting.append(number)
+                await pause()
                 if selecting:
-                    deletions[pattern] = _Deletion(selecting)
-            for pattern, failure in (await self._update({pattern: each.change for pattern, each in deletions.items()})).items():
+                    deletions[pattern] = _Deletion((number, filters[number]) for number in sorted(selecting))
+            changes = {pattern: each.change for pattern, each in deletions.items()}
+            for pattern, failure in (await self._update(changes, pause)).items():
                 for entry, number in deletions[pattern].selected.items():
                     deleted[number].append((AclBinding(pattern, entry), failure))
         return deleted
 
-    async def _update(self, changes: Mapping[ResourcePattern, _Change]) -> dict[ResourcePattern, Failure | None]:
+    async def _update(self, changes: Mapping[ResourcePattern, _Change], pause: Pause) -> dict[ResourcePattern, Failure | None]:
         """Change the ACLs of patterns; for each the reason why they were not changed, or None."""
-        stored = [StoredPattern(camel_case(pattern.resource_type), pattern.name, pattern.pattern_type.name) for pattern in changes]
-        wanted = [(each, partial(_stored, each, change)) for each, change in zip(stored, changes.values(), strict=True)]
+        wanted = []
+        for pattern, change in changes.items():
+            await pause()
+            stored = StoredPattern(camel_case(pattern.resource_type), pattern.name, pattern.pattern_type.name)
+            wanted.append((stored, partial(_stored, stored, change)))
         outcomes = await self._store.update(wanted)
         failures: dict[ResourcePattern, Failure | None] = {}
-        for pattern, each, outcome in zip(changes, stored, outcomes, strict=True):
+        for pattern, (stored, _), outcome in zip(changes, wanted, outcomes, strict=True):
+            await pause()
             failures[pattern] = None
             if isinstance(outcome, Exception):
                 failures[pattern] = outcome
             else:
-                self.authorizer.set_acls(pattern, _entries(each, outcome))
+                self.authorizer.set_acls(pattern, _entries(stored, outcome))
         return failures
 
     async def _on_literal(self, path: str, data: bytes | None) -> None:
@@ -198,9 +213,12 @@ def _entries(stored: StoredPattern, entries: Iterable[AclEntry]) -> list[AccessC
 class _Deletion:
     """Removes the ACLs of one pattern that filters select."""
 
-    def __init__(self, selecting: Sequence[tuple[int, AclFilter]]) -> None:
-        """`selecting` are the filters that select the pattern, each with its number."""
-        self._selecting = selecting
+    def __init__(self, selecting: Iterable[tuple[int, AclFilter]]) -> None:
+        """`selecting` are the filters that select the pattern, each with its number, in the order of the numbers."""
+        self._first: dict[tuple[str | None, str | None, int, int], int] = {}
+        """By what filters say of entries, the number of the first of them."""
+        for number, each in selecting:
+            self._first.setdefault((each.principal, each.host, each.operation, each.permission_type), number)
         self.selected: dict[AccessControlEntry, int] = {}
         """The ACLs that the last call of `change` removed, with the number of the first filter that selects them."""
 
@@ -208,10 +226,17 @@ class _Deletion:
         """The ACLs that stay."""
         self.selected.clear()
         for entry in present:
-            number = next((number for number, each in self._selecting if each.matches_entry(entry)), None)
-            if number is not None:
-                self.selected[entry] = number
+            numbers = [number for asked in _filters_of(entry) if (number := self._first.get(asked)) is not None]
+            if numbers:
+                self.selected[entry] = min(numbers)
         return [entry for entry in present if entry not in self.selected]
+
+
+def _filters_of(entry: AccessControlEntry) -> Iterator[tuple[str | None, str | None, int, int]]:
+    """All that a filter that selects the entry may say of it."""
+    return product(
+        (entry.principal, None), (entry.host, None), (entry.operation, Operation.ANY), (entry.permission_type, PermissionType.ANY)
+    )
 
 
 def _stored(pattern: StoredPattern, change: _Change, present: list[AclEntry]) -> Iterable[AclEntry]:

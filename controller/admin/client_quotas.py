@@ -7,12 +7,13 @@ quotas; listeners to changes of these entities enforce them.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from controller.admin.config_admin import ConfigAdmin
 from controller.errors import ControllerError, InvalidAdminRequest
 from controller.znodes.layout import DEFAULT_ENTITY, sanitize
+from controller.znodes.pauses import Pause, no_pause
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -48,7 +49,7 @@ class QuotaOp(NamedTuple):
 
 
 async def alter_client_quotas(
-    admin: ConfigAdmin, entity: Entity, ops: Sequence[QuotaOp], can_resolve: CanResolve, *, validate_only: bool
+    admin: ConfigAdmin, entity: Entity, ops: Iterable[QuotaOp], can_resolve: CanResolve, *, validate_only: bool, pause: Pause = no_pause
 ) -> None:
     """Change the quotas of one entity. Raises InvalidAdminRequest, or ControllerError where Apache Kafka has no error
     text."""
@@ -56,14 +57,19 @@ async def alter_client_quotas(
     if entity_type == "ips" and name != DEFAULT_ENTITY and not await can_resolve(name):
         raise InvalidAdminRequest(f"{name} is not a valid IP or resolvable host.")
 
+    wanted: dict[str, str | None] = {}
+    for key, value in ops:
+        await pause()
+        if value is not None and key not in keys:
+            raise InvalidAdminRequest(f"Invalid configuration key {key}")
+        wanted[key] = None if value is None else _text(key, value)
+
     def change(current: dict[str, str]) -> dict[str, str]:
-        for key, value in ops:
-            if value is None:
+        for key, text in wanted.items():
+            if text is None:
                 current.pop(key, None)
-            elif key not in keys:
-                raise InvalidAdminRequest(f"Invalid configuration key {key}")
             else:
-                current[key] = _text(key, value)
+                current[key] = text
         return current
 
     await admin.alter_entity_config(entity_type, name, change, validate_only=validate_only)

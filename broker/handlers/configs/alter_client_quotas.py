@@ -42,7 +42,12 @@ async def handle_alter_client_quotas(request: AlterClientQuotasRequest, context:
         code, message = ErrorCode.NONE, None
         try:
             await alter_client_quotas(
-                context.broker.administration.config_admin, entity, ops, can_resolve, validate_only=request.validate_only
+                context.broker.administration.config_admin,
+                entity,
+                ops,
+                can_resolve,
+                validate_only=request.validate_only,
+                pause=context.broker.turns.pause,
             )
         except (ControllerError, StoreError) as error:
             code, message = api_error(error)

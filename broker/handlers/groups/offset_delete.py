@@ -1,5 +1,7 @@
 """Serves OffsetDelete (api 47), version 0 (KIP-496)."""
 
+from typing import Final
+
 from broker.handlers.groups.group_topics import partitions_of
 from broker.request.context import RequestContext
 from broker.request.turns import Steps
@@ -13,6 +15,9 @@ from protocol.messages.offset_delete import (
 )
 from storage.disk.topic_partition import TopicPartition
 
+PARTITIONS_PER_STEP: Final = 1000
+"""Partitions whose offsets are deleted together; so many take a millisecond."""
+
 
 def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> Steps[OffsetDeleteResponse]:
     """Forget a group's offsets of topics that no member subscribes to."""
@@ -21,11 +26,16 @@ def handle_offset_delete(request: OffsetDeleteRequest, context: RequestContext) 
     answers: dict[str, list[tuple[int, ErrorCode]]] = {}
     """By topic, in the order in which they become known."""
     served = list((yield from _partitions_to_serve(request, answers, context)))
-    error, codes = context.broker.coordinators.groups.offsets.delete_offsets(request.group_id, served)
-    if error:
-        return OffsetDeleteResponse(error_code=error)
-    for (topic, index), code in zip(served, codes, strict=True):
-        answers.setdefault(topic, []).append((index, code))
+    for begin in range(0, len(served) or 1, PARTITIONS_PER_STEP):
+        some = served[begin : begin + PARTITIONS_PER_STEP]
+        error, codes = context.broker.coordinators.groups.offsets.delete_offsets(request.group_id, some)
+        if begin and error == ErrorCode.GROUP_ID_NOT_FOUND:  # it ended with its last offset
+            error, codes = ErrorCode.NONE, [ErrorCode.NONE] * len(some)
+        if error:
+            return OffsetDeleteResponse(error_code=error)
+        for (topic, index), code in zip(some, codes, strict=True):
+            answers.setdefault(topic, []).append((index, code))
+        yield
     response = OffsetDeleteResponse()
     for topic, partitions in answers.items():
         answer = OffsetDeleteResponseTopic(name=topic)

@@ -52,11 +52,18 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
         if isinstance(result, int):
             leaders[partition] = result
 
+    left = list(leaders.items())
+
     def are_known() -> bool:
-        return all(cluster.leader_of(*partition)[0] == leader for partition, leader in leaders.items())
+        while left:
+            partition, leader = left[-1]
+            if cluster.leader_of(*partition)[0] != leader:
+                return False
+            left.pop()  # it is not looked at again: every change of the metadata asks
+        return True
 
     if not await context.broker.administration.metadata_waits.until(are_known, request.timeout_ms):
-        results |= {partition: AdminTimeout("") for partition, leader in leaders.items() if cluster.leader_of(*partition)[0] != leader}
+        results |= {partition: AdminTimeout("") for partition, leader in left if cluster.leader_of(*partition)[0] != leader}
     errors = {}
     for partition, result in results.items():
         await context.broker.turns.pause()

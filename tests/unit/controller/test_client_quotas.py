@@ -123,3 +123,20 @@ def test_numbers_are_written_as_java_writes_them(value: float, text: str) -> Non
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_what_is_written_is_the_same_number(value: float) -> None:
     assert float(java_double(value)) == value
+
+
+def test_very_many_changes_of_one_entity_are_checked_with_pauses() -> None:
+    async def scenario(node: BrokerUnderTest, admin: ConfigAdmin) -> None:
+        pauses = 0
+
+        async def pause() -> None:
+            nonlocal pauses
+            pauses += 1
+
+        ops = [QuotaOp("producer_byte_rate", float(value)) for value in range(100)]
+        ops += [QuotaOp("consumer_byte_rate", 1.0), QuotaOp("consumer_byte_rate", None)]
+        await alter_client_quotas(admin, {"user": "u"}, ops, resolves, validate_only=False, pause=pause)
+        assert pauses == len(ops)
+        assert await admin.read_all("users") == {"u": {"producer_byte_rate": "99"}}
+
+    run(scenario)

@@ -12,11 +12,19 @@ from broker.groups.offset_commits import OFFSETS_PER_APPEND, OFFSETS_PER_TURN
 from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
 from broker.groups.offsets import GroupOffsets
 from broker.groups.records import GroupKey, read_key
+from broker.handlers.groups import offset_delete
+from broker.network.request_channel import CLOSE
+from broker.request.context import RequestContext
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from protocol.records.batch import iter_batches
 from storage.disk.topic_partition import TopicPartition
+from tests.support.connections import ClientConnection
 from tests.support.group_bench import T0, T1, GroupBench, a_bench, a_commit, run
 from tests.support.logs import read_all
+from tests.support.replicas import at_once
+from tests.support.services import services_with
 
 MINUTE = 60_000
 
@@ -252,6 +260,26 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
         bench.delete_topic("t", 2)
         await bench.until(lambda: len(tombstones(bench)) == 2)
         assert bench.committed(partition=T0._replace(topic="other")) == 1
+
+    run(scenario)
+
+
+def test_offsets_are_deleted_some_in_a_step_and_the_group_ends_with_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_delete, "PARTITIONS_PER_STEP", 1)
+
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 2})
+        bench.commit(1)
+        partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in range(2)]
+        request = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=partitions)])
+        services = services_with(groups=bench.groups, metadata=bench.replica_manager.cluster)
+        context = RequestContext(ApiKey.OFFSET_DELETE, 0, 0, None, ClientConnection(), services, lambda _, __: CLOSE)
+        response = at_once(offset_delete.handle_offset_delete(request, context))
+        (topic,) = response.topics
+        assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(0, 0), (1, 0)]
+        assert (bench.committed(), bench.groups.count()) == (-1, 0)
+        assert at_once(offset_delete.handle_offset_delete(request, context)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
     run(scenario)
 

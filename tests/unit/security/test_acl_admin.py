@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.security import rereading
-from broker.security.acl_admin import AclAdmin
+from broker.security.acl_admin import AclAdmin, _Deletion
 from broker.security.acl_authorizer import AclAuthorizer
 from broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
 from broker.security.authorizer import Operation, ResourceType
@@ -194,6 +196,55 @@ def test_an_acl_belongs_to_the_first_filter_that_selects_it() -> None:
         assert third == []
 
     run(scenario)
+
+
+def test_filters_that_each_name_a_resource_are_not_compared_with_each_resource() -> None:
+    async def scenario(brokers: Brokers) -> None:
+        admin = await brokers.add()
+        pauses = 0
+
+        async def pause() -> None:
+            nonlocal pauses
+            pauses += 1
+
+        filters = [AclFilter(ResourceType.TOPIC, f"t{number}", PatternType.ANY, None, None, 1, 1) for number in range(200)]
+        assert await admin.delete(filters, pause) == [[] for _ in filters]
+        assert pauses < 10 * len(filters)
+
+    run(scenario)
+
+
+PRINCIPALS = st.sampled_from(["User:a", "User:b"])
+HOSTS = st.sampled_from(["*", "1.2.3.4"])
+
+
+@given(
+    st.lists(
+        st.builds(
+            AccessControlEntry, PRINCIPALS, HOSTS, st.sampled_from([Operation.READ, Operation.ALL]), st.sampled_from([*PermissionType][2:])
+        ),
+        unique=True,
+    ),
+    st.lists(
+        st.builds(
+            AclFilter,
+            st.just(1),
+            st.none(),
+            st.just(1),
+            st.none() | PRINCIPALS,
+            st.none() | HOSTS,
+            st.sampled_from([Operation.ANY, Operation.READ, Operation.WRITE, 99]),
+            st.sampled_from([*PermissionType][1:]),
+        ),
+        max_size=4,
+    ),
+)
+def test_the_first_filter_that_selects_an_entry_deletes_it(entries: list[AccessControlEntry], filters: list[AclFilter]) -> None:
+    deletion = _Deletion(enumerate(filters))
+    kept = deletion.change(entries)
+    first = {entry: [number for number, each in enumerate(filters) if each.matches_entry(entry)] for entry in entries}
+    assert deletion.selected == {entry: numbers[0] for entry, numbers in first.items() if numbers}
+    assert kept == [entry for entry, numbers in first.items() if not numbers]
 
 
 def test_a_filter_that_names_a_resource_deletes_what_this_broker_has_not_heard_of() -> None:
