@@ -3,6 +3,9 @@
 from broker.request.context import RequestContext
 from broker.request.turns import Steps
 from broker.security.authorizer import Operation, ResourceType
+from config.keys.replication import INTER_BROKER_PROTOCOL_VERSION
+from config.schema.metadata_version import is_at_least
+from controller.events.failover import FIRST_WITH_FEATURES
 from protocol.errors import ErrorCode
 from protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -17,6 +20,8 @@ def handle_update_features(request: UpdateFeaturesRequest, context: RequestConte
         return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not context.broker.cluster.controller.is_active:
         return _refused(ErrorCode.NOT_CONTROLLER)
+    if not is_at_least(context.broker.config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_FEATURES):
+        return UpdateFeaturesResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="Feature versioning system is disabled.")
     results = {}
     for update in request.feature_updates:
         yield

@@ -64,7 +64,7 @@ async def handle_create_topics(request: CreateTopicsRequest, context: RequestCon
         outcome = outcomes[topic.name]
         if isinstance(outcome, ControllerError):
             result.error_code, result.error_message = api_error(outcome)
-            if isinstance(outcome, AdminTimeout):
+            if isinstance(outcome, AdminTimeout) and _may_describe(topic.name, context):
                 result.topic_id = outcome.topic_id
         else:
             _describe(outcome, result, context)

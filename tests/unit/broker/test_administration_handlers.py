@@ -1,0 +1,69 @@
+"""Answers of handlers of administration that no test of a whole broker meets."""
+
+import asyncio
+import inspect
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.handlers.control.update_features import handle_update_features
+from broker.handlers.topics.create_topics import handle_create_topics
+from broker.network.request_channel import CLOSE
+from broker.request.context import RequestContext
+from broker.request.turns import Steps, Turns
+from broker.security.authorizer import Authorizer, Operation, ResourceType
+from config.broker import BrokerConfig
+from controller.errors import AdminTimeout
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.uuid import ZERO_UUID
+from tests.support.admin_requests import a_topic, said
+from tests.support.connections import ClientConnection
+from tests.support.grants import Grants
+from tests.support.services import services_with
+
+TOPIC_ID = b"the id of topic "
+
+
+def ask(handler: Any, request: object, version: int, authorizer: Authorizer | None = None, **parts: Any) -> Any:
+    """The answer of a broker whose controller is active."""
+    turns = Turns(lambda _: None)
+    services = services_with(controller=SimpleNamespace(is_active=True), turns=turns, **parts)
+    context = RequestContext(0, version, 0, None, ClientConnection(authorizer), services, lambda _, __: CLOSE)
+
+    async def answer() -> Any:
+        response = handler(request, context)
+        return await (turns.spread(cast("Steps[Any]", response)) if inspect.isgenerator(response) else response)
+
+    return asyncio.run(answer())
+
+
+class LateTopics:
+    """Creates topics whose partitions get no leader in time."""
+
+    async def create_topics(self, topics: list[Any], **_: object) -> dict[str, AdminTimeout]:
+        return {topic.name: AdminTimeout("", TOPIC_ID) for topic in topics}
+
+
+@pytest.mark.parametrize(
+    ("rights", "topic_id"),
+    [([], ZERO_UUID), ([(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)], TOPIC_ID)],
+)
+def test_who_may_not_describe_a_topic_does_not_learn_its_id(rights: list[tuple[Operation, ResourceType]], topic_id: bytes) -> None:
+    grants = Grants((Operation.CREATE, ResourceType.CLUSTER), *rights)
+    response = ask(handle_create_topics, CreateTopicsRequest(topics=[a_topic("t")]), 7, grants, topic_admin=LateTopics())
+    (result,) = response.topics
+    assert (result.error_code, result.topic_id) == (ErrorCode.REQUEST_TIMED_OUT, topic_id)
+
+
+@pytest.mark.parametrize(
+    ("version", "answer"),
+    [("2.6", ("INVALID_REQUEST", "Feature versioning system is disabled.")), ("2.7-IV0", ("NONE", None))],
+)
+def test_features_need_the_version_of_all_brokers_that_knows_them(version: str, answer: tuple[str, str | None]) -> None:
+    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="f", max_version_level=1, upgrade_type=1)])
+    response = ask(handle_update_features, request, 1, config=BrokerConfig({"inter.broker.protocol.version": version}))
+    assert said(response) == answer
+    assert len(response.results) == (answer[0] == "NONE")
