@@ -10,11 +10,12 @@ Deviation: version 0 uses the largest timestamp of each segment; Apache Kafka us
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.handlers.data.cold_reads import until_cached
 from broker.handlers.data.partition_errors import partition_error
 from broker.request.context import RequestContext
+from broker.request.repeats import Repeats
 from broker.request.turns import Steps, each
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
@@ -47,50 +48,76 @@ FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
+class _Cold(NamedTuple):
+    """A partition whose look-up has to wait for the disk, and the place of its answer."""
+
+    answers: list[ListOffsetsPartitionResponse]
+    place: int
+    topic: str
+    asked: ListOffsetsPartition
+    reason: ColdRead
+
+
 def handle_list_offsets(
     request: ListOffsetsRequest, context: RequestContext
 ) -> Steps[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
     """Find offsets by time: at once, unless that needs large batches, or old segments that are not in the page cache."""
     found: FoundRecords = {}
-
-    def read(may_wait: bool) -> Steps[ListOffsetsResponse]:
-        return _list(request, context, may_wait, None if may_wait else found)
-
-    try:
-        return (yield from read(False))
-    except ColdRead as cold:
-        return until_cached(context.broker, cold, read)
+    cold: list[_Cold] = []
+    response = yield from _list(request, context, found, cold)
+    return _look_up(cold, request, context, found, response) if cold else response
 
 
-def _list(request: ListOffsetsRequest, context: RequestContext, may_wait: bool, found: FoundRecords | None) -> Steps[ListOffsetsResponse]:
-    """Find the offset of each partition. A partition named twice is an error from version 1, since its two results would look the same.
+def _list(request: ListOffsetsRequest, context: RequestContext, found: FoundRecords, cold: list[_Cold]) -> Steps[ListOffsetsResponse]:
+    """Find the offset of each partition that can be found now; the others are added to `cold`.
 
-    `found` has the results of searches in threads. Raises ColdRead.
+    A partition named twice is an error from version 1, since its two results would look the same. The result of version 0 may have an
+    offset for each segment. `found` has the results of searches in threads.
     """
-    asked: dict[tuple[str, int], int] = {}
+    times: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             key = topic.name, partition.partition_index
-            asked[key] = asked.get(key, 0) + 1
+            times[key] = times.get(key, 0) + 1
             yield
         yield
     topics = []
     refused = []
+    repeats = Repeats()
     for topic in request.topics:
         yield
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             refused.append((yield from _refused(topic)))
             continue
-        partitions = []
+        answers: list[ListOffsetsPartitionResponse] = []
         for partition in topic.partitions:
-            if context.api_version > 0 and asked[topic.name, partition.partition_index] > 1:
+            key = topic.name, partition.partition_index
+            if times[key] > 1 and (context.api_version > 0 or repeats.are_too_many(key)):
                 answer = _failed(partition, ErrorCode.INVALID_REQUEST)
             else:
-                answer = _list_one(topic.name, partition, request, context, may_wait, found)
-            partitions.append(answer)
+                try:
+                    answer = _list_one(topic.name, partition, request, context, False, found)
+                except ColdRead as reason:
+                    answer = _failed(partition, ErrorCode.NONE)
+                    cold.append(_Cold(answers, len(answers), topic.name, partition, reason))
+            answers.append(answer)
             yield
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics + refused)
+
+
+async def _look_up(
+    cold: list[_Cold], request: ListOffsetsRequest, context: RequestContext, found: FoundRecords, response: ListOffsetsResponse
+) -> ListOffsetsResponse:
+    """Complete the response with the partitions that wait for the disk, one after the other."""
+    for answers, place, topic, asked, reason in cold:
+
+        def read(may_wait: bool, topic: str = topic, asked: ListOffsetsPartition = asked) -> Steps[ListOffsetsPartitionResponse]:
+            yield
+            return _list_one(topic, asked, request, context, may_wait, None if may_wait else found)
+
+        answers[place] = await until_cached(context.broker, reason, read)
+    return response
 
 
 def _failed(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:

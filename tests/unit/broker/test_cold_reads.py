@@ -1,11 +1,15 @@
 """Fetch and ListOffsets of what is not in the page cache: a thread reads first, the answer comes later, and is the same."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from broker.handlers.data import list_offsets
+from broker.request.repeats import MAX_REPEATS
 from protocol.api_keys import ApiKey
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.filesystems import MemoryFile
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, state
@@ -84,6 +88,40 @@ def test_a_cold_search_by_time_is_answered_like_a_warm_one(refusals: list[str]) 
         assert len(refusals) == ROUNDS
         assert cold == bench.ask(request, ApiKey.LIST_OFFSETS, 7).response
         assert cold.topics[0].partitions[0].offset == 0
+
+    scenario()
+
+
+def test_partitions_that_are_not_cold_are_searched_once(refusals: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    list_one = list_offsets._list_one
+
+    def counted(topic: str, asked: ListOffsetsPartition, *args: Any) -> ListOffsetsPartitionResponse:
+        searched.append(asked.partition_index)
+        return list_one(topic, asked, *args)
+
+    monkeypatch.setattr(list_offsets, "_list_one", counted)
+
+    @on_a_loop
+    async def scenario() -> None:
+        bench = cold_bench()
+        partitions = [ListOffsetsPartition(partition_index=index, timestamp=1) for index in (5, 0, 6)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=partitions)])
+        found = (await answered(bench.ask(request, ApiKey.LIST_OFFSETS, 7))).response.topics[0].partitions
+        assert searched == [5, 0, 6] + [0] * ROUNDS
+        assert [(each.partition_index, each.offset) for each in found] == [(5, -1), (0, 0), (6, -1)]
+
+    scenario()
+
+
+def test_version_0_lists_the_segments_of_a_partition_a_few_times() -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        partitions = [ListOffsetsPartition(partition_index=0, timestamp=-1, max_num_offsets=100) for _ in range(100)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=partitions)])
+        found = cold_bench().ask(request, ApiKey.LIST_OFFSETS, 0).response.topics[0].partitions
+        assert [bool(each.old_style_offsets) for each in found] == [True] * (1 + MAX_REPEATS) + [False] * (99 - MAX_REPEATS)
+        assert {each.error_code for each in found[1 + MAX_REPEATS :]} == {ErrorCode.INVALID_REQUEST}
 
     scenario()
 
