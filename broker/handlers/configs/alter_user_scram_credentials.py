@@ -3,8 +3,10 @@
 Only the active controller's broker does so; any other broker answers NOT_CONTROLLER.
 """
 
+from itertools import chain
+
 from broker.request.context import RequestContext
-from broker.request.turns import Steps, each
+from broker.request.turns import Steps, each, how_often, in_order
 from broker.security.authorizer import Operation, ResourceType
 from controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
 from protocol.errors import ErrorCode
@@ -37,6 +39,8 @@ async def handle_alter_user_scram_credentials(
 
 
 def _refused(request: AlterUserScramCredentialsRequest, code: ErrorCode) -> Steps[AlterUserScramCredentialsResponse]:
-    users = sorted({it.name for it in request.deletions} | {it.name for it in request.upsertions})
-    results = yield from each(users, lambda user: AlterUserScramCredentialsResult(user=user, error_code=code, error_message=None))
+    users = yield from how_often(chain((it.name for it in request.deletions), (it.name for it in request.upsertions)))
+    results = yield from each(
+        (yield from in_order(users)), lambda user: AlterUserScramCredentialsResult(user=user, error_code=code, error_message=None)
+    )
     return AlterUserScramCredentialsResponse(results=results)

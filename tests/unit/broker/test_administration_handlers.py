@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker.handlers.configs.alter_user_scram_credentials import _refused
 from broker.handlers.control.update_features import handle_update_features
 from broker.handlers.topics.create_topics import handle_create_topics
 from broker.network.request_channel import CLOSE
@@ -16,12 +17,18 @@ from broker.security.authorizer import Authorizer, Operation, ResourceType
 from config.broker import BrokerConfig
 from controller.errors import AdminTimeout
 from protocol.errors import ErrorCode
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.uuid import ZERO_UUID
 from tests.support.admin_requests import a_topic, said
 from tests.support.connections import ClientConnection
 from tests.support.grants import Grants
+from tests.support.replicas import at_once
 from tests.support.services import services_with
 
 TOPIC_ID = b"the id of topic "
@@ -67,3 +74,12 @@ def test_features_need_the_version_of_all_brokers_that_knows_them(version: str, 
     response = ask(handle_update_features, request, 1, config=BrokerConfig({"inter.broker.protocol.version": version}))
     assert said(response) == answer
     assert len(response.results) == (answer[0] == "NONE")
+
+
+def test_very_many_users_are_refused_in_steps_and_in_order() -> None:
+    deletions = [ScramCredentialDeletion(name=f"u{number % 10}", mechanism=1) for number in range(50)]
+    upsertions = [ScramCredentialUpsertion(name=name, mechanism=1) for name in ("z", "a")]
+    request = AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
+    assert len(list(_refused(request, ErrorCode.NOT_CONTROLLER))) > len(deletions)
+    refused = at_once(_refused(request, ErrorCode.NOT_CONTROLLER)).results
+    assert [each.user for each in refused] == ["a", *(f"u{number}" for number in range(10)), "z"]

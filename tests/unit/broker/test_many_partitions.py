@@ -6,6 +6,7 @@ from typing import Any
 from broker.handlers.topics import describe_topic_partitions, metadata
 from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
+from broker.request.turns import SORTED_PER_STEP
 from config.broker import BrokerConfig
 from protocol.api_keys import ApiKey
 from protocol.messages.describe_topic_partitions import (
@@ -70,7 +71,7 @@ def listed(response: DescribeTopicPartitionsResponse) -> list[tuple[str | None, 
 
 @on_a_loop
 async def test_a_page_of_many_topics_sorts_some_in_a_step() -> None:
-    count = 3 * describe_topic_partitions.SORTED_PER_STEP
+    count = 3 * SORTED_PER_STEP
     names = [f"topic-{number * 7919 % count:05}" for number in range(count)]
     context = a_context(dict.fromkeys(names, 1), ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0)
     steps, response = page(context, 2, "topic-01500")

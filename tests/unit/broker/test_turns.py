@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from broker.network.request_channel import CLOSE, Pending
-from broker.request.turns import HANDED_ON_BYTES, Steps, Turns, Unfinished, each, how_often, let_go
+from broker.request.turns import HANDED_ON_BYTES, SORTED_PER_STEP, Steps, Turns, Unfinished, each, how_often, in_order, let_go
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.handler_bench import on_a_loop
 from tests.support.network import Turns as Loop
@@ -280,3 +280,12 @@ def test_nothing_goes_on_after_the_end() -> None:
     bench.loop.run()
     assert bench.log == ["begun begins"]
     assert bench.large == 0
+
+
+def test_items_are_sorted_some_in_a_step() -> None:
+    count = 5 * SORTED_PER_STEP
+    steps = in_order(number * 7919 % count for number in range(count))
+    assert [next(steps) for _ in range(5)] == [None] * 5
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert list(end.value.value) == list(range(count))
