@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from struct import Struct
+from typing import Final
 
 from broker.groups.classic_group import MemberMetadata, Protocols
 from broker.groups.effects import JoinResult
@@ -33,6 +34,10 @@ FIRST_FLEXIBLE_VERSION = 6
 FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
 
+MAX_PROTOCOLS: Final = 1000
+"""Most protocols of a member. Clients have up to five. The group keeps them, and a rebalance compares those of all members in one turn of
+the loop."""
+
 _SHORT = Struct(">h")
 _LENGTH = Struct(">i")
 _SHORT_LENGTHS = [uvarint(length) for length in range(0x80)]
@@ -47,6 +52,8 @@ def handle_join_group(request: JoinGroupRequest, context: RequestContext) -> Ste
     version = context.api_version
     if not context.is_authorized(Operation.READ, ResourceType.GROUP, request.group_id):
         return _response(JoinResult("", ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
+    if len(request.protocols) > MAX_PROTOCOLS:
+        return _response(JoinResult(request.member_id, ErrorCode.INVALID_REQUEST), version)
     protocols = yield from _protocols(request.protocols)
     answer = DelayedAnswer(context)
     has_rebalance_timeout = version >= FIRST_VERSION_WITH_REBALANCE_TIMEOUT

@@ -1,5 +1,7 @@
 """JoinGroup, SyncGroup and LeaveGroup: what the coordinator is told of a client; the answer to a leader, packed as the message says."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from broker.groups.classic_group import MemberMetadata
 from broker.groups.joining import Join
 from broker.groups.membership import Leaving
 from broker.groups.syncing import Sync
-from broker.handlers.groups.join_group import handle_join_group, with_members
+from broker.handlers.groups.join_group import MAX_PROTOCOLS, handle_join_group, with_members
 from broker.handlers.groups.leave_group import handle_leave_group
 from broker.handlers.groups.sync_group import handle_sync_group
 from broker.network.request_channel import CLOSE
@@ -20,6 +22,7 @@ from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.schema.registry import api
 from tests.support.connections import ClientConnection
+from tests.support.replicas import at_once
 from tests.support.services import services_with
 
 VERSIONS = api(ApiKey.JOIN_GROUP).versions
@@ -117,3 +120,15 @@ def test_very_many_assignments_are_read_in_steps() -> None:
     assert len(list(handle_sync_group(request, a_context(ApiKey.SYNC_GROUP, 4, groups)))) == 100
     (told,) = groups.syncs
     assert told.assignments == {each.member_id: each.assignment for each in assignments}
+
+
+def test_a_member_has_a_bounded_number_of_protocols() -> None:
+    groups = Told()
+    protocols = [JoinGroupRequestProtocol(name=f"p{number}", metadata=b"") for number in range(MAX_PROTOCOLS)]
+    request = JoinGroupRequest(group_id="g", member_id="m", protocol_type="consumer", protocols=protocols)
+    list(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups)))
+    assert len(groups.joins) == 1
+    protocols.append(JoinGroupRequestProtocol(name="more", metadata=b""))
+    response: Any = at_once(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups)))
+    assert (response.error_code, response.member_id) == (ErrorCode.INVALID_REQUEST, "m")
+    assert len(groups.joins) == 1
