@@ -340,7 +340,7 @@ class Broker:
             store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
         )
         administration.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, services.turns.pause)
-        administration.auto_topics = AutoTopics(config, administration.topic_admin)
+        administration.auto_topics = AutoTopics(config, administration.topic_admin, services.turns.pause)
         data.fetch_sessions = FetchSessionCache(config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS], self._random.getrandbits)
         wheel = self._timing_wheel
         data.refused_records = RefusedRecords()

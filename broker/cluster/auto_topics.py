@@ -23,6 +23,7 @@ from config.keys.transactions import (
 from config.topic import CLEANUP_POLICY, COMPRESSION_TYPE, MIN_INSYNC_REPLICAS, SEGMENT_BYTES, UNCLEAN_LEADER_ELECTION_ENABLE
 from controller.admin.topic_admin import CreatedTopic, NewTopic, TakeMutations, TopicAdmin, unlimited
 from controller.errors import AdminTimeout, ControllerError, InvalidTopicName, StoreError, TopicExists
+from controller.znodes.pauses import Pause, no_pause
 from controller.znodes.topic_names import validate_topic_name
 from protocol.errors import ErrorCode
 
@@ -69,8 +70,9 @@ def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopicSet
 class AutoTopics:
     """Creates topics on demand."""
 
-    def __init__(self, config: BrokerConfig, topic_admin: TopicAdmin) -> None:
+    def __init__(self, config: BrokerConfig, topic_admin: TopicAdmin, pause: Pause = no_pause) -> None:
         self._config = config
+        self._pause = pause
         self._topic_admin = topic_admin
         self._in_flight: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
         self._reported: dict[str, str] = {}
@@ -91,6 +93,7 @@ class AutoTopics:
         codes: dict[str, ErrorCode] = {}
         legal: list[str] = []
         for name in wanted:
+            await self._pause()
             try:
                 validate_topic_name(name)
                 legal.append(name)
@@ -100,22 +103,32 @@ class AutoTopics:
         if new:
             task = asyncio.get_running_loop().create_task(self._create(new, take_mutations), name="auto-topics")
             self._in_flight.update(dict.fromkeys(new, task))
-        for name, creation in [(name, self._in_flight[name]) for name in legal]:
+        creations = {name: self._in_flight[name] for name in legal}
+        for creation in dict.fromkeys(creations.values()):
             # Shielded: a client that disconnects must not cancel the creation for other waiting clients.
-            codes[name] = (await asyncio.shield(creation))[name]
+            await asyncio.shield(creation)
+        for name, creation in creations.items():
+            await self._pause()
+            codes[name] = creation.result()[name]
         return codes
 
     async def _create(self, names: list[str], take_mutations: TakeMutations) -> dict[str, ErrorCode]:
         try:
             # Without a timeout: the client retries until the topic has leaders.
-            new = [self._new_topic(name) for name in names]
+            new = []
+            for name in names:
+                await self._pause()
+                new.append(self._new_topic(name))
             results = await self._topic_admin.create_topics(new, timeout_ms=0, take_mutations=take_mutations)
         except StoreError as error:
             return dict.fromkeys(names, error_code(error))
         finally:
             for name in names:
                 del self._in_flight[name]
-        codes = {name: _code(results[name]) for name in names}
+        codes = {}
+        for name in names:
+            await self._pause()
+            codes[name] = _code(results[name])
         for name in REPLICATION_KEYS.keys() & codes.keys():
             self._report(name, None if codes[name] is ErrorCode.LEADER_NOT_AVAILABLE else str(results[name]))
         return codes

@@ -39,6 +39,27 @@ def test_a_created_topic_is_to_be_asked_for_again() -> None:
     asyncio.run(scenario())
 
 
+def test_very_many_topics_are_checked_with_pauses() -> None:
+    async def scenario() -> None:
+        node = await a_node()
+        pauses = 0
+
+        async def pause() -> None:
+            nonlocal pauses
+            pauses += 1
+            await asyncio.sleep(0)
+
+        names = [f"t{number}" for number in range(20)]
+        auto = AutoTopics(node.config, node.topics, pause)
+        first, second = await asyncio.gather(auto.create(names), auto.create([*names[10:], "bad name"]))
+        assert first == dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)
+        assert second == {**dict.fromkeys(names[10:], ErrorCode.LEADER_NOT_AVAILABLE), "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION}
+        assert pauses > 4 * len(names)
+        await node.stop()
+
+    asyncio.run(scenario())
+
+
 def test_what_cannot_be_created_is_answered_with_the_reason() -> None:
     async def scenario() -> None:
         node = await a_node(default_replication_factor="3")
