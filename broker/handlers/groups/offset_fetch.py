@@ -61,6 +61,7 @@ def handle_offset_fetch(
     response = OffsetFetchResponse()
     for topic in group.topics:
         response.topics.append((yield from _old_topic(topic)))
+        yield
     if version >= FIRST_VERSION_WITH_ERROR_OF_ALL:
         response.error_code = group.error_code
     return response
@@ -157,7 +158,11 @@ async def _fetch_from_store(request: OffsetFetchRequest, context: RequestContext
     turns = context.broker.turns
 
     async def refused(topics: list[OffsetFetchRequestTopic], error: ErrorCode) -> list[OffsetFetchResponseTopic]:
-        return [await turns.spread(_old_topic(each)) for each in await turns.spread(_refused(topics, error))]
+        answers = []
+        for topic in await turns.spread(_refused(topics, error)):
+            await turns.pause()
+            answers.append(await turns.spread(_old_topic(topic)))
+        return answers
 
     if not context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
         return OffsetFetchResponse(topics=await refused(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED))
