@@ -26,37 +26,47 @@ def handle_describe_groups(request: DescribeGroupsRequest, context: RequestConte
         elif repeats.are_too_many(group_id):
             described.append(DescribedGroup(error_code=ErrorCode.INVALID_REQUEST, group_id=group_id))
         else:
-            described.append(_describe(group_id, request, context))
+            described.append((yield from _describe(group_id, request, context)))
         yield
     return DescribeGroupsResponse(groups=refused + described)
 
 
-def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribedGroup]:
     error, group = context.broker.coordinators.groups.describe(group_id)
     if error:
         return DescribedGroup(error_code=error, group_id=group_id)
-    described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value) if group is None else _described(group)
+    if group is None:
+        described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    else:
+        described = yield from _described(group)
     if request.include_authorized_operations:
         described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
     return described
 
 
-def _described(group: ClassicGroup) -> DescribedGroup:
+def _described(group: ClassicGroup) -> Steps[DescribedGroup]:
     is_stable = group.state is GroupState.STABLE
-    return DescribedGroup(
+    described = DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
-        members=[
+    )
+    # All of it at once: the group may change between two steps.
+    members = [
+        (member, member.member_id, *((member.metadata(group.protocol_name), member.assignment) if is_stable else (b"", b"")))
+        for member in group.members.values()
+    ]
+    for member, member_id, metadata, assignment in members:
+        described.members.append(
             DescribedGroupMember(
-                member_id=member.member_id,
+                member_id=member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-                member_assignment=member.assignment if is_stable else b"",
+                member_metadata=metadata,
+                member_assignment=assignment,
             )
-            for member in group.members.values()
-        ],
-    )
+        )
+        yield
+    return described

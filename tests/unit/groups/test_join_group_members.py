@@ -1,5 +1,6 @@
 """JoinGroup, SyncGroup and LeaveGroup: what the coordinator is told of a client; the answer to a leader, packed as the message says."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from broker.groups.classic_group import MemberMetadata
 from broker.groups.joining import Join
 from broker.groups.membership import Leaving
 from broker.groups.syncing import Sync
+from broker.handlers.groups.describe_groups import handle_describe_groups
 from broker.handlers.groups.join_group import MAX_PROTOCOLS, handle_join_group, with_members
 from broker.handlers.groups.leave_group import handle_leave_group
 from broker.handlers.groups.sync_group import handle_sync_group
@@ -17,11 +19,13 @@ from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.schema.registry import api
 from tests.support.connections import ClientConnection
+from tests.support.groups import GroupDriver
 from tests.support.replicas import at_once
 from tests.support.services import services_with
 
@@ -132,3 +136,24 @@ def test_a_member_has_a_bounded_number_of_protocols() -> None:
     response: Any = at_once(handle_join_group(request, a_context(ApiKey.JOIN_GROUP, 9, groups)))
     assert (response.error_code, response.member_id) == (ErrorCode.INVALID_REQUEST, "m")
     assert len(groups.joins) == 1
+
+
+def test_a_group_of_very_many_members_is_described_in_steps_as_it_was() -> None:
+    driver = GroupDriver(initial_rebalance_delay_ms=3_000)
+    for _ in range(100):
+        driver.join()
+    driver.pass_time(3_000)
+    driver.pass_time(3_000)
+    members = list(driver.group.members)
+    for member_id in members:
+        driver.sync(member_id)
+    groups = SimpleNamespace(describe=lambda _: (ErrorCode.NONE, driver.group))
+    context = RequestContext(ApiKey.DESCRIBE_GROUPS, 5, 0, "c", ClientConnection(), services_with(groups=groups), lambda _, __: CLOSE)
+    steps = handle_describe_groups(DescribeGroupsRequest(groups=["g"]), context)
+    for _ in range(50):
+        next(steps)
+    driver.leave(*members[60:])
+    described = at_once(steps).groups[0]
+    assert described.group_state == "Stable"
+    assert [member.member_id for member in described.members] == members
+    assert {member.member_metadata for member in described.members} == {b"subscription"}
