@@ -143,13 +143,17 @@ class TopicDeletion:
     def _slices_of(self, topic: str) -> Iterator[list[Replica]]:
         """The topic's replicas, in order, in slices; a pause belongs after each.
 
-        A partition that never had a leader has no replica anywhere, so a topic on brokers that do not exist is not
-        waited for.
+        A partition without a state may never have had a leader, so its deletion does not wait for brokers that are not alive: they may not
+        exist. Live brokers have its logs if only the state was deleted.
         """
         context = self._context
         for some in slices(sorted(context.partitions_of(topic))):
-            led = [partition for partition in some if partition in context.leaderships]
-            yield [Replica(partition, broker_id) for partition in led for broker_id in sorted(set(context.replicas(partition)))]
+            yield [
+                Replica(partition, broker_id)
+                for partition in some
+                for broker_id in sorted(set(context.replicas(partition)))
+                if partition in context.leaderships or broker_id in context.brokers
+            ]
 
     async def _start(self, topics: list[str], batch: RequestBatch) -> None:
         logger.info("deleting topics %s", ", ".join(topics))

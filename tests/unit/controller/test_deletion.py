@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from controller.errors import StoreError, StoreUnavailable
 from controller.store.metadata_store import Multi, Request, Result, SetData
 from controller.znodes.changes import encode_log_dir_event
+from controller.znodes.layout import partition_state_path
 from protocol.errors import ErrorCode
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -175,5 +176,27 @@ def test_nothing_of_a_topic_counts_as_deleted_that_has_the_name_of_a_removed_one
         await cluster.settle()
         assert "/brokers/topics/t" not in cluster.ensemble.dump()
         assert P not in cluster.peers[1].replicas
+
+    run(scenario)
+
+
+def test_the_logs_of_a_partition_whose_state_is_gone_are_deleted_with_the_topic() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2], [1, 2])
+        for broker_id in (1, 2, 0):
+            await cluster.kill(broker_id)
+        store = cluster.ensemble.store()
+        await store.open_session()
+        await store.delete(partition_state_path(P))
+        await store.create("/admin/delete_topics/t", b"")
+        await store.close()
+        for broker_id in (1, 2):
+            await cluster.start(broker_id)
+        await cluster.settle()
+        assert "/brokers/topics/t" not in cluster.ensemble.dump()
+        for broker_id in (1, 2):
+            stop = [request for request in cluster.peers[broker_id].requests if isinstance(request, StopReplicaRequest)]
+            deleted = [s.partition_index for r in stop for t in r.topic_states for s in t.partition_states if s.delete_partition]
+            assert set(deleted) == {0, 1}
 
     run(scenario)
