@@ -6,6 +6,7 @@ Only clients with a quota are measured. A label is empty where the quota does no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import nan
 from typing import TYPE_CHECKING
 
 from broker.metrics.families import Family, Kind, Reading, gauge, labels_text
@@ -60,11 +61,12 @@ def _of_buckets(value: Callable[[TokenBucket, int], float]) -> Callable[[View], 
 
 
 def _throttle_times(view: View) -> Reading:
+    """Clients that had to wait for no time have NaN, as in Apache Kafka: only waits are averaged."""
     now_ms = view.services.quotas.now_ms()
     for quota, sensor in _sensors(view, (QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST)):
-        yield _text(quota, sensor.tags), sensor.throttle_time.average(now_ms)
+        yield _text(quota, sensor.tags), sensor.throttle_time.average(now_ms) or nan
     for bucket in _buckets(view):
-        yield _text(QuotaType.CONTROLLER_MUTATION, bucket.tags), bucket.throttle_time.average(now_ms)
+        yield _text(QuotaType.CONTROLLER_MUTATION, bucket.tags), bucket.throttle_time.average(now_ms) or nan
 
 
 def _queue_sizes(view: View) -> Reading:
@@ -110,7 +112,7 @@ QUOTA_FAMILIES: tuple[Family, ...] = (
     _family(
         "throttle_time",
         ("Produce", "Fetch", "Request", "ControllerMutation"),
-        "Average time for which throttled clients have to wait, in milliseconds.",
+        "Average time for which throttled clients have to wait, in milliseconds; NaN for clients that were not throttled.",
         _throttle_times,
         _OF_USER.format("Produce"),
     ),

@@ -5,6 +5,7 @@ There are two windows: the current one and the one before it. The earlier one co
 
 from __future__ import annotations
 
+from math import nan
 from typing import Final
 
 WINDOW_SECONDS: Final = 10.0
@@ -34,9 +35,10 @@ class Recent:
         return (self._count + self._before * (1 - (now - self._since) / WINDOW_SECONDS)) / WINDOW_SECONDS
 
     def average(self, now: float) -> float:
-        """The average value; 0 without events."""
+        """The average value; NaN without events, as in Apache Kafka."""
         self._turn(now)
-        return (self._sum + self._sum_before) / max(1, self._count + self._before)
+        count = self._count + self._before
+        return (self._sum + self._sum_before) / count if count else nan
 
     def _turn(self, now: float) -> None:
         age = now - self._since

@@ -7,6 +7,7 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterator
+from math import isnan
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -248,6 +249,7 @@ def test_the_metrics_show_limited_clients(tmp_path: Path) -> None:
     produce = '{resource="Produce",user="ANONYMOUS",clientId=""}'
     assert float(values[f"kafka_server_quota_byte_rate{produce}"]) > 1000
     assert float(values[f"kafka_server_quota_throttle_time{produce}"]) > 0
+    assert isnan(float(values['kafka_server_quota_throttle_time{resource="Request",user="",clientId="wire"}']))
     assert values['kafka_server_quota_tokens{resource="ControllerMutation",user="ANONYMOUS",clientId=""}'] == "55.0"
     assert values['kafka_server_quota_queue_size{resource="Produce"}'] == "1"
     assert float(values['kafka_server_quota_request_time{resource="Request",user="",clientId="wire"}']) >= 0

@@ -1,5 +1,6 @@
 """The counts of authentications of a listener, as the metrics show them."""
 
+from math import isnan
 from types import SimpleNamespace
 
 from broker.metrics.connection_families import CONNECTION_FAMILIES
@@ -22,7 +23,9 @@ def shown(counts: AuthenticationCounts, now: float) -> dict[str, float]:
 
 def test_first_and_repeated_authentications_and_failures_are_told_apart() -> None:
     counts = AuthenticationCounts(0.0)
-    assert set(shown(counts, 1.0).values()) == {0}
+    at_first = shown(counts, 1.0)
+    assert isnan(at_first.pop("reauthentication_latency_avg"))
+    assert set(at_first.values()) == {0}
     for _ in range(3):
         counts.on_success(1.0, can_authenticate_again=True)
     counts.on_success(1.0, can_authenticate_again=False)
