@@ -6,12 +6,14 @@ the platform of a wheel that a cross compiler makes, as `tests/cross_compiler.py
 """
 
 import gzip
+import json
 import os
 import re
 import runpy
 import sys
 import sysconfig
 import tarfile
+from hashlib import blake2b
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -112,22 +114,42 @@ class BuildHotModules(build_ext):
 
 
 def _translate(extensions: list[Extension]) -> bool:
-    """Python and Cython to C, below the build folder. False without Cython."""
+    """Python and Cython to C, below the build folder. False without Cython.
+
+    Only what has changed: Cython itself would judge by the times of files, among them its own, which in an environment made for a build are
+    always new.
+    """
     try:
+        import Cython
         from Cython.Build import cythonize
     except ImportError:
         return False
-    by_name = {extension.name: extension for extension in extensions}
-    shared = Path(by_name[LIST["SHARED"]].sources[0])
-    shared.parent.mkdir(parents=True, exist_ok=True)
-    options = {"build_dir": str(BUILD), "shared_utility_qualified_name": LIST["SHARED"], "nthreads": os.cpu_count()}
-    groups = ((LIST["HOT"], DIRECTIVES), (LIST["NATIVE"], {}), ((LIST["SHARED"],), {}))
-    for names, directives in groups:
-        group = [by_name[name] for name in names]
-        for made in cythonize(group, compiler_directives=dict(directives), **options):
-            by_name[made.name].sources = made.sources
-            by_name[made.name].depends = made.depends
+    record = BUILD / "translated.json"
+    before = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+    now = {extension.name: _digest(extension, Cython.__version__) for extension in extensions}
+    changed = {each.name: each for each in extensions if before.get(each.name) != now[each.name] or not _in_c(each).exists()}
+    (BUILD / LIST["SHARED"].replace(".", "/")).parent.mkdir(parents=True, exist_ok=True)
+    options = {"build_dir": str(BUILD), "shared_utility_qualified_name": LIST["SHARED"], "nthreads": os.cpu_count(), "force": True}
+    for names, directives in ((LIST["HOT"], DIRECTIVES), (LIST["NATIVE"], {}), ((LIST["SHARED"],), {})):
+        if group := [changed[name] for name in names if name in changed]:
+            cythonize(group, compiler_directives=dict(directives), **options)
+    record.write_text(json.dumps(now), encoding="utf-8")
+    for extension in extensions:
+        extension.sources = [str(_in_c(extension))]
     return True
+
+
+def _in_c(extension: Extension) -> Path:
+    """Where Cython leaves the translation."""
+    return BUILD / Path(extension.sources[0]).with_suffix(".c")
+
+
+def _digest(extension: Extension, version: str) -> str:
+    """The hash of all that the translation is made of. Any module may use any declaration."""
+    declarations = [name for name in LIST["sources"]() if name.endswith(".pxd")]
+    files = [ROOT / name for name in ("setup.py", *declarations, *(extension.sources if extension.name != LIST["SHARED"] else ()))]
+    parts = [version.encode(), *(file.read_bytes() for file in files if file.exists())]
+    return blake2b(b"".join(b"%d:%s" % (len(part), part) for part in parts), digest_size=16).hexdigest()
 
 
 def _remove(files: list[Path]) -> None:

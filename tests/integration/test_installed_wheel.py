@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
 import tomllib
 import venv
 import zipfile
@@ -22,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ("broker", "benchmarks", "config", "controller", "ottla", "protocol", "replication", "storage")
 ADDRESS = "https://forge.example/ottla/blob/v0.1.0"
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#)")
-HOUR = 3600
 ANEW = (SHARED, "broker.groups.record_encoding", "storage.disk.cached_reads")
 """One compiled module of each kind, the smallest."""
 
@@ -43,10 +41,7 @@ def _copy(source: Path) -> None:
 
 
 def _copy_compiled(source: Path) -> None:
-    """The modules that the checkout's installation compiled, except one of each kind.
-
-    What is as new as its sources is not made again. Among them are files of Cython, which are new in an environment made for the build.
-    """
+    """The modules that the checkout's installation compiled, except one of each kind. The others are not made again."""
     for made in ROOT.glob("build/cython-*"):
         shutil.copytree(made, source / "build" / made.name, ignore=shutil.ignore_patterns("objects", "modules"))
     place = f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
@@ -58,9 +53,6 @@ def _copy_compiled(source: Path) -> None:
     for name in ANEW:
         for file in list((source / "build").rglob(f"{name.replace('.', '/')}.*")):
             file.unlink()
-    for later, suffix in enumerate((".c", ".so"), 1):
-        for file in (source / "build").rglob(f"*{suffix}"):
-            os.utime(file, (time.time() + later * HOUR,) * 2)
 
 
 def _build(source: Path, kind: str, **environment: str) -> Path:

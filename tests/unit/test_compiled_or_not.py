@@ -164,3 +164,58 @@ def test_every_hot_class_declares_its_slots(name: str) -> None:
     for of_class, attributes in attributes_of(path.with_suffix(".pxd").read_text()).items():
         slots = getattr(in_python, of_class).__slots__
         assert ({slots} if isinstance(slots, str) else set(slots)) <= attributes, of_class
+
+
+TRANSLATOR = """
+from pathlib import Path
+
+def cythonize(group, build_dir, **_):
+    for each in group:
+        print("translated", each.name)
+        file = Path(build_dir, each.sources[0]).with_suffix(".c")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two of the hot modules, with what compiles them, and something in Cython's place that says what it is asked to translate."""
+    root = tmp_path_factory.mktemp("project")
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "protocol/hot_modules.py", *sources()[: len(DECLARATIONS) + 4]):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    with (root / "protocol" / "hot_modules.py").open("a") as more:
+        more.write("\nHOT, NATIVE = HOT[:2], ()\n")
+    (root / "tools" / "Cython").mkdir(parents=True)
+    (root / "tools" / "Cython" / "__init__.py").write_text("__version__ = '1'\n")
+    (root / "tools" / "Cython" / "Build.py").write_text(TRANSLATOR)
+    return root
+
+
+def translated(project: Path) -> set[str]:
+    """What a build of the project translates."""
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    environment = {**os.environ, "PYTHONPATH": str(project / "tools"), "OTTLA_PURE_PYTHON": "", "OTTLA_PLATFORM": ""}
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
+    return {line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("translated ")}
+
+
+def test_a_build_translates_what_has_changed_whatever_the_times_of_the_files(project: Path) -> None:
+    everything = {hot_modules.SHARED, *HOT[:2]}
+    assert translated(project) == everything
+    for path in project.rglob("*.p*"):
+        os.utime(path, (2**32, 2**32))
+    assert translated(project) == set()
+
+    module = project / f"{HOT[0].replace('.', '/')}.py"
+    module.write_text(f"{module.read_text()}\n")
+    os.utime(module, (0, 0))
+    assert translated(project) == {HOT[0]}
+
+    with module.with_suffix(".pxd").open("a") as declarations:
+        declarations.write("\n")
+    assert translated(project) == everything
+
+    (project / "tools" / "Cython" / "__init__.py").write_text("__version__ = '2'\n")
+    assert translated(project) == everything
