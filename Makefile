@@ -5,6 +5,8 @@ PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, os, sys, sysconfig, ven
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# What compiles the hot path. A broker does not need it.
+BUILD_TOOLS := $(VENV)/build-tools
 DATA ?= ./data
 SIMULATED ?= 10
 BROKERS ?= 3
@@ -35,7 +37,7 @@ DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination
 FLOORS := broker controller replication storage protocol config ottla
 PACKAGES := $(FLOORS) benchmarks tests
 
-.PHONY: help compile install kerberos serve cluster dist dist-test test test-fast test-medium test-pure package-test sanitize lint format docs bench bench-quick bench-long validate judge neighbours apache-suite soak clean
+.PHONY: help compile install kerberos serve cluster dist dist-test prepare test test-fast test-medium test-pure package-test sanitize lint format docs bench bench-quick bench-long validate judge neighbours apache-suite soak clean
 
 help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
@@ -68,17 +70,38 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
-	$(PIP) install --constraint constraints.txt --editable .
+# With --jobs the hot path is compiled while pip fetches the packages, so its tools are not among these.
+$(BUILD_TOOLS)/.installed: pyproject.toml | $(BIN)/python
+	@mkdir -p $(BUILD_TOOLS)
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' >$(BUILD_TOOLS)/requirements.txt
+	$(PIP) install --no-warn-conflicts --upgrade --target $(BUILD_TOOLS) --requirement $(BUILD_TOOLS)/requirements.txt
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
-	$(PIP) install --constraint constraints.txt --editable '.[test,dev,spark]'
-	@touch $@ $(VENV)/.installed
+$(VENV)/.compiled: $(COMPILED) $(BUILD_TOOLS)/.installed
+	@test -n "$$OTTLA_PURE_PYTHON" || PYTHONPATH=$(BUILD_TOOLS) $(BIN)/python setup.py --quiet build_ext --inplace >$(VENV)/compiled.log 2>&1 \
+	    || { cat $(VENV)/compiled.log >&2; exit 1; }
+	@touch $@
 
-$(VENV)/.installed-security: pyproject.toml constraints.txt $(COMPILED) | $(BIN)/python
-	$(PIP) install --constraint constraints.txt --editable '.[security]'
-	@touch $@ $(VENV)/.installed
+# OTTLA_PURE_PYTHON: pip neither compiles the modules once more nor removes them.
+EDITABLE = OTTLA_PURE_PYTHON=1 $(PIP) install --constraint constraints.txt --editable
+
+$(VENV)/.packages: pyproject.toml constraints.txt | $(BIN)/python
+	$(EDITABLE) .
+	@touch $@
+
+$(VENV)/.packages-test: pyproject.toml constraints.txt | $(BIN)/python
+	$(EDITABLE) '.[test,dev,spark]'
+	@touch $@ $(VENV)/.packages
+
+$(VENV)/.packages-security: pyproject.toml constraints.txt | $(BIN)/python
+	$(EDITABLE) '.[security]'
+	@touch $@ $(VENV)/.packages
+
+$(VENV)/.installed: $(VENV)/.packages
+$(VENV)/.installed-test: $(VENV)/.packages-test
+$(VENV)/.installed-security: $(VENV)/.packages-security
+$(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-security: $(VENV)/.compiled
+	@touch $@
 
 # Overrides PYTHONDONTWRITEBYTECODE, with which every start would compile everything.
 compile: | $(BIN)/python
@@ -100,9 +123,12 @@ kerberos: $(VENV)/.installed-test
 	@$(BIN)/python -c 'import gssapi' 2>/dev/null || $(PIP) install --constraint constraints.txt gssapi >$(VENV)/gssapi.log 2>&1 \
 	    || echo "missing: the package gssapi, for tests of Kerberos: it needs gcc, python3-dev and libkrb5-dev ($(VENV)/gssapi.log)" >&2
 
-test: $(VENV)/.installed-test compile
+# What `make test` installs, fetches and writes before the tests, if it is not there yet: programs, jars, archives of classes.
+prepare: $(VENV)/.installed-test
 	@$(BIN)/python -m tests.support.prerequisites
 	@$(MAKE) --no-print-directory kerberos
+
+test: compile prepare
 	$(PYTEST) tests
 
 test-fast: $(VENV)/.installed-test compile
