@@ -1,8 +1,8 @@
 """Finds Apache Kafka's jars, and fetches them once.
 
-The folder is `APACHE_KAFKA_LIBS` or `~/.cache/apache-kafka-3.9.1`; it holds the jars, Maven's own repository under `.m2` (never the
-user's, whose half-filled entries make other resolvers fail) and the marker `.complete`, written last. Several test processes may ask
-at once: one of them fetches under a file lock, the others wait for it.
+The folder is `APACHE_KAFKA_LIBS` or `~/.cache/apache-kafka-3.9.1`; it holds the jars and the marker `.complete`, written last. Several test
+processes may ask at once: one of them fetches under a file lock, the others wait for it. Maven keeps what it fetches, and itself, in
+`~/.cache/ottla/maven` (never in the user's repository, whose half-filled entries make other resolvers fail).
 """
 
 import fcntl
@@ -18,6 +18,7 @@ KAFKA_VERSION = "3.9.1"
 _POM = Path(__file__).with_name("pom.xml")
 _OLDEST_JAVA = 11
 _FETCH_SECONDS = 900
+_REPOSITORY = Path.home() / ".cache" / "ottla" / "maven"
 
 
 class ToolMissingError(RuntimeError):
@@ -90,9 +91,13 @@ def _require(found: Availability) -> None:
 
 
 def _fetch(pom: Path, libs: Path) -> None:
-    command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dmaven.repo.local={libs / '.m2'}"]
+    command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dmaven.repo.local={_REPOSITORY}"]
     command += ["dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
+    environment = {**os.environ, "MAVEN_OPTS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {os.environ.get('MAVEN_OPTS', '')}"}
+    _REPOSITORY.mkdir(parents=True, exist_ok=True)
+    with open(_REPOSITORY / ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes of Maven in one repository would disturb each other
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
     if done.returncode != 0:
         said = (done.stdout + done.stderr).strip().splitlines()[-15:]
         raise ToolMissingError(f"Maven could not fetch what {pom} depends on into {libs}; `{' '.join(command)}` said:\n" + "\n".join(said))
