@@ -9,13 +9,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
 from tests.support import kerberos
-from tests.support.apache_kafka import DidNotStartError, ToolMissingError
+from tests.support.apache_kafka import DidNotStartError, ToolMissingError, ensure_jars
 from tests.support.apache_kafka.training import write_missing_archives
 from tests.support.kafka_streams.application import ensure_streams_jars
+from tests.support.neighbours.artifacts import FOR_ALL_TESTS
 from tests.support.old_java import ensure_old_jars
 from tests.support.promtool import fetch_promtool, find_promtool
 
@@ -66,13 +68,18 @@ def _install_package(package: str, errors: int | None) -> None:
 
 
 def prepare_apache_kafka() -> None:
-    """Fetch Apache Kafka, its old releases and Kafka Streams, and have JVMs of the first start sooner; says so when that fails."""
-    try:
-        write_missing_archives()
-        ensure_streams_jars()
-        ensure_old_jars()
-    except (ToolMissingError, DidNotStartError, OSError) as failure:
-        print(f"Apache Kafka is not prepared: {failure}", file=sys.stderr)
+    """Fetch Apache Kafka, its old releases, Kafka Streams and neighbours, and have JVMs of the first start sooner; says so when that fails.
+
+    Maven waits for its answers most of the time, so the others are fetched while archives are written.
+    """
+    jars = (ensure_jars, ensure_streams_jars, ensure_old_jars, *(neighbour.fetch for neighbour in FOR_ALL_TESTS))
+    with ThreadPoolExecutor(1) as beside:
+        first, *others = [beside.submit(fetch) for fetch in jars]
+        for outcome in (first.result, write_missing_archives, *(other.result for other in others)):
+            try:
+                outcome()
+            except (ToolMissingError, DidNotStartError, subprocess.SubprocessError, OSError) as failure:
+                print(f"Apache Kafka is not prepared: {failure}", file=sys.stderr)
 
 
 def main(wanted: Collection[str]) -> None:
