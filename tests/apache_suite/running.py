@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+from broker.metrics.endpoint import FAMILIES
 from tests.apache_suite.expectations import Outcome
 from tests.apache_suite.stand_in_classes import stand_in
 from tests.support.apache_kafka import free_ports, process_guard
@@ -20,6 +21,7 @@ from tests.support.neighbours.artifacts import LOG4J
 
 _SERVE = Path(__file__).with_name("serve.py")
 _REPORT = "TEST-junit-jupiter.xml"
+_METRICS = "metrics.tsv"
 _PORTS = 200
 _TEST_SECONDS = 180
 _CLASS_SECONDS = 3600
@@ -46,6 +48,7 @@ class Suite:
         shutil.rmtree(folder, ignore_errors=True)
         scratch = folder / "scratch"
         scratch.mkdir(parents=True)
+        (folder / _METRICS).write_text(metric_names(), encoding="utf-8")
         output = folder / "output.txt"
         process_guard().remove_tree(scratch)
         with output.open("wb") as written:
@@ -72,6 +75,7 @@ class Suite:
             "ottla.serve": str(_SERVE),
             "ottla.logs": str(folder / "brokers"),
             "ottla.ports": self._ports,
+            "ottla.metrics": str(folder / _METRICS),
             "ottla.methods": methods,
             "ottla.judge": str(self._judge).lower(),
             "java.io.tmpdir": str(scratch),
@@ -83,6 +87,11 @@ class Suite:
         options = [*QUICK_OPTIONS, "-Xmx1g", *(f"-D{name}={value}" for name, value in properties.items()), "-cp", self._class_path]
         launcher = ["org.junit.platform.console.ConsoleLauncher", "execute", "--disable-banner", "--disable-ansi-colors"]
         return ["java", *options, *launcher, "--include-classname=.*", f"--reports-dir={folder / 'junit'}", f"--select-class={class_name}"]
+
+
+def metric_names() -> str:
+    """The metrics of a broker that Apache Kafka has, too: a line for each, with its name, type, labels and MBean."""
+    return "".join(f"{each.name}\t{each.kind.value}\t{','.join(each.labels)}\t{each.mbean}\n" for each in FAMILIES if each.mbean)
 
 
 def read_report(path: Path) -> list[Outcome]:

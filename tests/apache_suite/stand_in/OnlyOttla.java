@@ -12,6 +12,16 @@ public class OnlyOttla implements ExecutionCondition, BeforeEachCallback, AfterE
     private static final String METHODS = System.getProperty("ottla.methods", ".*");
     private static final boolean IS_JUDGED = Boolean.getBoolean("ottla.judge");
 
+    static {
+        if (!IS_JUDGED) {
+            try {
+                Class.forName("kafka.server.OttlaMetrics$"); // takes its place before a test class looks at the metrics of the JVM
+            } catch (ClassNotFoundException missing) {
+                throw new ExceptionInInitializerError(missing);
+            }
+        }
+    }
+
     @Override
     public ConditionEvaluationResult evaluateExecutionCondition(ExtensionContext context) {
         String name = context.getDisplayName();

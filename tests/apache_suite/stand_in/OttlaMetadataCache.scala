@@ -44,6 +44,16 @@ class OttlaMetadataCache(config: KafkaConfig, zooKeeper: KafkaZkClient, wire: Op
 
   override def contains(topic: String): Boolean = numPartitions(topic).isDefined
 
+  override def getTopicPartitions(topic: String): Set[TopicPartition] =
+    (0 until numPartitions(topic).getOrElse(0)).map(new TopicPartition(topic, _)).toSet
+
+  override def getAllTopics(): Set[String] = zooKeeper.getAllTopicsInCluster().toSet
+
+  override def hasAliveBroker(brokerId: Int): Boolean = zooKeeper.getBroker(brokerId).isDefined
+
+  override def getAliveBrokerNode(brokerId: Int, listener: ListenerName): Option[Node] =
+    zooKeeper.getBroker(brokerId).map(_.node(listener))
+
   override def getAliveBrokers(): Iterable[BrokerMetadata] =
     zooKeeper.getAllBrokersInCluster.map(broker => new BrokerMetadata(broker.id, java.util.Optional.empty[String]()))
 

@@ -23,8 +23,11 @@ class OttlaProcess(config: KafkaConfig) {
   private val log = new File(System.getProperty("ottla.logs"), s"${OttlaProcess.count()}-${config.brokerId}.log")
   private var process: Option[Process] = None
 
-  /** The port of a listener. Throws KafkaException. */
-  def port(listener: String): Int = ports.getOrElse(listener.toUpperCase, throw new KafkaException(s"no listener $listener"))
+  /** The port where the broker serves its metrics. */
+  lazy val metricsPort: Int = OttlaProcess.freePort()
+
+  /** The port of a listener that the broker started with. */
+  def port(listener: String): Option[Int] = ports.get(listener.toUpperCase)
 
   /** Starts the broker; returns when it is registered and its ports are open. Throws KafkaException if it ends, or takes too long. */
   def start(isRegistered: () => Boolean): Unit = {
@@ -59,7 +62,10 @@ class OttlaProcess(config: KafkaConfig) {
 
   private def properties(): Properties = {
     val result = new Properties
-    config.originals.asScala.foreach { case (key, value) => if (value != null) result.setProperty(key, text(value)) }
+    config.originalsFromThisConfig.asScala.foreach { case (key, value) => if (value != null) result.setProperty(key, text(value)) }
+    result.setProperty("ottla.metrics.listener", s"127.0.0.1:$metricsPort")
+    // Tests order the checkpoint of a server, which comes by itself here.
+    result.setProperty("replica.high.watermark.checkpoint.interval.ms", "500")
     // Java classes that only this JVM has.
     Seq("metric.reporters", "auto.include.jmx.reporter").foreach(result.remove)
     result.stringPropertyNames.asScala.filter(_.endsWith("principal.builder.class")).foreach(result.remove)

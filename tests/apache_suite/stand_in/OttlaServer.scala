@@ -1,7 +1,7 @@
 package kafka.server
 
 import java.time.Duration
-import java.util.{Arrays, Collections, List => JList}
+import java.util.{Arrays, Collections, List => JList, Properties}
 
 import kafka.controller.KafkaController
 import kafka.log.LogManager
@@ -9,6 +9,8 @@ import kafka.network.SocketServer
 import kafka.security.authorizer.AclAuthorizer
 import kafka.utils.JaasTestUtils
 import kafka.zk.KafkaZkClient
+import org.apache.kafka.common.KafkaException
+import org.apache.kafka.common.metrics.Metrics
 import org.apache.kafka.common.acl.{AclBinding, AclBindingFilter}
 import org.apache.kafka.common.network.ListenerName
 import org.apache.kafka.common.security.auth.SecurityProtocol
@@ -24,20 +26,27 @@ import org.mockito.Mockito.doAnswer
 /** Takes the place of the server that a test starts. The broker is a process of Ottla on the test's ZooKeeper. */
 class OttlaServer(config: KafkaConfig, time: Time, enableForwarding: Boolean) extends KafkaServer(config, time, None, enableForwarding) {
   import BrokerView.{answer, part}
+  import OttlaServer._
 
   private val process = new OttlaProcess(config)
   @volatile private var state = BrokerState.NOT_RUNNING
   @volatile private var zooKeeper: KafkaZkClient = _
   @volatile private var view: BrokerView = _
+  private var configurations: Option[ZkConfigManager] = None
 
   override def brokerState: BrokerState = state
   override def clusterId: String = zooKeeper.getClusterId.orNull
-  override def boundPort(listener: ListenerName): Int = process.port(listener.value)
+  override def boundPort(listener: ListenerName): Int = process.port(listener.value).orElse(registeredPort(listener))
+    .getOrElse(throw new KafkaException(s"no listener $listener"))
   override def kafkaController: KafkaController = view.controller
   override def logManager: LogManager = view.logManager
   override def replicaManager: ReplicaManager = view.replicaManager(metadataCache)
   override def isShutdown(): Boolean = state == BrokerState.NOT_RUNNING
   override def awaitShutdown(): Unit = ()
+
+  /** The port of a listener that was added at run time. */
+  private def registeredPort(listener: ListenerName): Option[Int] =
+    zooKeeper.getBroker(config.brokerId).flatMap(_.endPoints.find(_.listenerName == listener)).map(_.port)
 
   override def startup(): Unit = {
     if (zooKeeper == null) {
@@ -58,6 +67,12 @@ class OttlaServer(config: KafkaConfig, time: Time, enableForwarding: Boolean) ex
     process.stop()
     authorizer.foreach(_.close())
     authorizer = None
+    if (metrics != null) OttlaMetrics.remove(metrics.asInstanceOf[OttlaMetrics])
+    configurations.foreach(_.shutdown())
+    configurations = None
+    Option(quotaManagers).foreach(_.shutdown())
+    quotaManagers = null
+    config.dynamicConfig.clear()
     if (zooKeeper != null) zooKeeper.close()
     zooKeeper = null
     state = BrokerState.NOT_RUNNING
@@ -72,15 +87,37 @@ class OttlaServer(config: KafkaConfig, time: Time, enableForwarding: Boolean) ex
     tokenCache = view.tokenCache
     credentialProvider = knownUsers
     if (hasAuthorizer && authorizerClass.endsWith("AclAuthorizer") && authorizer.isEmpty) authorizer = Some(aclAuthorizer())
-    val sockets = part(classOf[SocketServer])
+    val numbers = new OttlaMetrics(process.metricsPort)
+    OttlaMetrics.add(numbers)
+    metrics = numbers
+    followConfigurations()
+    val sockets = part(classOf[SocketServer], { case "connectionCount" => numbers.total(ConnectionCount).toInt })
     doAnswer(call => boundPort(call.getArgument[ListenerName](0))).when(sockets).boundPort(any())
+    answer(config).when(sockets).config
     socketServer = sockets
     val handlers = part(classOf[KafkaApis])
     answer(config.brokerId).when(handlers).brokerId
     answer(metadataCache).when(handlers).metadataCache
     answer(clusterId).when(handlers).clusterId
     answer(authorizer).when(handlers).authorizer
+    answer(quotaManagers).when(handlers).quotas
     dataPlaneRequestProcessor = handlers
+  }
+
+  /** Keeps quotas and dynamic configurations as ZooKeeper has them. The broker knows a change first: it is followed after a pause. */
+  private def followConfigurations(): Unit = {
+    quotaManagers = QuotaFactory.instantiate(config, new Metrics, time, "")
+    config.dynamicConfig.initialize(Some(zooKeeper), None)
+    val users = new CredentialProvider(Arrays.asList("SCRAM-SHA-256", "SCRAM-SHA-512"), tokenCache)
+    val handlers = Map[String, ConfigHandler](
+      "users" -> new UserConfigHandler(quotaManagers, users),
+      "clients" -> new ClientIdConfigHandler(quotaManagers),
+      "brokers" -> new BrokerConfigHandler(config, quotaManagers)
+    )
+    val others = Map[String, ConfigHandler]("topics" -> NoHandler, "ips" -> NoHandler)
+    val following = new ZkConfigManager(zooKeeper, others ++ handlers.transform((_, handler) => new Pausing(handler)))
+    following.startup()
+    configurations = Some(following)
   }
 
   private def authorizerClass: String = Option(config.originals.get("authorizer.class.name")).fold("")(_.toString)
@@ -119,5 +156,21 @@ class OttlaServer(config: KafkaConfig, time: Time, enableForwarding: Boolean) ex
       Seq(JaasTestUtils.KafkaScramUser, JaasTestUtils.KafkaScramUser2, JaasTestUtils.KafkaScramAdmin).foreach(users.put(_, credential))
     }
     result
+  }
+}
+
+object OttlaServer {
+  private val ConnectionCount = "kafka_server_socket_server_metrics_connection_count"
+  private val PauseMs = 300L
+
+  private object NoHandler extends ConfigHandler {
+    override def processConfigChanges(entityName: String, value: Properties): Unit = ()
+  }
+
+  private class Pausing(handler: ConfigHandler) extends ConfigHandler {
+    override def processConfigChanges(entityName: String, value: Properties): Unit = {
+      Thread.sleep(PauseMs)
+      handler.processConfigChanges(entityName, value)
+    }
   }
 }

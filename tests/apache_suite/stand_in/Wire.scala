@@ -3,10 +3,10 @@ package kafka.server
 import java.io.{DataInputStream, DataOutputStream}
 import java.net.Socket
 import java.nio.ByteBuffer
-import java.util.Collections
+import java.util.{Collections, Optional}
 
-import org.apache.kafka.common.TopicPartition
-import org.apache.kafka.common.message.DescribeProducersRequestData
+import org.apache.kafka.common.{TopicPartition, Uuid}
+import org.apache.kafka.common.message.{DescribeLogDirsRequestData, DescribeProducersRequestData}
 import org.apache.kafka.common.message.DescribeProducersRequestData.TopicRequest
 import org.apache.kafka.common.message.DescribeProducersResponseData.ProducerState
 import org.apache.kafka.common.message.ListOffsetsRequestData.{ListOffsetsPartition, ListOffsetsTopic}
@@ -30,6 +30,21 @@ class Wire(port: Int) {
     val topics = Collections.singletonList(new ListOffsetsTopic().setName(partition.topic).setPartitions(Collections.singletonList(wanted)))
     val request = ListOffsetsRequest.Builder.forReplica(3, ListOffsetsRequest.DEBUGGING_REPLICA_ID).setTargetTimes(topics).build(3)
     ask[ListOffsetsResponse](request).topics.asScala.flatMap(_.partitions.asScala).find(_.errorCode == 0).map(_.offset)
+  }
+
+  /** The high watermark that this replica knows, also at a follower: a client that names its rack may read there. */
+  def highWatermark(partition: TopicPartition): Option[Long] =
+    offset(partition, ListOffsetsRequest.EARLIEST_TIMESTAMP).flatMap { start =>
+      val wanted = new FetchRequest.PartitionData(Uuid.ZERO_UUID, start, -1L, 1, Optional.empty[Integer]())
+      val request = FetchRequest.Builder.forConsumer(11.toShort, 0, 0, Collections.singletonMap(partition, wanted)).build(11)
+      val answered = ask[FetchResponse](request).responseData(Collections.emptyMap(), 11).asScala
+      answered.get(partition).filter(_.errorCode == 0).map(_.highWatermark)
+    }
+
+  /** The log directories, and whether the broker uses them. */
+  def logDirectories: Map[String, Boolean] = {
+    val request = new DescribeLogDirsRequest.Builder(new DescribeLogDirsRequestData().setTopics(null)).build(1)
+    ask[DescribeLogDirsResponse](request).data.results.asScala.map(found => found.logDir -> (found.errorCode == 0)).toMap
   }
 
   /** The producers that the leader knows. */
