@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 GO = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+_QUICKLY = ("-gcflags=all=-N -l -dwarf=false", "-ldflags=-s -w")
+"""Nothing is optimised: the standard library takes most of the time, and the programs run for seconds."""
 _PROGRAMS = Path(__file__).with_name("go")
 
 needs_go = pytest.mark.skipif(GO is None, reason="there is no go")
@@ -21,7 +23,7 @@ def compiled_program(name: str, directory: Path) -> Path:
     binary = directory / name
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
     built = subprocess.run(
-        [GO, "build", "-o", str(binary), "."],
+        [GO, "build", *_QUICKLY, "-o", str(binary), "."],
         cwd=_PROGRAMS / name,
         env=environment,
         capture_output=True,
