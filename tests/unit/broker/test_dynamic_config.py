@@ -233,7 +233,7 @@ def test_catching_up_reports_a_change_once_even_while_the_watch_fires() -> None:
 def test_what_changed_unnoticed_is_in_force_in_a_new_session() -> None:
     async def scenario(stage: Stage) -> None:
         store = stage.node.store
-        await stage.admin.set_entity_config("topics", "former", {"segment.bytes": "100"})
+        await stage.admin.alter_entity_config("topics", "former", lambda _: {"segment.bytes": "100"})
         await stage.dynamic.load()
         stage.attach()
         former, changed, same = stage.host("former"), stage.host("changed"), stage.host("same")
@@ -256,9 +256,9 @@ def test_an_error_with_one_change_ends_no_later_one(caplog: pytest.LogCaptureFix
         stage.attach()
         reported: list[int] = []
         stage.dynamic.on_entity_change("clients", lambda name, config: reported.append(int(config["producer_byte_rate"])))
-        await stage.admin.set_entity_config("clients", "c", {"producer_byte_rate": "bad"})
+        await stage.admin.alter_entity_config("clients", "c", lambda _: {"producer_byte_rate": "bad"})
         await stage.dynamic.catch_up()
-        await stage.admin.set_entity_config("clients", "c", {"producer_byte_rate": "5"})
+        await stage.admin.alter_entity_config("clients", "c", lambda _: {"producer_byte_rate": "5"})
         await until(lambda: reported == [5])
         assert "a change of configurations is lost" in caplog.text
 
