@@ -1,7 +1,7 @@
 """Takes the inventory of a cluster: the disks and versions of its brokers, and the sizes of its topics.
 
-One request to each broker gives its log directories with all replicas, so the whole inventory costs as much as a part of it. What no broker
-tells is None: unknown, and not zero.
+One request to each broker gives its log directories with all replicas, so the whole inventory costs as much as a part of it. A value is None
+if no broker tells it: it is unknown, and not zero.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Inventory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a broker tells of itself. With an `error` it does not tell its directories."""
+    """The answers of a broker about itself. With an `error` it does not tell its directories."""
 
     error: str | None = None
     log_dirs: Sequence[View] = ()
@@ -78,7 +78,7 @@ def take_inventory(cluster: Cluster, monotonic: Callable[[], float] = time.monot
 
 
 def _told_by_all(cluster: Cluster, broker_ids: Iterable[int], monotonic: Callable[[], float]) -> dict[int, _Told]:
-    """What each broker tells. All are asked before the first answer, so they work at the same time."""
+    """The answers of each broker. All are asked before the first answer, so they work at the same time."""
     until = monotonic() + min(ANSWER_SECONDS, cluster.timeout_seconds)
     found: dict[int, _Told] = {}
     asked: dict[int, Connection] = {}
@@ -219,6 +219,6 @@ class KeptInventory:
 
 
 def _looked_at(taking: asyncio.Task[Inventory]) -> None:
-    """Nobody may wait for the error any longer, and the event loop would log it."""
+    """Take the error. Otherwise the event loop logs it if no request waits for it any longer."""
     if not taking.cancelled():
         taking.exception()
