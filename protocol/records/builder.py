@@ -32,7 +32,7 @@ from protocol.records.batch import (
 from protocol.records.checksum import crc32c
 from protocol.records.compression import CompressionCodec, compress
 from protocol.records.errors import InvalidRecord
-from protocol.records.reader import Header, Record, iter_keys_and_values, record_data
+from protocol.records.reader import Header, Record, RecordOutline, iter_keys_and_values, record_data
 
 _CRC: Final = struct.Struct(">I")
 _CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
@@ -197,6 +197,15 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
             value_bytes,
             header_bytes,
         )
+    return bytearray().join(parts)
+
+
+def encode_outlines(records: Iterable[RecordOutline], first_delta: int, base_timestamp: int) -> bytearray:
+    """The records as bytes of a batch body before compression. Their offsets count from `first_delta`, relative to the base offset."""
+    parts: list[bytes] = []
+    for delta, record in enumerate(records, first_delta):
+        start = b"\0" + encode_varlong(record.timestamp - base_timestamp) + encode_varint(delta)  # behind the attributes
+        parts += (encode_varint(len(start) + len(record.body)), start, record.body)
     return bytearray().join(parts)
 
 

@@ -50,6 +50,17 @@ class Record(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
+class RecordOutline(NamedTuple):
+    """One record whose key, value and headers stay encoded. The size of a null key or value is -1."""
+
+    offset: int
+    timestamp: int
+    key_bytes: int
+    value_bytes: int
+    body: bytes
+    """All behind the offset: key, value and headers with their lengths."""
+
+
 class RecordsSummary(NamedTuple):
     """Result of a walk over the records of one batch."""
 
@@ -131,6 +142,22 @@ def parse_records(data: bytes, header: BatchHeader, first_offset: int = ANY_OFFS
         yield Record(offset, timestamp, key, value, headers)
     if count and at != end:
         raise InvalidRecord(RECORDS_REMAIN)
+
+
+def outline_records(data: bytes, header: BatchHeader) -> Iterator[RecordOutline]:
+    """The records in `data`, whose structure `walk_records` has checked, without objects for their headers."""
+    log_append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
+    at = 0
+    for _ in range(header.record_count):
+        size, at = read_varint(data, at)
+        end = at + size
+        timestamp_delta, at = read_varlong(data, at + 1)
+        offset_delta, body = read_varint(data, at)
+        key_bytes, at = read_varint(data, body)
+        value_bytes, _ = read_varint(data, at + max(key_bytes, 0))
+        timestamp = int64(header.base_timestamp + timestamp_delta) if log_append_time is None else log_append_time
+        yield RecordOutline(header.base_offset + offset_delta, timestamp, max(key_bytes, -1), max(value_bytes, -1), data[body:end])
+        at = end
 
 
 def iter_keys_and_values(data: bytes, header: BatchHeader) -> Iterator[tuple[bytes | None, bytes | None]]:

@@ -17,10 +17,10 @@ from protocol.records.batch import (
     Buffer,
     TimestampType,
 )
-from protocol.records.builder import encode_records, frame_batch
+from protocol.records.builder import encode_outlines, frame_batch
 from protocol.records.compression import MAX_DECOMPRESSED_BYTES, compress
 from protocol.records.errors import CorruptCompressedData, DecompressionTooLarge, RecordFormatError, UnknownCompressionCodec
-from protocol.records.reader import Record, RecordsSummary, int64, parse_records, record_data, walk_records
+from protocol.records.reader import RecordOutline, RecordsSummary, int64, outline_records, record_data, walk_records
 from storage.disk.yielding import no_yield
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge, StorageError
 from storage.validation.record_errors import NO_KEY, UnreadableRecords
@@ -52,7 +52,7 @@ def check_records(
         data = record_data(records, 0, header, max_bytes)
         summary = walk_records(data, header, between)
         if _may_refuse(summary, header, rules, now_ms):
-            _refuse(parse_records(data, header), header, rules, now_ms, between, partial=bool(header.attributes & CODEC_MASK))
+            _refuse(outline_records(data, header), header, rules, now_ms, between, partial=bool(header.attributes & CODEC_MASK))
     except RecordFormatError as error:
         raise _refusal(error, rules) from None
     if not summary.offsets_are_consecutive and header.attributes & CODEC_MASK:
@@ -64,14 +64,15 @@ def check_records(
 def recompress(records: Buffer, header: BatchHeader, rules: ValidationRules, now_ms: int, between: Callable[[], None]) -> bytearray:
     """The batch with the topic's codec, its records checked and their offsets counted from 0. Blocks; for a worker thread.
 
-    `between` is called between slices of the work. A small batch may expand to millions of records, so few of them are objects at a time.
+    `between` is called between slices of the work. A small batch may expand to millions of records or headers, so few records are objects
+    at a time, and no headers.
     Raises the errors of `check_records`, and RecordTooLarge if the result is larger than the topic allows.
     """
     try:
         data = record_data(records, 0, header)
         if _may_refuse(walk_records(data, header, between), header, rules, now_ms):
-            _refuse(parse_records(data, header), header, rules, now_ms, between, partial=False)
-        body, base_timestamp, max_timestamp = _encoded_anew(parse_records(data, header), rules, between)
+            _refuse(outline_records(data, header), header, rules, now_ms, between, partial=False)
+        body, base_timestamp, max_timestamp = _encoded_anew(outline_records(data, header), rules, between)
     except RecordFormatError as error:
         raise _refusal(error, rules) from None
     codec = header.attributes & CODEC_MASK if rules.compression_codec is None else rules.compression_codec
@@ -93,7 +94,7 @@ def recompress(records: Buffer, header: BatchHeader, rules: ValidationRules, now
     return batch
 
 
-def _encoded_anew(records: Iterator[Record], rules: ValidationRules, between: Callable[[], None]) -> tuple[bytearray, int, int]:
+def _encoded_anew(records: Iterator[RecordOutline], rules: ValidationRules, between: Callable[[], None]) -> tuple[bytearray, int, int]:
     """The records as the body of a batch, its base timestamp, and the largest timestamp. Raises UnreadableRecords."""
     body = bytearray()
     base_timestamp = max_timestamp = NO_TIMESTAMP
@@ -107,7 +108,7 @@ def _encoded_anew(records: Iterator[Record], rules: ValidationRules, between: Ca
         if earliest < NO_TIMESTAMP:
             raise UnreadableRecords(rules.topic_partition, f"Invalid negative timestamp {earliest}")
         max_timestamp = max(max_timestamp, *(record.timestamp for record in some))
-        body += encode_records([record._replace(offset=offset) for offset, record in enumerate(some, count)], 0, base_timestamp)
+        body += encode_outlines(some, count, base_timestamp)
         count += len(some)
     return body, base_timestamp, max_timestamp
 
@@ -130,7 +131,13 @@ def _out_of_range(timestamp: int, rules: ValidationRules, now_ms: int) -> bool:
 
 
 def _refuse(
-    records: Iterable[Record], header: BatchHeader, rules: ValidationRules, now_ms: int, between: Callable[[], None], *, partial: bool
+    records: Iterable[RecordOutline],
+    header: BatchHeader,
+    rules: ValidationRules,
+    now_ms: int,
+    between: Callable[[], None],
+    *,
+    partial: bool,
 ) -> None:
     """Raise if any record breaks a rule, with all that do, up to `MOST_RECORD_ERRORS`.
 
@@ -142,7 +149,7 @@ def _refuse(
     for index, record in enumerate(records):
         if index and index % _RECORDS_PER_SLICE == 0:
             between()
-        if rules.compact and record.key is None:
+        if rules.compact and record.key_bytes < 0:
             message = f"{NO_KEY} in topic partition {rules.topic_partition}"
         elif rules.timestamp_type is TimestampType.CREATE_TIME and record.timestamp != NO_TIMESTAMP:
             if not _out_of_range(record.timestamp, rules, now_ms):
@@ -177,10 +184,9 @@ def _refuse(
     )
 
 
-def _describe(record: Record, partial: bool) -> str:
-    null = -1 if partial else 0
-    key_bytes = null if record.key is None else len(record.key)
-    value_bytes = null if record.value is None else len(record.value)
+def _describe(record: RecordOutline, partial: bool) -> str:
+    least = -1 if partial else 0
+    key_bytes, value_bytes = max(record.key_bytes, least), max(record.value_bytes, least)
     name = "PartialDefaultRecord" if partial else "DefaultRecord"
     return f"{name}(offset={record.offset}, timestamp={record.timestamp}, key={key_bytes} bytes, value={value_bytes} bytes)"
 

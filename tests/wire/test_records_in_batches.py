@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.batch import HEADER_SIZE, crc_is_valid, parse_header
+from protocol.records.batch import HEADER_SIZE, TIMESTAMP_TYPE_MASK, crc_is_valid, parse_header
 from protocol.records.builder import (
     VARINTS,
     ControlRecordType,
@@ -15,6 +15,7 @@ from protocol.records.builder import (
     build_end_transaction_marker,
     control_record_type,
     empty_batch,
+    encode_outlines,
     encode_records,
     encode_varint,
     encode_varlong,
@@ -26,6 +27,7 @@ from protocol.records.reader import (
     Record,
     iter_keys_and_values,
     iter_records,
+    outline_records,
     parse_records,
     read_varint,
     read_varlong,
@@ -125,6 +127,25 @@ def test_headers_that_nobody_needs_are_not_made() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("is_log_append_time", [False, True])
+def test_outlines_are_the_records_with_key_value_and_headers_encoded(is_log_append_time: bool) -> None:
+    records = [
+        a_record(0, key=None, value=b"v" * 300, headers=[(b"h", None), (b"", b"x")]),
+        a_record(1, timestamp=FIRST_TIMESTAMP - 7, key=b"k" * 70, value=None),
+        a_record(2, timestamp=FIRST_TIMESTAMP + 2**40),
+    ]
+    batch = a_batch(records)
+    header = parse_header(batch)
+    if is_log_append_time:
+        header = header._replace(attributes=header.attributes | TIMESTAMP_TYPE_MASK)
+    data = record_data(batch, 0, header)
+    outlines = list(outline_records(data, header))
+    expected = list(parse_records(data, header))
+    assert [outline[:2] for outline in outlines] == [record[:2] for record in expected]
+    assert [(outline.key_bytes, outline.value_bytes) for outline in outlines] == [(-1, 300), (70, -1), (1, 1)]
+    assert encode_outlines(outlines, 5, header.base_timestamp) == encode_records(expected, -5, header.base_timestamp)
 
 
 def test_a_summary_leaves_out_records_without_timestamp() -> None:

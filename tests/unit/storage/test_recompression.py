@@ -1,6 +1,7 @@
 """Broker-side recompression: a topic whose compression.type is not the producer's."""
 
 import tracemalloc
+from contextlib import nullcontext
 
 import pytest
 
@@ -96,6 +97,23 @@ def test_a_small_batch_of_very_many_records_takes_little_memory() -> None:
     assert peak < 2_000_000, "as objects the records take 3 MB, and their copies as many"
     assert len(pauses) == 39 + 99, "between slices that are checked, and that are encoded"
     assert [record.offset for record in iter_records(done)] == list(range(20_000))
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_very_many_headers_take_little_memory(is_refused: bool) -> None:
+    """A batch of 1 MiB may have 64 million empty ones."""
+    batch = a_batch([a_record(key=None, headers=[(b"", None)] * 200_000)], "zstd")
+    rules = ValidationRules(ORDERS, compression_codec=CODEC_BY_NAME["gzip"], compact=is_refused)
+    asked = judged(batch, rules, NOW).detached()
+    done = batch
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRecord) if is_refused else nullcontext():
+            done = recompress(asked.batch(), asked.header(), rules, NOW, lambda: None)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000, "the headers have 400 KB, and take 12 MB as objects"
+    finally:
+        tracemalloc.stop()
+    assert [record[1:] for record in iter_records(done)] == [record[1:] for record in iter_records(batch)]
 
 
 def test_a_batch_that_is_too_large_after_recompression_is_refused() -> None:
