@@ -61,6 +61,8 @@ class OttlaMetrics(port: Int) extends Metrics {
 
 object OttlaMetrics {
   private val RecentNs = 20000000L
+  /** Gauges of whole numbers that are of type Double in Apache Kafka; others are integers. */
+  private val Doubles = Set("ExpiredConnectionsKilledCount")
   private val Line = """(\w+)(?:\{(.*)\})? (\S+)""".r
   private val Label = """(\w+)="((?:[^"\\]|\\.)*)"""".r
   private val running = ConcurrentHashMap.newKeySet[OttlaMetrics]()
@@ -137,7 +139,8 @@ object OttlaMetrics {
         answer(0.0).when(histogram).min
         histogram
       case _ => new Gauge[Any] {
-        override def value(): Any = if (sum.isWhole && sum.abs < Int.MaxValue) Int.box(sum.toInt) else Double.box(sum)
+        override def value(): Any =
+          if (Doubles(name.getName) || !sum.isWhole || sum.abs > Int.MaxValue) Double.box(sum) else Int.box(sum.toInt)
       }
     }
   }
