@@ -95,6 +95,7 @@ from config.keys.security import (
 from config.listeners import EndPoint
 from config.passwords import encoder_of, old_encoder_of
 from config.sasl import offers_scram, sasl_listener
+from config.schema.metadata_version import is_at_least
 from config.topic import TopicConfig
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.metadata_waits import MetadataWaits
@@ -126,6 +127,9 @@ DRAIN_AMONG_OTHERS_SECONDS = 2.0
 next leader decides their outcome."""
 
 _STARTING = "starting"
+
+FIRST_WITH_FAILED_DIRECTORIES = "1.0-IV0"
+"""The first inter.broker.protocol.version with which brokers report failed log directories."""
 
 REQUEST_LOG_BEAT_MS = 1000
 """How often the log of slow requests reports lines that it left out, ms."""
@@ -249,6 +253,7 @@ class Broker:
         )
         self._progress = self.log_manager.progress
         self.log_manager.on_no_log_dir = self._fail
+        self.log_manager.needs_all_directories = not is_at_least(self.config[INTER_BROKER_PROTOCOL_VERSION], FIRST_WITH_FAILED_DIRECTORIES)
         await in_thread(self._executor, self.log_manager.open)
         self._held.callback(self.log_manager.directories.unlock)
 

@@ -93,7 +93,9 @@ class LogManager:
         self.on_truncated: Callable[[PartitionLog], None] = lambda log: None
         """Called when a log was cut at its end."""
         self.on_no_log_dir: Callable[[], None] = _ignore
-        """Called when the last directory has failed: the broker has to stop."""
+        """Called when the last directory has failed, or any if `needs_all_directories`: the broker has to stop."""
+        self.needs_all_directories = False
+        """Whether the broker has to stop at the first failed directory, because the controller would not learn of it."""
         self.preferred_log_dirs: dict[TopicPartition, str] = {}
         """Directories in which partitions are to be created that do not exist yet."""
         self.topic_config_of = topic_config_of
@@ -340,6 +342,10 @@ class LogManager:
         except NoUsableLogDirectory as error:
             log.critical("%s", error)
             self.on_no_log_dir()
+        else:
+            if self.needs_all_directories:
+                log.critical("log directory %s has failed, of which a controller before version 1.0 does not learn", log_dir)
+                self.on_no_log_dir()
 
     def _close_failed(self, gone: PartitionLog) -> None:
         self.flusher.forget(gone)

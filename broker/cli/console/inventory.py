@@ -1,7 +1,7 @@
 """Takes the inventory of a cluster: the disks and versions of its brokers, and the sizes of its topics.
 
-One request to each broker gives its log directories with all replicas, so the whole inventory costs as much as a part of it. A value is None
-if no broker tells it: it is unknown, and not zero.
+One request to each broker gives its log directories with all replicas, so the whole inventory costs as much as a part of it. A value is
+None if no broker tells it: it is unknown, and not zero.
 """
 
 from __future__ import annotations

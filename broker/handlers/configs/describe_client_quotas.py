@@ -23,7 +23,8 @@ from protocol.messages.describe_client_quotas import (
 
 KINDS = frozenset({USER, CLIENT_ID, IP})
 EXACT, DEFAULT, ANY = 0, 1, 2
-CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+CLIENT_QUOTAS = ("request_percentage", "producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
+"""In the order of Apache Kafka's answers."""
 IP_QUOTAS = ("connection_creation_rate",)
 
 Entity = dict[str, str | None]

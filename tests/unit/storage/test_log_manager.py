@@ -471,6 +471,16 @@ def test_the_last_directory_that_fails_stops_the_broker() -> None:
         manager.get_or_create(T0, is_new=True)
 
 
+@pytest.mark.parametrize("needs_all", [False, True])
+def test_the_first_directory_that_fails_stops_a_broker_under_an_old_controller(needs_all: bool) -> None:
+    manager = two_directories()[0].start()
+    stopped: list[bool] = []
+    manager.on_no_log_dir = lambda: stopped.append(True)
+    manager.needs_all_directories = needs_all
+    manager.handle_log_dir_failure("/a")
+    assert stopped == [True] * needs_all
+
+
 def test_writes_of_a_deleted_partition_are_no_disk_failure() -> None:
     disks = Disks()
     manager = disks.start()
