@@ -87,7 +87,7 @@ def reassign(cluster: Cluster, plan: Mapping[TopicPartition, Sequence[int] | Non
                 name = TopicPartition(topic.name, partition.partition_index)
                 code = partition.error_code
                 found[name] = Refused(str(name), code, partition.error_message) if code else None
-        return found
+        return dict(sorted(found.items()))  # brokers answer in any order
 
     return cluster.until_done(attempt)
 
@@ -180,7 +180,7 @@ def elect(cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, uncl
                 if result.error_code == ErrorCode.NOT_CONTROLLER:
                     raise Refused("the controller", result.error_code)
                 found[name] = Refused(str(name), result.error_code, result.error_message) if result.error_code else None
-        return found
+        return dict(sorted(found.items()))
 
     return cluster.until_done(attempt)
 

@@ -74,6 +74,9 @@ _NEVER_MS = 365 * 24 * 60 * 60 * 1000
 class LogManager:
     """See the module."""
 
+    needs_all_directories = False
+    """Whether the broker has to stop at the first failed directory, because the controller would not learn of it."""
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -94,8 +97,6 @@ class LogManager:
         """Called when a log was cut at its end."""
         self.on_no_log_dir: Callable[[], None] = _ignore
         """Called when the last directory has failed, or any if `needs_all_directories`: the broker has to stop."""
-        self.needs_all_directories = False
-        """Whether the broker has to stop at the first failed directory, because the controller would not learn of it."""
         self.preferred_log_dirs: dict[TopicPartition, str] = {}
         """Directories in which partitions are to be created that do not exist yet."""
         self.topic_config_of = topic_config_of
