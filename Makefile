@@ -46,7 +46,7 @@ help:
 	@echo "make test       install what the tests need and run them all (some 20 minutes on two cores)"
 	@echo "make test-fast  unit, wire and contract tests without Java, with fewer examples of each property (some 100 seconds)"
 	@echo "make test-medium  one broker and real clients, without Java (minutes)"
-	@echo "make test-pure  the unit and wire tests without compiled modules, with fewer examples of each property"
+	@echo "make test-pure  the unit and wire tests without compiled modules"
 	@echo "make sanitize   tests of hostile bytes, frames and appends, compiled with ASan and UBSan (minutes)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
@@ -138,9 +138,8 @@ test-medium: $(VENV)/.installed-test compile
 	@$(BIN)/python -m tests.support.prerequisites cc kcat
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
-# Properties have fewer examples: what a property finds in these sources `make test` finds as well, since its modules are compiled from them.
 test-pure: $(VENV)/.installed-test compile
-	OTTLA_FEW_EXAMPLES=1 OTTLA_PURE_PYTHON=1 $(UNIT_PYTEST) $(addprefix --ignore=,$(OF_TEXTS)) tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
+	OTTLA_PURE_PYTHON=1 $(UNIT_PYTEST) $(addprefix --ignore=,$(OF_TEXTS)) tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
 
 # -fwrapv, with which Debian builds Python, hides overflows from UBSan. Python's own allocator hides what is freed from ASan.
 sanitize: $(VENV)/.installed-test
