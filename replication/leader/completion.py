@@ -40,4 +40,5 @@ def append_at_once(left: BatchRun, partition: Partition, required_acks: int, ori
         try:
             work = completion.send(work())
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # what the generator returned
+            appended: BatchRun = end.value
+            return appended

@@ -39,4 +39,5 @@ async def append_in_worker(left: BatchRun, partition: Partition, acks: int, serv
             try:
                 work = completion.send(run)
             except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]  # what the generator returned
+                appended: BatchRun = end.value
+                return appended
