@@ -1,5 +1,6 @@
 """The group APIs over the wire, in every version, on a running broker."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,9 @@ def client(broker: InProcessBroker) -> Iterator[WireClient]:
 
 def ready(client: WireClient) -> None:
     """The internal topic has leaders, who have loaded it."""
-    for _ in range(100):
-        (found,) = client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators
-        if found.error_code == ErrorCode.NONE:
-            return
-    raise AssertionError("no coordinator")
+    deadline = time.monotonic() + 30
+    while client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators[0].error_code != ErrorCode.NONE:
+        assert time.monotonic() < deadline, "no coordinator"
 
 
 def join(client: WireClient, group: str, version: int, member_id: str = "", **fields: Any) -> Any:
