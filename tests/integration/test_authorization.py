@@ -34,7 +34,15 @@ from tests.support.refusals import (
     of_topics,
     two,
 )
-from tests.support.refusals_of_groups_and_administration import CONFIGS, CONTROL, GROUPS, SECURITY, TRANSACTIONS
+from tests.support.refusals_of_groups_and_administration import (
+    CHANGE,
+    CONFIGS,
+    CONTROL,
+    GROUPS,
+    SECURITY,
+    TOPIC_RESOURCE,
+    TRANSACTIONS,
+)
 
 ROWS = [*DATA, *TOPICS, *GROUPS, *TRANSACTIONS, *CONFIGS, *CONTROL, *SECURITY]
 
@@ -188,6 +196,19 @@ def test_a_topic_is_created_by_the_right_to_it_and_its_configuration_shown_by_an
     assert (result.error_code, result.topic_config_error_code, result.num_partitions) == (0, TOPIC_REFUSED, -1)
     (result,) = ask(broker, row, Grants("CREATE TOPIC new", "DESCRIBE_CONFIGS TOPIC new")).topics
     assert (result.error_code, result.topic_config_error_code, result.num_partitions) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(("key", "version"), [(ApiKey.ALTER_CONFIGS, 2), (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)])
+def test_client_metrics_that_may_not_be_changed_keep_no_other_resource_back(broker: InProcessBroker, key: ApiKey, version: int) -> None:
+    metrics = {"resource_type": 16, "resource_name": "m", "configs": [{"name": "interval.ms", "value": "1000"}]}
+    resources = [metrics, {**TOPIC_RESOURCE, "configs": CHANGE}]
+    authorizer = Grants("ALTER_CONFIGS TOPIC topic")
+    answer = ask(broker, Row(key, version, {"resources": resources, "validate_only": True}, [], {}), authorizer)
+    assert [(each.error_code, each.error_message) for each in answer.responses] == [
+        (ErrorCode.INVALID_REQUEST, "Unexpected resource type CLIENT_METRICS for resource m"),
+        (ErrorCode.NONE, None),
+    ]
+    assert authorizer.asked == [*of_cluster("ALTER_CONFIGS"), "ALTER_CONFIGS TOPIC topic"]
 
 
 def test_nothing_is_done_for_a_client_that_may_do_nothing(broker: InProcessBroker) -> None:

@@ -104,10 +104,13 @@ async def _outcomes(resources: Sequence[R], changes: Changes[R], context: Reques
 
 
 def _denial(resource: Resource, context: RequestContext) -> Outcome | None:
+    """The error for a client that may not change the resource. Raises InvalidAdminRequest for client metrics, as Apache Kafka does."""
     if resource.resource_type == ConfigResourceType.TOPIC:
         if not context.is_authorized(Operation.ALTER_CONFIGS, ResourceType.TOPIC, resource.resource_name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
     elif not context.is_authorized(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
+            raise InvalidAdminRequest(f"Unexpected resource type CLIENT_METRICS for resource {resource.resource_name}")
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None
     return None
 
