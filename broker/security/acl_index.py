@@ -2,7 +2,8 @@
 
 `AclIndex` holds all ACLs of a cluster. A decision examines the ACLs of the resource's name, those of the literal name `*`, and those of
 each prefix; prefixes are found by one look-up for each distinct length of a prefix. Within one pattern, entries are found by principal and
-operation. So the cost of a decision does not grow with the number of ACLs.
+operation. So the cost of a decision does not grow with the number of ACLs. A decision about any resource of a type examines only patterns
+with an Allow for the principal and operation, up to the first one that no Deny covers.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _ALL: Final = int(Operation.ALL)
 _Hosts = dict[tuple[str, int], set[str]]
 """The hosts of entries, by principal and operation. Operations are plain numbers: members of an enumeration are hashed by a function in
 Python, which would double the time of a decision."""
+_Names = dict[tuple[str, int], set[str]]
+"""The names of patterns with an Allow, by its principal and operation."""
 
 
 class PatternAcls:
@@ -66,11 +69,13 @@ def _has(hosts: _Hosts, principal: str, host: str, operation: int) -> bool:
 class _TypeAcls:
     """The ACLs of one resource type, by name."""
 
-    __slots__ = ("lengths", "literal", "prefixed")
+    __slots__ = ("allowing_literals", "allowing_prefixes", "lengths", "literal", "prefixed")
 
     def __init__(self) -> None:
         self.literal: dict[str, PatternAcls] = {}
         self.prefixed: dict[str, PatternAcls] = {}
+        self.allowing_literals: _Names = {}
+        self.allowing_prefixes: _Names = {}
         self.lengths: dict[int, int] = {}
         """The number of prefixes of each length."""
 
@@ -87,14 +92,22 @@ class _TypeAcls:
     def set(self, pattern_type: PatternType, name: str, acls: PatternAcls) -> None:
         """Replace the ACLs of one pattern; without entries the pattern is forgotten."""
         if pattern_type is PatternType.LITERAL:
-            named = self.literal
+            named, allowing = self.literal, self.allowing_literals
         else:
-            named = self.prefixed
+            named, allowing = self.prefixed, self.allowing_prefixes
             change = bool(acls.entries) - (name in named)
             length = len(name)
             self.lengths[length] = self.lengths.get(length, 0) + change
             if not self.lengths[length]:
                 del self.lengths[length]
+        before = named.get(name)
+        if before is not None:
+            for who in before.allowed:
+                allowing[who].discard(name)
+                if not allowing[who]:
+                    del allowing[who]
+        for who in acls.allowed:
+            allowing.setdefault(who, set()).add(name)
         if acls.entries:
             named[name] = acls
         else:
@@ -185,13 +198,22 @@ class AclIndex:
             prefixes = (of_type.prefixed.get(name[:length]) for length in of_type.lengths if length <= len(name))
             return any(acls is not None and _has(acls.denied, principal, host, asked) for acls in prefixes)
 
-        for prefix, acls in of_type.prefixed.items():
-            if _has(acls.allowed, principal, host, asked) and not is_denied(prefix):
+        for prefix in _allowed(of_type.prefixed, of_type.allowing_prefixes, principal, host, asked):
+            if not is_denied(prefix):
                 return True
-        for name, acls in of_type.literal.items():
-            if _has(acls.allowed, principal, host, asked):
-                if name == WILDCARD:
-                    return True
-                if not _has(acls.denied, principal, host, asked) and not is_denied(name):
-                    return True
+        for name in _allowed(of_type.literal, of_type.allowing_literals, principal, host, asked):
+            if name == WILDCARD:
+                return True
+            if not _has(of_type.literal[name].denied, principal, host, asked) and not is_denied(name):
+                return True
         return False
+
+
+def _allowed(named: dict[str, PatternAcls], allowing: _Names, principal: str, host: str, operation: int) -> Iterator[str]:
+    """The names among `named` whose pattern has an Allow for this principal, host and operation; some of them twice."""
+    for who in (principal, WILDCARD_PRINCIPAL):
+        for what in (operation, _ALL):
+            for name in allowing.get((who, what), ()):
+                hosts = named[name].allowed[who, what]
+                if host in hosts or WILDCARD in hosts:
+                    yield name

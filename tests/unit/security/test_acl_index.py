@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.security import acl_index
 from broker.security.access import Access
 from broker.security.acl_authorizer import MAX_DECISIONS, AclAuthorizer, java_host, parse_super_users
 from broker.security.acl_index import AclIndex
@@ -110,6 +111,22 @@ def test_some_topic_may_be_written(acls: str, answer: bool) -> None:
     index = index_of(map(acl, filter(None, acls.split("; "))))
     assert index.decide_on_any("User:alice", "h", WRITE, TOPIC, without_acls=False) is answer
     assert not index.decide_on_any("User:alice", "h", WRITE, GROUP, without_acls=False)
+
+
+def test_the_decision_about_any_resource_looks_at_no_acl_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = index_of(acl(f"Allow User:u{n} * Write {('LITERAL', 'PREFIXED')[n % 2]} t{n}") for n in range(100))
+    asked: list[str] = []
+
+    def noted(hosts: object, principal: str, *_: object) -> bool:
+        asked.append(principal)
+        return False
+
+    monkeypatch.setattr(acl_index, "_has", noted)
+    assert not index.decide_on_any("User:alice", "h", WRITE, TOPIC, without_acls=False)
+    assert asked == []
+    assert index.decide_on_any("User:u7", "h", WRITE, TOPIC, without_acls=False)
+    assert index.decide_on_any("User:u8", "h", WRITE, TOPIC, without_acls=False)
+    assert asked == ["User:u7", "User:u8"]
 
 
 def test_where_resources_without_acls_are_open_only_a_deny_of_all_names_closes_all() -> None:
@@ -218,16 +235,22 @@ def model_of_any(bindings: list[AclBinding], principal: str, host: str, operatio
 @settings(max_examples=500, deadline=None)
 @given(
     st.lists(BINDINGS, max_size=12),
+    st.lists(BINDINGS, max_size=12),
     st.sampled_from(["User:alice", "User:bob", "Role:alice"]),
     st.sampled_from(["h", "i"]),
     st.sampled_from([READ, WRITE]),
     st.booleans(),
 )
-def test_the_index_decides_about_any_resource_as_the_model(
-    bindings: list[AclBinding], principal: str, host: str, operation: Operation, without_acls: bool
+def test_the_index_decides_about_any_resource_as_the_model_before_and_after_a_change(
+    before: list[AclBinding], after: list[AclBinding], principal: str, host: str, operation: Operation, without_acls: bool
 ) -> None:
-    found = index_of(bindings).decide_on_any(principal, host, operation, TOPIC, without_acls=without_acls)
-    assert found is model_of_any(bindings, principal, host, operation, without_acls)
+    index = index_of(before)
+    found = index.decide_on_any(principal, host, operation, TOPIC, without_acls=without_acls)
+    assert found is model_of_any(before, principal, host, operation, without_acls)
+    for pattern in {each.pattern for each in [*before, *after]}:
+        index.set(pattern, [each.entry for each in after if each.pattern == pattern])
+    found = index.decide_on_any(principal, host, operation, TOPIC, without_acls=without_acls)
+    assert found is model_of_any(after, principal, host, operation, without_acls)
 
 
 @settings(max_examples=200, deadline=None)
@@ -336,7 +359,7 @@ def test_decisions_about_a_million_names_are_not_all_kept() -> None:
 
 
 def test_the_decision_about_any_resource_is_kept_until_the_acls_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It looks at all ACLs of the type, and any client may ask for it."""
+    """It may look at many patterns, and any client may ask for it."""
     authorizer = AclAuthorizer()
     pattern = ResourcePattern(TOPIC, "t", LITERAL)
     authorizer.set_acls(pattern, [AccessControlEntry("User:alice", "*", WRITE, PermissionType.ALLOW)])
