@@ -67,11 +67,14 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
             yield
         yield
     results: dict[str, list[DeleteRecordsPartitionResult]] = {}
+    may_delete: dict[str, bool] = {}
     for (name, index), wanted_offset in wanted.items():
         yield
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK)
         results.setdefault(name, []).append(result)
-        if not context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name):
+        if name not in may_delete:
+            may_delete[name] = context.is_authorized(Operation.DELETE, ResourceType.TOPIC, name)
+        if not may_delete[name]:
             result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             continue
         if name in INTERNAL_TOPICS and context.broker.metadata.partition(name, index) is not None:

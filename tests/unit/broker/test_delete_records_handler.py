@@ -4,9 +4,13 @@ import pytest
 
 from broker.handlers.data.delete_records import ShorterPartition
 from broker.request.turns import Turns
+from broker.security.authorizer import Operation, ResourceType
+from broker.security.principals import Principal
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.support.connections import ClientConnection
+from tests.support.grants import Grants
 from tests.support.handler_bench import HandlerBench, on_a_loop
 from tests.support.network import Turns as Loop
 from tests.support.replicas import TOPIC, state
@@ -58,6 +62,28 @@ async def test_a_partition_that_goes_away_meanwhile_is_answered_so() -> None:
     (topic,) = asked.response.topics
     assert [each.error_code for each in topic.partitions[:-1]] == [ErrorCode.NONE] * (COUNT - 1)
     assert topic.partitions[-1].error_code != ErrorCode.NONE
+
+
+class Refusing(Grants):
+    """Refuses everything, and keeps the names that it was asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        self.asked.append(name)
+        return False
+
+
+@on_a_loop
+async def test_the_right_to_a_topic_is_asked_once_for_all_its_partitions() -> None:
+    bench = a_bench()
+    authorizer = Refusing()
+    bench.connection = ClientConnection(authorizer)
+    (topic,) = bench.ask(deleting(COUNT), ApiKey.DELETE_RECORDS, 2).response.topics
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * COUNT
+    assert authorizer.asked == [TOPIC]
 
 
 @on_a_loop
