@@ -33,7 +33,7 @@ from controller.admin.acl_store import AclStore, StoredPattern
 from controller.admin.change_notifications import ChangeNotifications
 from controller.errors import StoreError
 from controller.store.metadata_store import MetadataStore
-from controller.znodes.pauses import Pause
+from controller.znodes.pauses import Pause, slices
 from controller.znodes.security import ACL_CHANGES, EXTENDED_ACL_CHANGES, AclEntry, decode_acl_change, decode_extended_acl_change
 from controller.znodes.znode_json import MalformedZNode
 from storage.disk.clock import Clock
@@ -178,16 +178,22 @@ class AclAdmin:
         logger.info("the ACLs of %s changed", stored.path)
 
     async def _read_all(self) -> None:
+        """Read all ACLs. They count together, once all are read and compared; the event loop serves clients in between."""
         async with self._lock:
-            found = {
-                ResourcePattern(RESOURCE_TYPES[stored.resource_type], stored.name, _PATTERN_TYPES[stored.pattern_type]): _entries(
-                    stored, entries
-                )
-                for stored, entries in await self._store.read_all()
-            }
-            for pattern in [each for each in self.authorizer.index.patterns() if each not in found]:
-                self.authorizer.set_acls(pattern, ())
-            for pattern, its_entries in found.items():
+            found: dict[ResourcePattern, list[AccessControlEntry]] = {}
+            changed: dict[ResourcePattern, Sequence[AccessControlEntry]] = {}
+            index = self.authorizer.index  # it does not change while the lock is held
+            for some in slices(await self._store.read_all()):
+                for stored, stored_entries in some:
+                    pattern = ResourcePattern(RESOURCE_TYPES[stored.resource_type], stored.name, _PATTERN_TYPES[stored.pattern_type])
+                    found[pattern] = entries = _entries(stored, stored_entries)
+                    if set(entries) != set(index.entries(pattern)):
+                        changed[pattern] = entries
+                await asyncio.sleep(0)
+            for known in slices(index.patterns()):
+                changed |= {pattern: () for pattern in known if pattern not in found}
+                await asyncio.sleep(0)
+            for pattern, its_entries in changed.items():
                 self.authorizer.set_acls(pattern, its_entries)
 
 

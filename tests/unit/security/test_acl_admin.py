@@ -19,8 +19,8 @@ from broker.security.principals import Principal
 from controller.admin.change_notifications import EXPIRATION_MS
 from controller.errors import BadVersion, StoreError, StoreUnavailable
 from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.store.metadata_store import Children, Request, Result, SetData
-from controller.znodes.pauses import no_pause
+from controller.store.metadata_store import Children, Create, Request, Result, SetData
+from controller.znodes.pauses import PER_SLICE, no_pause
 from controller.znodes.znode_json import MalformedZNode
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import until
@@ -348,6 +348,41 @@ def test_acls_that_a_new_session_cannot_read_are_read_again_until_that_succeeds(
         ]
 
     caplog.set_level(logging.INFO)
+    run(scenario)
+
+
+def test_clients_are_served_while_very_many_acls_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    slices = 40
+
+    async def scenario(brokers: Brokers) -> None:
+        raw = brokers.ensemble.store()
+        await raw.open_session()
+        await raw.ensure_path("/kafka-acl/Topic")
+        body = (BODY % ("Allow", "Read")).encode()
+        await raw.pipeline([Create(f"/kafka-acl/Topic/t{number}", body) for number in range(slices * PER_SLICE)])
+        admin = await brokers.add()
+        store = brokers.stores[0]
+        pipeline, round_trips, turns = store.pipeline, 0, 0
+
+        async def counted(requests: Sequence[Request]) -> list[Result | StoreError]:
+            nonlocal round_trips
+            round_trips += 1
+            return await pipeline(requests)
+
+        async def other_work() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(store, "pipeline", counted)
+        await raw.delete("/kafka-acl/Topic/t0")
+        work = asyncio.get_running_loop().create_task(other_work())
+        await admin.on_new_session()
+        work.cancel()
+        assert turns > round_trips + slices
+        assert len(acls_of(admin)) == slices * PER_SLICE - 1
+
     run(scenario)
 
 
