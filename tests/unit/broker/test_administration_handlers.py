@@ -10,9 +10,12 @@ import pytest
 from broker.handlers.configs.alter_user_scram_credentials import _refused
 from broker.handlers.control.update_features import handle_update_features
 from broker.handlers.topics.create_topics import handle_create_topics
+from broker.handlers.transactions.describe_transactions import handle_describe_transactions
 from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
 from broker.request.turns import Steps, Turns
+from broker.security.acl_authorizer import AclAuthorizer
+from broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
 from broker.security.authorizer import Authorizer, Operation, ResourceType
 from config.broker import BrokerConfig
 from controller.errors import AdminTimeout
@@ -23,6 +26,7 @@ from protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.uuid import ZERO_UUID
 from tests.support.admin_requests import a_topic, said
@@ -63,6 +67,26 @@ def test_who_may_not_describe_a_topic_does_not_learn_its_id(rights: list[tuple[O
     response = ask(handle_create_topics, CreateTopicsRequest(topics=[a_topic("t")]), 7, grants, topic_admin=LateTopics())
     (result,) = response.topics
     assert (result.error_code, result.topic_id) == (ErrorCode.REQUEST_TIMED_OUT, topic_id)
+
+
+def test_a_transaction_is_described_without_the_topics_that_the_client_may_not_describe() -> None:
+    transaction = SimpleNamespace(
+        producer_id=7,
+        producer_epoch=0,
+        state=SimpleNamespace(label="Ongoing"),
+        timeout_ms=60_000,
+        start_ms=1,
+        partitions={"secret": {0}, "topic": {2, 0}},
+    )
+    authorizer = AclAuthorizer()
+    for resource_type, name in (ResourceType.TRANSACTIONAL_ID, "t"), (ResourceType.TOPIC, "topic"):
+        describe = AccessControlEntry("User:*", "*", Operation.DESCRIBE, PermissionType.ALLOW)
+        authorizer.set_acls(ResourcePattern(resource_type, name, PatternType.LITERAL), [describe])
+    coordinator = SimpleNamespace(describe=lambda _: (ErrorCode.NONE, transaction))
+    request = DescribeTransactionsRequest(transactional_ids=["t"])
+    (described,) = ask(handle_describe_transactions, request, 0, authorizer, transactions=coordinator).transaction_states
+    assert (described.error_code, described.producer_id) == (ErrorCode.NONE, 7)
+    assert [(each.topic, each.partitions) for each in described.topics] == [("topic", [0, 2])]
 
 
 @pytest.mark.parametrize(

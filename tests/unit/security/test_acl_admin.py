@@ -16,11 +16,13 @@ from broker.security.acl_authorizer import AclAuthorizer
 from broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
 from broker.security.authorizer import Operation, ResourceType
 from broker.security.principals import Principal
+from controller.admin.acl_store import AclStore, StoredPattern
 from controller.admin.change_notifications import EXPIRATION_MS
 from controller.errors import BadVersion, StoreError, StoreUnavailable
 from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.store.metadata_store import Children, Create, Request, Result, SetData
+from controller.store.metadata_store import Children, Create, Multi, Request, Result, SetData
 from controller.znodes.pauses import PER_SLICE, no_pause
+from controller.znodes.security import AclEntry
 from controller.znodes.znode_json import MalformedZNode
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import until
@@ -138,6 +140,23 @@ def test_every_broker_learns_of_changes() -> None:
         await until(lambda: not acls_of(one))
         assert one.authorizer.generation > generation
         assert [path for path in brokers.acl_nodes() if path.startswith("/kafka-acl/Topic/")] == []
+
+    run(scenario)
+
+
+def test_a_change_is_not_missed_while_the_acls_are_read_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        one = await brokers.add()
+        read_all = AclStore.read_all
+
+        async def slow(store: AclStore) -> list[tuple[StoredPattern, list[AclEntry]]]:
+            found = await read_all(store)
+            await create(one, T_READ, RECORDED[2])
+            return found
+
+        monkeypatch.setattr(AclStore, "read_all", slow)
+        other = await brokers.add()
+        await until(lambda: acls_of(other) == {T_READ, RECORDED[2]})
 
     run(scenario)
 
@@ -292,6 +311,38 @@ def test_a_write_that_others_always_forestall_fails(monkeypatch: pytest.MonkeyPa
         (failure,) = await admin.create([RECORDED[0]], no_pause)
         assert isinstance(failure, BadVersion)
         assert count == 11
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("random", "pause_s"), [(0.0, 0.1), (1.0, 0.15)])
+def test_a_write_that_others_forestall_is_repeated_after_the_pause_of_apache_kafka(
+    monkeypatch: pytest.MonkeyPatch, random: float, pause_s: float
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        store = brokers.ensemble.store()
+        await store.open_session()
+        admin = AclAdmin(store, brokers.clock, AclAuthorizer(), lambda: random)
+        await admin.load()
+        pipeline, sleep = store.pipeline, asyncio.sleep
+        pauses: list[float] = []
+
+        async def refusing(requests: Sequence[Request]) -> list[Result | StoreError]:
+            if isinstance(requests[0], Multi) and not pauses:
+                return [BadVersion("/kafka-acl/Topic/t")]
+            return await pipeline(requests)
+
+        async def noting(seconds: float) -> None:
+            if seconds:
+                pauses.append(seconds)
+            await sleep(0)
+
+        monkeypatch.setattr(store, "pipeline", refusing)
+        with monkeypatch.context() as patches:
+            patches.setattr(asyncio, "sleep", noting)
+            await create(admin, T_READ)
+        assert pauses == [pytest.approx(pause_s)]
+        await admin.close()
 
     run(scenario)
 
