@@ -41,8 +41,9 @@ from storage.disk.clock import Clock
 logger = logging.getLogger(__name__)
 
 RESOURCE_TYPES: Final = {camel_case(each): each for each in STORED_RESOURCE_TYPES}
-OPERATIONS: Final = {camel_case(each): each for each in STORED_OPERATIONS}
-PERMISSION_TYPES: Final = {camel_case(each): each for each in STORED_PERMISSION_TYPES}
+OPERATIONS: Final = {camel_case(each).upper(): each for each in STORED_OPERATIONS}
+PERMISSION_TYPES: Final = {camel_case(each).upper(): each for each in STORED_PERMISSION_TYPES}
+"""By the name in znodes, in capitals. Apache Kafka writes `AlterConfigs`, and reads such names in any case."""
 _CONSTANTS: Final = {each.name: each for each in STORED_RESOURCE_TYPES}
 _PATTERN_TYPES: Final = {each.name: each for each in STORED_PATTERN_TYPES}
 
@@ -164,12 +165,12 @@ class AclAdmin:
 
     async def _on_literal(self, path: str, data: bytes | None) -> None:
         resource_type, name = decode_acl_change(path, data)
-        await self._read(ResourcePattern(_known(_CONSTANTS, resource_type.upper(), path), name, PatternType.LITERAL))
+        await self._read(ResourcePattern(_known(_CONSTANTS, resource_type, path), name, PatternType.LITERAL))
 
     async def _on_extended(self, path: str, data: bytes | None) -> None:
         resource_type, name, pattern_type = decode_extended_acl_change(path, data)
-        resource = _known(_CONSTANTS, resource_type.upper(), path)
-        await self._read(ResourcePattern(resource, name, _known(_PATTERN_TYPES, pattern_type.upper(), path)))
+        resource = _known(_CONSTANTS, resource_type, path)
+        await self._read(ResourcePattern(resource, name, _known(_PATTERN_TYPES, pattern_type, path)))
 
     async def _read(self, pattern: ResourcePattern) -> None:
         stored = StoredPattern(camel_case(pattern.resource_type), pattern.name, pattern.pattern_type.name)
@@ -198,10 +199,11 @@ class AclAdmin:
 
 
 def _known(named: dict[str, _T], name: str, path: str) -> _T:
-    """The member of that name. An unknown name raises MalformedZNode: to ignore an ACL might grant what a Deny forbids."""
-    if name not in named:
+    """The member of that name, in any case. An unknown name raises MalformedZNode: to ignore an ACL might grant what a Deny forbids."""
+    member = named.get(name.upper())
+    if member is None:
         raise MalformedZNode(path, f"unknown name {name!r}")
-    return named[name]
+    return member
 
 
 def _entries(stored: StoredPattern, entries: Iterable[AclEntry]) -> list[AccessControlEntry]:

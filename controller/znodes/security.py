@@ -55,11 +55,14 @@ def encode_acls(entries: Sequence[AclEntry]) -> bytes:
 def decode_acls(path: str, data: bytes | None) -> list[AclEntry]:
     """The inverse of encode_acls."""
     try:
-        return [
+        entries = [
             AclEntry(acl["principal"], acl["permissionType"], acl["host"], acl["operation"]) for acl in decode_object(path, data)["acls"]
         ]
     except (KeyError, TypeError) as error:
         raise MalformedZNode(path, f"not a list of ACLs: {error!r}") from error
+    if not all(isinstance(value, str) for entry in entries for value in entry):
+        raise MalformedZNode(path, "not a list of ACLs: their values are texts")
+    return entries
 
 
 def encode_acl_change(resource_type: str, name: str) -> bytes:

@@ -440,7 +440,25 @@ def test_clients_are_served_while_very_many_acls_are_read_again(monkeypatch: pyt
 BODY = '{"version":1,"acls":[{"principal":"User:a","permissionType":"%s","host":"*","operation":"%s"}]}'
 
 
-@pytest.mark.parametrize("body", ["", "x", "[]", '{"acls":[{}]}', BODY % ("Allow", "Fly"), BODY % ("Maybe", "Read")])
+@pytest.mark.parametrize(
+    ("permission", "operation"), [("Allow", "IdempotentWrite"), ("ALLOW", "IDEMPOTENTWRITE"), ("allow", "idempotentwrite")]
+)
+def test_names_of_operations_and_permissions_are_read_in_any_case(permission: str, operation: str) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await create(await brokers.add(), T_READ)
+        await brokers.stores[0].set("/kafka-acl/Topic/t", (BODY % (permission, operation)).encode())
+        assert acls_of(await brokers.add()) == {acl("TOPIC", "t", "LITERAL", "User:a", "*", "IDEMPOTENT_WRITE", "ALLOW")}
+
+    run(scenario)
+
+
+NO_TEXT = '{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","host":"*","operation":%s}]}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "x", "[]", '{"acls":[{}]}', BODY % ("Allow", "Fly"), BODY % ("Maybe", "Read"), NO_TEXT % "3", NO_TEXT % "[]", NO_TEXT % "null"],
+)
 def test_acls_that_cannot_be_read_stop_the_start(body: str) -> None:
     async def scenario(brokers: Brokers) -> None:
         await create(await brokers.add(), T_READ)
