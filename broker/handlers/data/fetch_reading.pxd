@@ -38,7 +38,8 @@ cdef class Fetch:
     cdef object _replicas
     cdef int64_t _at, _correlation_id, _grown, _max_bytes, _min_bytes, _refusal, _waited_for
     cdef readonly int64_t version
-    cdef bint _answers_anyway, _creates_session, _failed, _finds_later, _has_unread, _is_diverted, _is_follower, _is_given_up, _is_limited, _reads_old_segment
+    cdef bint _answers_anyway, _creates_session, _failed, _finds_later, _has_unread, _is_diverted, _is_follower, _is_given_up, _is_judged
+    cdef bint _is_limited, _reads_old_segment
 
     cpdef bint run(self, int64_t limit) except -1
     cdef void _find_session(self) except *
@@ -61,8 +62,9 @@ cdef class Fetch:
         min_one_batch=bint, refused=int64_t)
     cdef void _read_one(self, SessionPartition asked) except *
     cdef void _look_up_topic(self, SessionPartition asked) except *
-    @cython.locals(access=Access, params=FetchParams)
+    @cython.locals(params=FetchParams)
     cdef bint _may_read(self, str name) except -1
+    cdef bint _may_follow(self) except -1
     cdef void _refuse(self, SessionPartition asked, int64_t code) except *
     cdef void _fail(self, SessionPartition asked, int64_t code) except *
     cdef int64_t _too_old_for(self, Partition partition) except -2

@@ -96,6 +96,7 @@ class Fetch:
         "_is_diverted",
         "_is_follower",
         "_is_given_up",
+        "_is_judged",
         "_is_limited",
         "_max_bytes",
         "_min_bytes",
@@ -165,6 +166,8 @@ class Fetch:
         self._writer: FetchWriter | None = None
         self._is_follower = False
         """Whether the client claims to be a follower, and may be one."""
+        self._is_judged = False
+        """Whether `_is_follower` is decided for the present reading."""
         self._finds_later = False
         self._has_unread = False
         self._reads_old_segment = False
@@ -378,6 +381,7 @@ class Fetch:
         self._is_diverted = False
         self._has_unread = False
         self._reads_old_segment = False
+        self._is_judged = False
         self.has_moved = False
         self.stage = READING
 
@@ -453,22 +457,27 @@ class Fetch:
             asked.name = self._name_of(asked.topic)
         name = asked.name
         self._of_topic = None
-        if name is None:
+        if name is None and (self.params.replica_id < 0 or self._may_follow()):
             self._refusal = UNKNOWN_ID
-        elif not self._may_read(name):
+        elif name is None or not self._may_read(name):
             self._refusal = NOT_AUTHORIZED
         else:
             self._refusal = NO_ERROR
             self._of_topic = self._replicas.partitions.get(name)
 
     def _may_read(self, name: str) -> bool:
-        access = self._access
         params = self.params
-        # A fetch that waits asks again when it is read again, and a refusal then is no news.
         if params.replica_id >= 0:
-            self._is_follower = access.may(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, params.is_first_reading)
-            return self._is_follower
-        return access.may(READ, TOPIC, name, params.is_first_reading)
+            return self._may_follow()
+        # A fetch that waits asks again when it is read again, and a refusal then is no news.
+        return self._access.may(READ, TOPIC, name, params.is_first_reading)
+
+    def _may_follow(self) -> bool:
+        """Whether the client may be a follower, as it claims. One decision holds for all topics of a reading, as in Apache Kafka."""
+        if not self._is_judged:
+            self._is_judged = True
+            self._is_follower = self._access.may(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME, self.params.is_first_reading)
+        return self._is_follower
 
     def _refuse(self, asked: SessionPartition, code: int) -> None:
         """Refuse a partition that the cluster does not know. As in Apache Kafka, this is no reason to answer at once."""

@@ -9,6 +9,7 @@ from broker.security.acl_authorizer import AclAuthorizer
 from broker.security.acls import AccessControlEntry, PatternType, PermissionType, ResourcePattern
 from broker.security.audit_log import AuditLog
 from broker.security.authorizer import Authorizer, Operation, ResourceType
+from broker.security.principals import Principal
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -65,6 +66,33 @@ async def test_a_follower_needs_the_cluster_and_no_topic() -> None:
     assert [each.error_code for each in bench.fetch(0, 0, replica_state=follower).fetched] == [REFUSED, REFUSED]
     grants.change(FOLLOWS)
     assert [each.error_code for each in bench.fetch(0, 0, replica_state=follower).fetched] == [0, 0]
+
+
+class CountingGrants(Grants):
+    """Counts the questions."""
+
+    questions = 0
+
+    def is_authorized(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        self.questions += 1
+        return super().is_authorized(principal, host, operation, resource_type, name)
+
+
+@on_a_loop
+async def test_a_follower_is_judged_once_and_an_unknown_id_is_told_to_followers_alone() -> None:
+    grants = CountingGrants(READS)
+    bench = alone(grants)
+    topics = [
+        FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0, partition_max_bytes=1000)])
+        for topic_id in (TOPIC_ID, b"an unknown id ..", b"another unknown.")
+    ]
+    request = FetchRequest(max_wait_ms=0, session_epoch=-1, topics=topics, replica_state=ReplicaState(replica_id=1, replica_epoch=-1))
+    assert [each.error_code for each in bench.ask(request, ApiKey.FETCH, 16).fetched] == [REFUSED] * 3
+    assert grants.questions == 1
+    grants.change(FOLLOWS)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    assert sorted(each.error_code for each in bench.ask(request, ApiKey.FETCH, 16).fetched) == [ErrorCode.NONE, unknown, unknown]
+    assert grants.questions == 2
 
 
 @on_a_loop
