@@ -20,9 +20,9 @@ from protocol.conversion.old_logs import records_at
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.records.batch import BatchHeader, TimestampType, crc_is_valid, iter_batches
-from protocol.records.builder import ControlRecordType, control_record_type
+from protocol.records.builder import ControlRecordType, read_control_type
 from protocol.records.errors import RecordFormatError, TooManyHeaders
-from protocol.records.reader import Record, iter_records
+from protocol.records.reader import Record
 
 MAX_RECORDS: Final = 10_000
 """Records that are made at a time; a compressed batch may have millions of small ones."""
@@ -270,8 +270,7 @@ class AbortedFilter:
         while self._to_come and self._to_come[0].first_offset <= header.last_offset:
             self._aborted.add(self._to_come.pop(0).producer_id)
         if header.is_control:
-            marker = next(iter_records(buffer, at, header), None)
-            if marker is not None and control_record_type(marker.key) is ControlRecordType.ABORT:
+            if read_control_type(buffer, at, header) is ControlRecordType.ABORT:
                 self._aborted.discard(header.producer_id)
             return True
         return header.is_transactional and header.producer_id in self._aborted

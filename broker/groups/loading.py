@@ -35,9 +35,9 @@ from protocol.records.batch import (
     next_batch_size,
     parse_header,
 )
-from protocol.records.builder import ControlRecordType, control_record_type
+from protocol.records.builder import ControlRecordType, read_control_type
 from protocol.records.errors import RecordFormatError
-from protocol.records.reader import iter_keys_and_values, iter_records, read_varint, read_varlong, record_data
+from protocol.records.reader import iter_keys_and_values, read_varint, read_varlong, record_data
 from protocol.schema.wire import ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -179,9 +179,9 @@ class GroupLoader:
         header = parse_header(data, position)
         try:
             if header.is_control:
-                for record in iter_records(data, position, header):
-                    self._end_transaction(header.producer_id, is_commit=control_record_type(record.key) is ControlRecordType.COMMIT)
-                    break
+                kind = read_control_type(data, position, header)
+                if kind is not None:
+                    self._end_transaction(header.producer_id, is_commit=kind is ControlRecordType.COMMIT)
                 return
             batch, at, header = readable(data, position, header)
             yield from self._any_records(record_data(batch, at, header), header)

@@ -8,18 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.conversion.limits import CODEC_MASK, TIMESTAMP_TYPE_MASK, TOGETHER_BYTES
+from protocol.conversion.limits import CODEC_MASK, MAX_DECOMPRESSED_BYTES, TIMESTAMP_TYPE_MASK, TOGETHER_BYTES
 from protocol.conversion.message_reader import MessageReader
 from protocol.conversion.message_sets import as_batch, unwrap
 from protocol.records.batch import BatchHeader, Buffer, parse_header
-from protocol.records.reader import ANY_OFFSET, MOST_HEADERS, Record, iter_records
+from protocol.records.reader import (
+    ANY_OFFSET,
+    MOST_HEADERS,
+    HeaderReader,
+    Record,
+    iter_offsets_and_timestamps,
+    iter_records,
+    record_data,
+)
 
 
 def records_at(
-    buffer: Buffer, position: int, header: BatchHeader, *, first_offset: int = ANY_OFFSET, max_headers: int = MOST_HEADERS
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    first_offset: int = ANY_OFFSET,
+    max_headers: int = MOST_HEADERS,
+    read_headers: HeaderReader | None = None,
 ) -> Iterator[Record]:
     """The records of the batch, or of the message, at `position`. Raises the errors of `iter_records` and of `up_convert`."""
-    return iter_records(*readable(buffer, position, header), first_offset=first_offset, max_headers=max_headers)
+    return iter_records(*readable(buffer, position, header), first_offset=first_offset, max_headers=max_headers, read_headers=read_headers)
+
+
+def offsets_and_timestamps_at(
+    buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[tuple[int, int]]:
+    """Offset and timestamp of each record of the batch, or of the message, at `position`. Raises the errors of `records_at`."""
+    batch, at, known = readable(buffer, position, header)
+    return iter_offsets_and_timestamps(record_data(batch, at, known, max_bytes), known)
 
 
 def readable(buffer: Buffer, position: int, header: BatchHeader) -> tuple[Buffer, int, BatchHeader]:

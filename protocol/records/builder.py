@@ -330,6 +330,13 @@ def read_marker(records: Buffer, position: int, header: BatchHeader) -> EndTrans
     return None
 
 
+def read_control_type(records: Buffer, position: int, header: BatchHeader) -> ControlRecordType | None:
+    """The type of the record in a control batch; None when it has no record, as the cleaner may leave it. Raises RecordFormatError."""
+    for key, _ in iter_keys_and_values(record_data(records, position, header), header):
+        return control_record_type(key)
+    return None
+
+
 def build_end_transaction_marker(
     marker: EndTransactionMarker,
     *,

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from protocol.records.batch import TRANSACTIONAL_MASK, BatchHeader, Buffer
-from protocol.records.builder import ControlRecordType, control_record_type
-from protocol.records.reader import iter_records
+from protocol.records.builder import ControlRecordType, read_control_type
 from storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 
@@ -52,11 +51,10 @@ class CleanedTransactions:
         """A control batch; True if no record of its transaction is left, so that it may be dropped after its retention.
         May raise OSError."""
         self._begin(header.last_offset)
-        record = next(iter_records(buffer, position, header), None)
-        if record is None:
-            return True  # it was cleaned before
         producer_id = header.producer_id
-        match control_record_type(record.key):
+        match read_control_type(buffer, position, header):
+            case None:
+                return True  # it was cleaned before
             case ControlRecordType.ABORT:
                 transaction = self._ongoing.pop(producer_id, None)
                 if transaction is None or producer_id not in self._aborted:

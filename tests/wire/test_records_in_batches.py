@@ -2,11 +2,13 @@
 
 import contextlib
 import tracemalloc
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.records import reader
 from protocol.records.batch import HEADER_SIZE, TIMESTAMP_TYPE_MASK, crc_is_valid, parse_header
 from protocol.records.builder import (
     VARINTS,
@@ -24,9 +26,12 @@ from protocol.records.builder import (
 from protocol.records.compression import CODEC_BY_NAME
 from protocol.records.errors import DecompressionTooLarge, InvalidRecord, RecordFormatError
 from protocol.records.reader import (
+    MOST_CHECKED_HEADERS,
     Record,
     iter_keys_and_values,
+    iter_offsets_and_timestamps,
     iter_records,
+    join_header_keys,
     outline_records,
     parse_records,
     read_varint,
@@ -124,9 +129,24 @@ def test_headers_that_nobody_needs_are_not_made() -> None:
     try:
         walk_records(data, header)
         assert len(list(iter_keys_and_values(data, header))) == 1
+        assert list(iter_offsets_and_timestamps(data, header)) == [(0, FIRST_TIMESTAMP)]
+        (record,) = parse_records(data, header, read_headers=join_header_keys)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+    assert record.headers == ((b"," * 199_999, None),)
+
+
+def test_very_many_headers_of_a_record_are_passed_over_unread() -> None:
+    """Checking 64 million takes longer than the event loop may wait."""
+    data = encode_records(
+        [a_record(key=b"k", value=b"v", headers=[(b"", None)] * (MOST_CHECKED_HEADERS + 1)), a_record(1)], 0, FIRST_TIMESTAMP
+    )
+    header = parse_header(a_batch(2))
+    data[data.rindex(b"\0\1" * MOST_CHECKED_HEADERS)] = 1  # no key has a negative length
+    with pytest.raises(InvalidRecord):
+        list(parse_records(bytes(data), header))
+    assert [key for key, _ in iter_keys_and_values(bytes(data), header)] == [b"k", a_record(1).key]
 
 
 @pytest.mark.parametrize("is_log_append_time", [False, True])
@@ -212,10 +232,16 @@ def _walk_as_read(data: bytes, count: int) -> None:
     except InvalidRecord:
         with pytest.raises(InvalidRecord):
             walk_records(data, header)
-        with pytest.raises(InvalidRecord):
+        with pytest.raises(InvalidRecord), patch.object(reader, "MOST_CHECKED_HEADERS", len(data)):
             list(iter_keys_and_values(data, header))
+        with pytest.raises(InvalidRecord):
+            list(parse_records(data, header, read_headers=join_header_keys))
     else:
         assert list(iter_keys_and_values(data, header)) == [(record.key, record.value) for record in records]
+        assert list(iter_offsets_and_timestamps(data, header)) == [record[:2] for record in records]
+        for record, joined in zip(records, parse_records(data, header, read_headers=join_header_keys), strict=True):
+            assert joined[:4] == record[:4]
+            assert b",".join(key for key, _ in joined.headers) == b",".join(key for key, _ in record.headers)
         summary = walk_records(data, header)
         if records:
             assert summary.has_null_key == any(record.key is None for record in records)

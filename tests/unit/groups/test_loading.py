@@ -1,6 +1,7 @@
 """Groups and offsets come back out of the log: of Apache Kafka's recorded ones, of ours, and of damaged ones."""
 
 import json
+import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from broker.groups.loading import GroupLoader
 from broker.groups.offset_records import OffsetAndMetadata, offset_key, offset_value, read_offset_value
 from broker.groups.records import group_key, group_value, read_group_value, read_key
 from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
-from protocol.records.reader import Record
+from protocol.records.reader import Record, iter_records
 from storage.disk.topic_partition import TopicPartition
 from tests.support.golden_logs import LOGS
 from tests.support.groups import a_stable_group, quiet
@@ -172,6 +173,22 @@ def test_markers_decide_about_offsets_in_transactions() -> None:
     groups, _ = load(*log, *markers)
     assert groups["g"].offsets.committed[T0].value.offset == 2
     assert not groups["g"].offsets.transactional
+
+
+def test_a_marker_of_very_many_headers_takes_little_memory() -> None:
+    (written,) = iter_records(marker(ControlRecordType.COMMIT, 7, 1))
+    headers = [(b"", None)] * 200_000
+    odd = build_batch(
+        [written._replace(headers=tuple(headers))], base_offset=1, producer_id=7, producer_epoch=0, is_transactional=True, is_control=True
+    )
+    log = [transactional(1, 7, 0), bytes(odd)]
+    tracemalloc.start()
+    try:
+        groups, _ = load(*log)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000, "the headers have 400 KB, and take 12 MB as objects"
+    finally:
+        tracemalloc.stop()
+    assert groups["g"].offsets.committed[T0].value.offset == 1
 
 
 def test_records_of_later_brokers_are_passed_over() -> None:
