@@ -1,5 +1,6 @@
 """Lookups in old segments refuse to wait for the disk when they are asked to, and find the same once a thread has read."""
 
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -145,6 +146,20 @@ def test_a_thread_searches_a_large_batch(batch: bytearray) -> None:
     assert when_cached(lambda: log.offset_for_timestamp(1005, False, found)) == ((5, 1005, 0), 1)
     assert when_cached(lambda: log.offset_for_timestamp(1005, False, found)) == ((5, 1005, 0), 0)
     assert when_cached(lambda: log.offset_of_max_timestamp(False, found)) == (log.offset_of_max_timestamp(), 1)
+
+
+def test_a_record_of_very_many_headers_takes_little_memory() -> None:
+    """A batch of 1 MiB may have 64 million empty ones."""
+    log = a_log()
+    append(log, a_batch([a_record(timestamp=1000, headers=[(b"", None)] * 200_000)], "zstd"))
+    found: FoundRecords = {}
+    tracemalloc.start()
+    try:
+        assert when_cached(lambda: log.offset_for_timestamp(1000, False, found)) == ((0, 1000, 0), 1)
+        assert log.offset_of_max_timestamp() == (0, 1000, 0)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000, "the headers have 400 KB, and take 12 MB as objects"
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_large_batch_that_is_damaged_is_told_after_the_thread_has_found_out() -> None:
