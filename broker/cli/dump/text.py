@@ -22,12 +22,12 @@ from broker.cli.dump.index_bytes import (
     used_offset_entries,
 )
 from broker.cli.dump.segment_bytes import WholeBatch, whole_batches
-from protocol.conversion.old_logs import checksums_of, records_at
+from protocol.conversion.old_logs import checksums_of, offsets_and_timestamps_at, records_at
 from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, TimestampType, crc_is_valid, increment_sequence
 from protocol.records.builder import ControlRecordType, control_record_type, parse_end_transaction_marker
 from protocol.records.compression import CompressionCodec
 from protocol.records.errors import RecordFormatError
-from protocol.records.reader import Record
+from protocol.records.reader import Record, join_header_keys
 from storage.errors import StorageError
 from storage.producers.snapshot import decode_snapshot
 from storage.segment.transaction_index import CURRENT_VERSION
@@ -128,7 +128,8 @@ class Dump:
                 self._write(batch_line(batch))
                 if options.deep_iteration:
                     checksums = checksums_of(batch.buffer, batch.at, batch.header) if batch.header.is_message else repeat(None)
-                    for record, checksum in zip(records_at(batch.buffer, batch.at, batch.header), checksums, strict=False):
+                    records = records_at(batch.buffer, batch.at, batch.header, read_headers=join_header_keys)
+                    for record, checksum in zip(records, checksums, strict=False):
                         if last_offset not in (-1, record.offset - 1):
                             self.disagreements.gaps.setdefault(path, []).append((last_offset, record.offset))
                         last_offset = record.offset
@@ -217,8 +218,8 @@ class Dump:
                 if batch is None or batch.header.last_offset != entry.offset:
                     self.disagreements.offsets_not_found.append((entry.offset, -1 if batch is None else batch.header.last_offset))
                 else:
-                    records = records_at(batch.buffer, batch.at, batch.header)
-                    latest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+                    records = offsets_and_timestamps_at(batch.buffer, batch.at, batch.header)
+                    latest = max((timestamp for _, timestamp in records), default=NO_TIMESTAMP)
                     if latest != entry.timestamp:
                         self.disagreements.time_mismatches.setdefault(path, []).append((entry.timestamp, latest))
                     if previous >= entry.timestamp:

@@ -5,10 +5,12 @@ import shutil
 import struct
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from broker.cli.dump.text import Dump, DumpOptions
 from protocol.records.builder import ControlRecordType as Type
 from protocol.records.builder import EndTransactionMarker, build_batch, build_end_transaction_marker
 from protocol.records.reader import Record
@@ -55,6 +57,26 @@ def test_numbers_are_decoded(tmp_path: Path) -> None:
 
 def test_max_bytes_ends_early_without_complaint() -> None:
     assert len(ottla("dump-log", "--max-bytes", "400", str(SEGMENT)).lines) == 2 + 2
+
+
+def test_a_record_of_very_many_headers_takes_little_memory(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(
+        build_batch([Record(0, 5, b"k", b"v", ((b"", None),) * 200_000), Record(1, 6, None, b"v", ((b"a", b"x"), (b"b", None)))])
+    )
+    log.with_suffix(".index").touch()
+    log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", 6, 1))
+    lines: list[str] = []
+    dump = Dump(DumpOptions(deep_iteration=True), lines.append)
+    tracemalloc.start()
+    try:
+        dump.file(log)
+        dump.file(log.with_suffix(".timeindex"))
+        assert tracemalloc.get_traced_memory()[1] < 6_000_000, "the headers have 400 KB, and take 12 MB as objects"
+    finally:
+        tracemalloc.stop()
+    assert [line.partition("headerKeys: ")[2] for line in lines[3:5]] == [f"[{',' * 199_999}]", "[a,b]"]
+    assert not dump.disagreements.lines()
 
 
 def test_gaps_and_mismatches_are_said_at_the_end(tmp_path: Path) -> None:
