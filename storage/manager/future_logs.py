@@ -113,6 +113,8 @@ def replace_current_with_future(manager: "LogManager", topic_partition: TopicPar
         manager._checkpoints.take_topic_id(target, source.topic_id)
     target.move_to(directory)
     target.update_high_watermark(source.high_watermark)
+    # A batch that a transaction coordinator is being asked about comes with the guard from the former log.
+    target.producer_state.state.verifications = source.producer_state.state.verifications
     del manager._future[topic_partition]
     manager._current[topic_partition] = target
     manager._checkpoints.on_created(target)

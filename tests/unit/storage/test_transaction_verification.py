@@ -11,7 +11,8 @@ from storage.producers.verification import MOST_VERIFICATIONS
 from storage.validation.run import BatchRun
 from tests.support.batches import a_batch, a_run
 from tests.support.clocks import ManualClock
-from tests.support.logs import a_context, a_log
+from tests.support.log_manager import Disks, a_future_log
+from tests.support.logs import T0, a_context, a_log
 from tests.support.transactions import a_marker_batch
 
 PRODUCER = 5
@@ -137,6 +138,21 @@ def test_a_group_coordinator_needs_a_verification_as_well() -> None:
         append(log, run, AppendOrigin.COORDINATOR)
     run.guard = log.begin_verification(PRODUCER, -1, 0)
     append(log, run, AppendOrigin.COORDINATOR)
+
+
+def test_a_batch_is_verified_although_its_log_moves_to_another_directory_meanwhile() -> None:
+    disks = Disks(log_dirs="/a,/b")
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True, log_dir="/a")
+    guard = log.begin_verification(PRODUCER, 0, 0)
+    a_future_log(manager, log, "/b")
+    manager.moves.start(T0)
+    disks.settle()
+    moved = manager.get(T0)
+    assert moved is not None
+    assert moved.log_dir == "/b"
+    write(moved, guard=guard)
+    assert moved.log_end_offset == 1
 
 
 def test_a_follower_asks_nobody() -> None:
