@@ -60,7 +60,7 @@ _Transaction: TypeAlias = dict[bytes, Stored]
 class GroupLoader:
     """See the module. `offsets` counts the offsets that were found, `skipped` the records that cannot be read and are left out."""
 
-    __slots__ = ("_names", "_offsets", "_open", "_others", "_repeated", "_settings", "name", "offsets", "skipped")
+    __slots__ = ("_deleted", "_names", "_offsets", "_open", "_others", "_repeated", "_settings", "name", "offsets", "skipped")
 
     def __init__(self, name: str, settings: GroupSettings) -> None:
         self.name = name
@@ -74,6 +74,9 @@ class GroupLoader:
         self._others: dict[bytes, Stored] = {}
         """The latest values of groups, and of keys that no broker writes, after the offset of their batch."""
         self._open: dict[int, _Transaction] = {}
+        self._deleted: dict[bytes, bytes] = {}
+        """By key, the place of a tombstone that was read while a transaction was open. It deletes the offsets before it in transactions,
+        too."""
         self._repeated = RepeatedCommits()
 
     def feed(self, data: bytes) -> Iterator[None]:
@@ -198,7 +201,7 @@ class GroupLoader:
             elif transaction is None:
                 self._put(key, place, value)
             else:
-                name = _OFFSET_KEY_VERSIONS[-1] + key[2:] if key[:2] == _OFFSET_KEY_VERSIONS[0] else key
+                name = _in_last_version(key)
                 if value is None:
                     transaction.pop(name, None)
                 else:
@@ -208,6 +211,8 @@ class GroupLoader:
         yield
 
     def _put(self, key: bytes, place: bytes, value: bytes | None) -> None:
+        if value is None and self._open:
+            self._deleted[_in_last_version(key)] = place
         offsets = self._offsets_of(key)
         if offsets is None:
             if value is None:
@@ -221,10 +226,15 @@ class GroupLoader:
 
     def _end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         transaction = self._open.pop(producer_id, {})
+        deleted = self._deleted
+        if not self._open:
+            self._deleted = {}
         if not is_commit:
             return
         for key, stored in transaction.items():
             place = stored[:RECORD_OFFSET_SIZE]
+            if key in deleted and deleted[key] > place:
+                continue
             offsets = self._offsets_of(key)
             known = None if offsets is None else offsets.get(_INDEX.unpack(key[-_INDEX.size :])[0])
             if known is None or known[:RECORD_OFFSET_SIZE] < place:
@@ -255,7 +265,7 @@ class GroupLoader:
             for key, stored in transaction.items():
                 try:
                     found = read_key(key)
-                    if isinstance(found, OffsetKey):
+                    if isinstance(found, OffsetKey) and self._deleted.get(key, b"") <= stored[:RECORD_OFFSET_SIZE]:
                         value = (stored if is_plain(stored) else checked(stored))[RECORD_OFFSET_SIZE:]
                         group = _group_in(into, found.group_id, settings, now_ms)
                         of_producer = group.offsets.transactional.setdefault(producer_id, CommittedOffsets())
@@ -289,6 +299,11 @@ class GroupLoader:
     def _skip(self, what: str, error: ProtocolError) -> None:
         self.skipped += 1
         logger.error("%s: %s cannot be read (%s); left out", self.name, what, error)
+
+
+def _in_last_version(key: bytes) -> bytes:
+    """The same key for an offset, whichever version it was written in."""
+    return _OFFSET_KEY_VERSIONS[-1] + key[2:] if key[:2] == _OFFSET_KEY_VERSIONS[0] else key
 
 
 def _group_in(groups: MutableMapping[str, Group], group_id: str, settings: GroupSettings, now_ms: int) -> Group:

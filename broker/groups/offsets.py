@@ -8,6 +8,7 @@ is replicated first. Offsets of a transaction are kept by producer id until the 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from itertools import chain
 
 from broker.groups.commits import Commit
 from broker.groups.committed import CommittedOffsets, record_offset_of
@@ -106,19 +107,20 @@ class GroupOffsets:
         return any(partition in of_producer for of_producer in self.transactional.values())
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Remove these offsets; returns those that had been committed."""
+        """Remove these offsets; returns those that had been committed, or would be by the marker of an open transaction."""
         removed = []
         for partition in partitions:
             self.pending.pop(partition, None)
+            is_known = self.committed.discard(partition)
             for of_producer in self.transactional.values():
-                of_producer.discard(partition)
-            if self.committed.discard(partition):
+                is_known |= of_producer.discard(partition)
+            if is_known:
                 removed.append(partition)
         return removed
 
     def remove_all(self) -> list[TopicPartition]:
-        """Remove all committed offsets."""
-        return self.remove(list(self.committed))
+        """Remove all offsets that are committed, or in a transaction."""
+        return self.remove(dict.fromkeys(chain(self.committed, *self.transactional.values())))
 
     def remove_of_topics(self, gone: Mapping[str, Container[int]]) -> list[TopicPartition]:
         """Forget these partitions of topics as `remove` does. A group has few topics, but a thousand may be deleted together."""

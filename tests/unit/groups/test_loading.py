@@ -175,6 +175,18 @@ def test_markers_decide_about_offsets_in_transactions() -> None:
     assert not groups["g"].offsets.transactional
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_tombstone_deletes_what_open_transactions_have_written_before_it(version: int) -> None:
+    key = version.to_bytes(2, "big") + offset_key("g", T0)[2:]
+    log = [transactional(1, 7, 0), bytes(build_batch([Record(1, 0, key, None)])), transactional(3, 8, 2)]
+    groups, _ = load(*log)
+    assert sorted(groups["g"].offsets.transactional) == [8]
+    groups, _ = load(*log, marker(ControlRecordType.COMMIT, 8, 3), marker(ControlRecordType.COMMIT, 7, 4))
+    assert groups["g"].offsets.committed[T0].value.offset == 3
+    groups, _ = load(*log, marker(ControlRecordType.ABORT, 8, 3), marker(ControlRecordType.COMMIT, 7, 4))
+    assert groups == {}
+
+
 def test_a_marker_of_very_many_headers_takes_little_memory() -> None:
     (written,) = iter_records(marker(ControlRecordType.COMMIT, 7, 1))
     headers = [(b"", None)] * 200_000

@@ -1,4 +1,5 @@
-"""A group that is loaded from the log has the offsets that it had in memory, after any history of commits, transactions and expiry."""
+"""A group that is loaded from the log has the offsets that it had in memory, after any history of commits, transactions, deletions and
+expiry."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,6 +32,7 @@ step = st.one_of(
     st.tuples(st.just("end"), producer, st.booleans()),
     st.tuples(st.just("replicate")),
     st.tuples(st.just("expire"), st.integers(1, 50)),
+    st.tuples(st.just("delete"), group, partition),
     st.tuples(st.just("hand over")),
 )
 
@@ -60,6 +62,10 @@ class History:
             self.markers.append((producer_id, is_commit))
         elif what == "replicate":
             self.replicate()
+        elif what == "delete":
+            name, where = arguments
+            self.replicate()
+            self.bench.groups.offsets.delete_offsets(name, [where])
         elif what == "expire":
             self.replicate()
             self.bench.clock.move(arguments[0] * 1_000)
@@ -90,8 +96,8 @@ def contents(groups: Mapping[str, Group]) -> dict[str, tuple[Offsets, dict[int, 
     found = {}
     for group_id, each in groups.items():
         assert not each.offsets.pending
-        open_ones = {producer_id: content_of(offsets) for producer_id, offsets in each.offsets.transactional.items()}
-        if each.offsets:
+        open_ones = {producer_id: content_of(offsets) for producer_id, offsets in each.offsets.transactional.items() if offsets}
+        if open_ones or each.offsets.committed:
             found[group_id] = content_of(each.offsets.committed), open_ones
     return found
 

@@ -319,6 +319,31 @@ def test_a_group_that_is_deleted_in_an_open_transaction_stays_deleted() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("is_handed_over_first", [False, True])
+def test_deleted_offsets_of_an_open_transaction_stay_deleted_after_a_handover(is_handed_over_first: bool) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        async def hand_over(epoch: int) -> None:
+            await bench.lead(epoch=epoch, leader=1)
+            await bench.lead(epoch=epoch + 1)
+            await bench.until_loaded()
+
+        await bench.lead()
+        bench.commit_in_transaction(7)
+        bench.commit_in_transaction(8, partition=T1)
+        bench.commit_in_transaction(9, group="h")
+        assert bench.groups.offsets.delete_offsets("g", [T0]) == (ErrorCode.NONE, [ErrorCode.NONE])
+        assert bench.groups.offsets.delete_groups(["h"]) == {"h": ErrorCode.NONE}
+        if is_handed_over_first:
+            await hand_over(1)
+            assert bench.committed(require_stable=True) == -1
+        bench.end_transaction()
+        await hand_over(3)
+        assert (bench.committed(), bench.committed(partition=T1), bench.committed("h")) == (-1, 8, -1)
+        assert bench.groups.count() == 1
+
+    run(scenario)
+
+
 def test_expiry_leaves_offsets_alone_that_a_transaction_is_about_to_replace() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
