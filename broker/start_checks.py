@@ -20,7 +20,7 @@ from config.keys.general import ALTER_CONFIG_POLICY_CLASS_NAME, BROKER_ID, CREAT
 from config.keys.metrics import CLIENT_QUOTA_CALLBACK_CLASS
 from config.keys.security import AUTHORIZER_CLASS_NAME, SUPER_USERS
 from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
-from config.listeners import EndPoint
+from config.listeners import EndPoint, check_principal_builder
 from config.sasl import sasl_listener
 from config.schema.key import Reading
 from controller.controller import SESSION_PATIENCE
@@ -63,6 +63,7 @@ def refuse_unsupported(config: BrokerConfig) -> None:
             raise Unsupported(f"{key.name}={config[key]}: classes of Java cannot be loaded here; remove it, and {instead}")
     super_users(config)
     for endpoint in config.listeners.listeners:
+        check_principal_builder(config.current, endpoint.listener_name)
         if endpoint.security_protocol.uses_sasl:
             check_host(sasl_listener(config.current, endpoint.listener_name))
     if not config.standalone:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from config.broker_keys import LISTENER_PREFIX
 from config.broker_properties import BrokerProperties
-from config.errors import ConfigConflictError, ConfigError
+from config.errors import ConfigConflictError, ConfigError, ConfigValueError
 from config.keys.kraft import CONTROLLER_LISTENER_NAMES
 from config.keys.network import (
     ADVERTISED_LISTENERS,
@@ -22,6 +23,7 @@ from config.keys.network import (
     LISTENERS,
     SECURITY_INTER_BROKER_PROTOCOL,
 )
+from config.keys.security import PRINCIPAL_BUILDER_CLASS
 from config.schema.types import COMMA
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,20})")  # Python reads no number of thousands of digits
@@ -95,6 +97,15 @@ def broker_listeners(properties: BrokerProperties) -> BrokerListeners:
     )
     _check(properties, found)
     return found
+
+
+def check_principal_builder(properties: BrokerProperties, listener_name: str) -> None:
+    """Raises ConfigValueError if another class than Apache Kafka's own gives the clients of a listener their principals."""
+    key = PRINCIPAL_BUILDER_CLASS
+    value = properties.for_listener(listener_name)[key]
+    if value != key.default:
+        prefixed = f"{LISTENER_PREFIX}{listener_name.lower()}.{key.name}"
+        raise ConfigValueError(prefixed if prefixed in properties.properties else key.name, value, f"only {key.default} is supported")
 
 
 def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:

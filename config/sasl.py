@@ -27,7 +27,6 @@ from config.kerberos import INSTALLATION, SERVICE_NAME, KerberosListener, is_ins
 from config.keys.own import OTTLA_JAAS_FILE, OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS
 from config.keys.security import (
     CONNECTIONS_MAX_REAUTH_MS,
-    PRINCIPAL_BUILDER_CLASS,
     SASL_CLIENT_CALLBACK_HANDLER_CLASS,
     SASL_ENABLED_MECHANISMS,
     SASL_JAAS_CONFIG,
@@ -48,6 +47,7 @@ from config.keys.security import (
     SASL_SERVER_CALLBACK_HANDLER_CLASS,
     SASL_SERVER_MAX_RECEIVE_SIZE,
 )
+from config.listeners import check_principal_builder
 from config.schema.key import Key
 
 T = TypeVar("T")
@@ -80,7 +80,6 @@ ZOOKEEPER_CLIENT: Final = "Client"
 """The section of a JAAS file with the broker's credential for ZooKeeper."""
 ZOOKEEPER_SERVICE: Final = "zookeeper"
 """The service name of ZooKeeper servers, unless the JAAS entry has another `serviceName`."""
-DEFAULT_PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 KAFKA_SERVER: Final = "KafkaServer"
 """The section of a JAAS file for all listeners; `<listener>.KafkaServer` precedes it."""
 
@@ -175,9 +174,7 @@ def sasl_listener(properties: BrokerProperties, listener_name: str) -> SaslListe
     names = of_listener[SASL_ENABLED_MECHANISMS]
     if not names:
         raise ConfigValueError(SASL_ENABLED_MECHANISMS.name, "", f"listener {listener_name} has no SASL mechanism")
-    builder = properties[PRINCIPAL_BUILDER_CLASS]
-    if builder != DEFAULT_PRINCIPAL_BUILDER:
-        raise ConfigValueError(PRINCIPAL_BUILDER_CLASS.name, builder, f"only {DEFAULT_PRINCIPAL_BUILDER} is supported")
+    check_principal_builder(properties, listener_name)
     mechanisms: dict[str, Mechanism] = {}
     for name in names:
         why_not = _why_not(name)

@@ -291,6 +291,10 @@ def test_an_authorizer_that_cannot_be_is_refused_and_not_called_a_key_without_ef
             ["listeners=PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0"],
             "listener SASL_SSL cannot offer GSSAPI" if find_spec("gssapi") is None else "listener SASL_SSL enables GSSAPI; set it, or",
         ),
+        (
+            ["listeners=PLAINTEXT://127.0.0.1:0", "listener.name.plaintext.principal.builder.class=some.Class"],
+            "Invalid value some.Class for configuration listener.name.plaintext.principal.builder.class: only org.apache.kafka",
+        ),
     ],
 )
 def test_a_listener_that_cannot_be_secured_is_one_line(tmp_path: Path, settings: list[str], complaint: str) -> None:

@@ -17,9 +17,8 @@ from broker.security.tls.mapping_rules import MappingRules
 from broker.security.tls.trial import reason_of, shake_hands
 from config.broker_keys import LISTENER_PREFIX
 from config.errors import ConfigError
-from config.keys.security import PRINCIPAL_BUILDER_CLASS
 from config.keys.tls import SSL_CLIENT_AUTH, SSL_KEYSTORE_LOCATION, SSL_PRINCIPAL_MAPPING_RULES, SSL_TRUSTSTORE_LOCATION
-from config.listeners import EndPoint, SecurityProtocol
+from config.listeners import EndPoint, SecurityProtocol, check_principal_builder
 
 if TYPE_CHECKING:
     from config.broker_properties import BrokerProperties, ListenerConfig
@@ -127,8 +126,7 @@ class _Builder:
 
     def build(self, *, between_brokers: bool) -> ListenerTls:
         values = self._values
-        if values[PRINCIPAL_BUILDER_CLASS] != PRINCIPAL_BUILDER_CLASS.default:
-            raise ConfigError(f"{PRINCIPAL_BUILDER_CLASS.name}={values[PRINCIPAL_BUILDER_CLASS]} cannot be loaded; unset it")
+        check_principal_builder(self._properties, self._endpoint.listener_name)
         config = TlsConfig(values, f"listener {self._endpoint.listener_name}")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         config.prepare(context)

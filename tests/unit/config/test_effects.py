@@ -33,6 +33,7 @@ READ_WITHIN_CONFIG = {
     "password.encoder.keyfactory.algorithm",
     "password.encoder.old.secret",
     "password.encoder.secret",
+    "principal.builder.class",
     "sasl.client.callback.handler.class",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",

@@ -168,6 +168,10 @@ def test_another_mechanism_has_no_class_for_signed_tokens() -> None:
             "Invalid value a.B for configuration principal.builder.class: only org.apache.kafka",
         ),
         (
+            {"sasl.enabled.mechanisms": "PLAIN", KEY: PLAIN_LINE, "listener.name.clients.principal.builder.class": "a.B"},
+            "Invalid value a.B for configuration listener.name.clients.principal.builder.class: only org.apache.kafka",
+        ),
+        (
             {"sasl.enabled.mechanisms": "PLAIN", "ottla.jaas.file": "/does/not/exist"},
             "Invalid value /does/not/exist for configuration ottla.jaas.file: cannot be read: No such file or directory",
         ),

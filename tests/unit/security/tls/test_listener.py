@@ -180,7 +180,7 @@ def test_cipher_suites_limit_suites_and_versions(caplog: pytest.LogCaptureFixtur
         ({"ssl.engine.factory.class": "a.B"}, "ssl.engine.factory.class=a.B"),
         ({"ssl.provider": "BC"}, "ssl.provider=BC"),
         ({"security.providers": "BC"}, "security.providers=BC"),
-        ({"principal.builder.class": "a.B"}, "principal.builder.class=a.B cannot be loaded"),
+        ({"principal.builder.class": "a.B"}, "Invalid value a.B for configuration principal.builder.class: only org.apache.kafka"),
         ({"ssl.principal.mapping.rules": "nonsense"}, "ssl.principal.mapping.rules=nonsense"),
     ],
 )
