@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -60,8 +60,9 @@ GSSAPI: Final = "GSSAPI"
 MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER, GSSAPI)
 """The mechanisms that a listener may enable."""
 
-_OAUTHBEARER_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer"
-UNSECURED_VALIDATOR: Final = f"{_OAUTHBEARER_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+_PACKAGE: Final = "org.apache.kafka.common.security"
+_OAUTHBEARER_PACKAGE: Final = f"{_PACKAGE}.oauthbearer"
+_UNSECURED_PACKAGE: Final = f"{_OAUTHBEARER_PACKAGE}.internals.unsecured"
 SIGNED_VALIDATORS: Final = frozenset(
     f"{_OAUTHBEARER_PACKAGE}.{name}" for name in ("OAuthBearerValidatorCallbackHandler", "secured.OAuthBearerValidatorCallbackHandler")
 )
@@ -85,11 +86,29 @@ KAFKA_SERVER: Final = "KafkaServer"
 
 _MOST_DIGITS: Final = 18
 """Digits of the longest time that an option may have; Python refuses to read a number of thousands of digits."""
-_CLASS_KEYS: Final[tuple[Key[str | None], ...]] = (
-    SASL_LOGIN_CALLBACK_HANDLER_CLASS,
-    SASL_LOGIN_CLASS,
-)
-"""Keys that name a class to load into Java."""
+_DEFAULT_CLASSES: Final[Mapping[Key[str | None], Mapping[str, str]]] = {
+    SASL_LOGIN_CLASS: {
+        PLAIN: f"{_PACKAGE}.authenticator.DefaultLogin",
+        SCRAM_SHA_256: f"{_PACKAGE}.authenticator.DefaultLogin",
+        SCRAM_SHA_512: f"{_PACKAGE}.authenticator.DefaultLogin",
+        OAUTHBEARER: f"{_OAUTHBEARER_PACKAGE}.internals.OAuthBearerRefreshingLogin",
+        GSSAPI: f"{_PACKAGE}.kerberos.KerberosLogin",
+    },
+    SASL_LOGIN_CALLBACK_HANDLER_CLASS: {OAUTHBEARER: f"{_UNSECURED_PACKAGE}.OAuthBearerUnsecuredLoginCallbackHandler"},
+    SASL_SERVER_CALLBACK_HANDLER_CLASS: {
+        PLAIN: f"{_PACKAGE}.plain.internals.PlainServerCallbackHandler",
+        OAUTHBEARER: f"{_UNSECURED_PACKAGE}.OAuthBearerUnsecuredValidatorCallbackHandler",
+        GSSAPI: f"{_PACKAGE}.authenticator.SaslServerCallbackHandler",
+    },
+    SASL_CLIENT_CALLBACK_HANDLER_CLASS: {
+        PLAIN: f"{_PACKAGE}.authenticator.SaslClientCallbackHandler",
+        SCRAM_SHA_256: f"{_PACKAGE}.authenticator.SaslClientCallbackHandler",
+        SCRAM_SHA_512: f"{_PACKAGE}.authenticator.SaslClientCallbackHandler",
+        OAUTHBEARER: f"{_OAUTHBEARER_PACKAGE}.internals.OAuthBearerSaslClientCallbackHandler",
+        GSSAPI: f"{_PACKAGE}.kerberos.KerberosClientCallbackHandler",
+    },
+}
+"""The classes that Apache Kafka loads for a mechanism by default. They do what this server does, so a key may name them."""
 
 
 class JwksSource(NamedTuple):
@@ -180,7 +199,8 @@ def sasl_listener(properties: BrokerProperties, listener_name: str) -> SaslListe
         why_not = _why_not(name)
         if why_not is not None:
             raise ConfigValueError(SASL_ENABLED_MECHANISMS.name, ",".join(names), f"listener {listener_name} cannot offer {name}{why_not}")
-        _refuse_classes(properties, listener_name, name)
+        for key in (SASL_LOGIN_CALLBACK_HANDLER_CLASS, SASL_LOGIN_CLASS):
+            _refuse_class(properties, listener_name, name, key)
         modules = _modules(properties, listener_name, name)
         max_reauth_ms = _of_mechanism(properties, listener_name, name, CONNECTIONS_MAX_REAUTH_MS)
         is_signed = _validates_signed_tokens(properties, listener_name, name)
@@ -214,8 +234,7 @@ def inter_broker_login(properties: BrokerProperties, listener_name: str) -> tupl
         raise ConfigValueError(
             SASL_MECHANISM_INTER_BROKER_PROTOCOL.name, name, f"the mechanisms of this server are {', '.join(MECHANISMS)}"
         )
-    if handler := properties[SASL_CLIENT_CALLBACK_HANDLER_CLASS]:
-        raise ConfigValueError(SASL_CLIENT_CALLBACK_HANDLER_CLASS.name, handler, "this server loads no Java classes")
+    _refuse_class(properties, listener_name, name, SASL_CLIENT_CALLBACK_HANDLER_CLASS)
     module = login_module(name, _modules(properties, listener_name, name))
     if name == GSSAPI:
         module = with_service_name(module, properties.for_listener(listener_name)[SASL_KERBEROS_SERVICE_NAME])
@@ -277,21 +296,19 @@ def _of_mechanism(properties: BrokerProperties, listener_name: str, mechanism: s
     return value
 
 
-def _refuse_classes(properties: BrokerProperties, listener_name: str, mechanism: str) -> None:
-    for key in _CLASS_KEYS:
-        value = _of_mechanism(properties, listener_name, mechanism, key)
-        if value:
-            raise ConfigValueError(_name_of(properties, listener_name, mechanism, key), value, "this server loads no Java classes")
+def _refuse_class(properties: BrokerProperties, listener_name: str, mechanism: str, key: Key[str | None]) -> None:
+    """Raises ConfigValueError for another class than the default one."""
+    value = _of_mechanism(properties, listener_name, mechanism, key)
+    if value and value != _DEFAULT_CLASSES[key].get(mechanism):
+        raise ConfigValueError(_name_of(properties, listener_name, mechanism, key), value, "this server loads no Java classes")
 
 
 def _validates_signed_tokens(properties: BrokerProperties, listener_name: str, mechanism: str) -> bool:
     """Whether a mechanism has Kafka's class for signed tokens. Raises ConfigValueError for another class than the default."""
     key = SASL_SERVER_CALLBACK_HANDLER_CLASS
-    value = _of_mechanism(properties, listener_name, mechanism, key)
-    if mechanism == OAUTHBEARER and value in SIGNED_VALIDATORS:
+    if mechanism == OAUTHBEARER and _of_mechanism(properties, listener_name, mechanism, key) in SIGNED_VALIDATORS:
         return True
-    if value and not (mechanism == OAUTHBEARER and value == UNSECURED_VALIDATOR):
-        raise ConfigValueError(_name_of(properties, listener_name, mechanism, key), value, "this server loads no Java classes")
+    _refuse_class(properties, listener_name, mechanism, key)
     return False
 
 

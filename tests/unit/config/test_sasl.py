@@ -7,7 +7,16 @@ import pytest
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError
 from config.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE
-from config.sasl import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SaslListener, ignored_jaas_key, sasl_listener, unsecured_tokens
+from config.sasl import (
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM_SHA_256,
+    SaslListener,
+    ignored_jaas_key,
+    inter_broker_login,
+    sasl_listener,
+    unsecured_tokens,
+)
 
 PLAIN_LINE = f'{PLAIN_MODULE} required user_alice="alice-secret";'
 KEY = "listener.name.clients.plain.sasl.jaas.config"
@@ -137,6 +146,31 @@ def test_signed_tokens_that_cannot_be_validated_are_refused(more: dict[str, str]
 def test_another_mechanism_has_no_class_for_signed_tokens() -> None:
     with pytest.raises(ConfigError, match="loads no Java classes"):
         listener_of(**{"sasl.enabled.mechanisms": "PLAIN", KEY: PLAIN_LINE, "sasl.server.callback.handler.class": VALIDATOR})
+
+
+def test_a_key_may_name_the_class_that_apache_kafka_has_by_default() -> None:
+    kafka = "org.apache.kafka.common.security"
+    named = {
+        "listener.name.clients.plain.sasl.login.class": f"{kafka}.authenticator.DefaultLogin",
+        "listener.name.clients.plain.sasl.server.callback.handler.class": f"{kafka}.plain.internals.PlainServerCallbackHandler",
+        f"{BEARER}.sasl.login.callback.handler.class": f"{kafka}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
+        f"{BEARER}.sasl.jaas.config": f"{OAUTHBEARER_MODULE} required;",
+    }
+    assert list(listener_of(**{"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER", KEY: PLAIN_LINE, **named}).mechanisms) == [
+        PLAIN,
+        OAUTHBEARER,
+    ]
+    with pytest.raises(ConfigError, match="loads no Java classes"):
+        listener_of(**{**signed(), f"{BEARER}.sasl.login.class": named["listener.name.clients.plain.sasl.login.class"]})
+
+
+@pytest.mark.parametrize("name", ["sasl.client.callback.handler.class", "listener.name.clients.sasl.client.callback.handler.class"])
+def test_a_class_for_the_login_at_other_brokers_is_refused_unless_it_is_the_default(name: str) -> None:
+    given = {"sasl.mechanism.inter.broker.protocol": "PLAIN", KEY: PLAIN_LINE}
+    default = "org.apache.kafka.common.security.authenticator.SaslClientCallbackHandler"
+    assert inter_broker_login(BrokerProperties({**given, name: default}), "CLIENTS")[0] == PLAIN
+    with pytest.raises(ConfigError, match=f"^Invalid value a.B for configuration {name}: this server loads no Java classes"):
+        inter_broker_login(BrokerProperties({**given, name: "a.B"}), "CLIENTS")
 
 
 @pytest.mark.parametrize(
