@@ -208,10 +208,9 @@ class Broker:
         services.administration.delegation_tokens = None
         services.cluster.broker_epoch = -1
         refuse_unsupported(config)
-        self._security.check_logins()
-        unusable = self._security.unusable_certificates()
-        if unusable is not None and not may_have_metadata(config):
-            raise unusable
+        problem = self._security.problem()
+        if problem is not None and not may_have_metadata(config):
+            raise problem
         if self._surroundings.is_process:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(200_000, 20, 100)
@@ -283,8 +282,8 @@ class Broker:
         await check_belongings(self.config, self.store, directories)
         if not self.config.standalone:
             await check_znodes(self.config, self.store)
-        if (unusable := self._security.unusable_certificates()) is not None:
-            await check_configuration_may_differ(self.store, self._known_broker_id(), unusable)
+        if (problem := self._security.problem()) is not None:
+            await check_configuration_may_differ(self.store, self._known_broker_id(), problem)
         services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
         services.broker_id = await self._broker_id()
         await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.is_listening)
@@ -297,9 +296,9 @@ class Broker:
         self._access_control = AccessControl(services, self._random.random, self._surroundings.random_bytes)
         self._held.push_async_callback(self._access_control.close)
         await self._access_control.load()
-        # Before logs are loaded: wrong keys or certificates in the dynamic configuration should end the start at once, too.
-        if (unusable := self._security.unusable_certificates()) is not None:
-            raise unusable
+        # Before logs are loaded: wrong logins, keys or certificates in the dynamic configuration should end the start at once, too.
+        if (problem := self._security.problem()) is not None:
+            raise problem
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from broker.metadata_store import check_zookeeper_login, zookeeper_login_settings
 from broker.security.acl_authorizer import parse_super_users
 from broker.security.principals import Principal
-from broker.security.sasl.offers import check_host
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.keys.authorizer_zookeeper import AuthorizerReading
@@ -21,7 +20,6 @@ from config.keys.metrics import CLIENT_QUOTA_CALLBACK_CLASS
 from config.keys.security import AUTHORIZER_CLASS_NAME, SUPER_USERS
 from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from config.listeners import EndPoint, check_principal_builder
-from config.sasl import sasl_listener
 from config.schema.key import Reading
 from controller.controller import SESSION_PATIENCE
 from controller.errors import SAME_IDENTITY, NoAuth, NoNode
@@ -54,7 +52,7 @@ class Unsupported(Exception):
 def refuse_unsupported(config: BrokerConfig) -> None:
     """Refuse settings that restrict clients and are not implemented. A broker that ignored them would allow what they forbid.
 
-    Raises Unsupported; ConfigError and StoreUnavailable for logins that cannot work.
+    Raises Unsupported, ConfigError; StoreUnavailable for a login at ZooKeeper that cannot work.
     """
     if config[AUTHORIZER_CLASS_NAME] not in ("", ACL_AUTHORIZER):
         raise Unsupported(f"authorizer.class.name={config[AUTHORIZER_CLASS_NAME]}: the only authorizer of this server is {ACL_AUTHORIZER}")
@@ -64,8 +62,6 @@ def refuse_unsupported(config: BrokerConfig) -> None:
     super_users(config)
     for endpoint in config.listeners.listeners:
         check_principal_builder(config.current, endpoint.listener_name)
-        if endpoint.security_protocol.uses_sasl:
-            check_host(sasl_listener(config.current, endpoint.listener_name))
     if not config.standalone:
         check_zookeeper_login(config)
     of_authorizer = AuthorizerReading(config)

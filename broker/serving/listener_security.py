@@ -12,7 +12,7 @@ from broker.configuration.scram_credentials import ScramCredentials
 from broker.network.authentication_counts import AuthenticationCounts
 from broker.security.client_security import InterBrokerSecurity
 from broker.security.sasl.key_sets import KeySets
-from broker.security.sasl.offers import Credentials, offer_of
+from broker.security.sasl.offers import Credentials, check_listeners, offer_of
 from broker.serving.authentication import ListenerAuthentication
 from broker.serving.dispatch import Dispatcher
 from config.broker import BrokerConfig
@@ -52,22 +52,20 @@ class ListenerSecurity:
             self._of_peers[listener_name] = found
         return found
 
-    def check_logins(self) -> None:
-        """Check that this broker can log in at other brokers. Raises ConfigError for what is missing."""
-        for security in self._between_brokers():
-            if security.protocol.uses_sasl:
-                security.begin("")
-
     def _between_brokers(self) -> list[InterBrokerSecurity]:
         listeners = self._config.listeners
         names = (listeners.inter_broker_listener_name, listeners.control_plane_listener_name)
         return [self.of_peers(name) for name in names if name is not None]
 
-    # -- keys and certificates -------------------------------------------------------------------------------------------
+    # -- the configuration -----------------------------------------------------------------------------------------------
 
-    def unusable_certificates(self) -> ConfigError | None:
-        """The first problem with the keys and certificates of listeners, by the configuration as it is known now."""
+    def problem(self) -> ConfigError | None:
+        """The first problem with logins, keys and certificates, by the configuration as it is known now."""
         try:
+            check_listeners(self._config)
+            for security in self._between_brokers():
+                if security.protocol.uses_sasl:
+                    security.begin("")
             for endpoint in self._config.listeners.listeners:
                 if endpoint.security_protocol.uses_tls:
                     self.tls_of(endpoint)

@@ -11,6 +11,7 @@ from broker.cli.doctor.directory_checks import DirectoryFacts
 from broker.cli.doctor.kinds import Finding, found
 from broker.loop.clock import SystemClock
 from broker.metadata_store import metadata_file, open_metadata_store
+from broker.security.sasl.offers import check_listeners
 from broker.start_checks import Unsupported, refuse_unsupported
 from config.broker import BrokerConfig
 from config.errors import ConfigError
@@ -35,6 +36,7 @@ def check_start(config: BrokerConfig) -> Iterator[Finding]:
     """The settings with which a broker does not start, although each value is valid."""
     try:
         refuse_unsupported(config)
+        check_listeners(config)
     except (Unsupported, ConfigError, StoreUnavailable) as error:
         yield found("configuration-invalid", str(error), "correct the key that is named; docs/configuration.md lists all keys")
 

@@ -12,8 +12,9 @@ from broker.security.sasl.oauthbearer import OAuthBearerServer
 from broker.security.sasl.plain import PlainServer
 from broker.security.sasl.scram import ScramCredential, ScramServer, TokenCredential
 from broker.security.sasl.session import Offer, OfferedMechanism
+from config.broker import BrokerConfig
 from config.jaas import PLAIN_MODULE
-from config.sasl import GSSAPI, OAUTHBEARER, PLAIN, Mechanism, SaslListener, SignedTokens, unsecured_tokens
+from config.sasl import GSSAPI, OAUTHBEARER, PLAIN, Mechanism, SaslListener, SignedTokens, sasl_listener, unsecured_tokens
 
 _NONCE_BYTES: Final = 20
 _BUCKETS: Final = 16
@@ -48,10 +49,13 @@ def offer_of(listener: SaslListener, credentials: Credentials) -> Offer:
     return Offer(mechanisms, in_order_of_java(mechanisms))
 
 
-def check_host(listener: SaslListener) -> None:
-    """Raises ConfigError if this host lacks what a mechanism of the listener needs: a library, a keytab."""
-    if GSSAPI in listener.mechanisms:
-        _kerberos(listener.mechanisms[GSSAPI])
+def check_listeners(config: BrokerConfig) -> None:
+    """Raises ConfigError if a SASL listener lacks something in the configuration, or on this host: a library, a keytab."""
+    for endpoint in config.listeners.listeners:
+        if endpoint.security_protocol.uses_sasl:
+            listener = sasl_listener(config.current, endpoint.listener_name)
+            if GSSAPI in listener.mechanisms:
+                _kerberos(listener.mechanisms[GSSAPI])
 
 
 def in_order_of_java(names: Iterable[str]) -> list[str]:

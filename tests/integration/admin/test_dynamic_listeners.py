@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from broker.server import CannotStart
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.integration.test_sasl_listener import Wire, port_of
 from tests.support.admin_requests import BROKER, DELETE, OK, SET, change
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import eventually
@@ -69,6 +71,26 @@ def test_a_sasl_listener_is_added_with_the_mechanisms_that_are_in_force(tmp_path
         with a_wire_client(second) as newcomer:
             offered = newcomer.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert (offered.error_code, offered.mechanisms) == (ErrorCode.NONE, ["PLAIN"])
+
+
+def test_the_users_of_a_listener_may_be_in_the_dynamic_configuration_alone(tmp_path: Path) -> None:
+    """Operators store passwords there, so that they are encrypted."""
+    name = "listener.name.second.plain.sasl.jaas.config"
+    line = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
+    settings = {
+        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,SECOND:SASL_PLAINTEXT",
+        "sasl_enabled_mechanisms": "PLAIN",
+        "password_encoder_secret": "encoder",
+    }
+    both = {**settings, "listeners": "PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:0"}
+    with a_broker_in_process(tmp_path, broker_id=0, **settings) as broker, a_wire_client(broker.port) as client:
+        assert change(client, BROKER, "0", (name, SET, line)) == OK
+    with a_broker_in_process(tmp_path, broker_id=0, **both) as broker, a_wire_client(broker.port) as client:
+        with Wire(port_of(broker, "SECOND")) as user:
+            user.log_in()
+        assert change(client, BROKER, "0", (name, DELETE, None)) == OK
+    with pytest.raises(CannotStart, match=f"for configuration {name}: "), a_broker_in_process(tmp_path, broker_id=0, **both):
+        pass
 
 
 def test_a_port_that_is_taken_is_logged_and_the_broker_goes_on(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
