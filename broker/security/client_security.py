@@ -6,6 +6,7 @@ changed certificates and passwords take effect.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from broker.security.sasl.clients import SaslClient
     from config.broker import BrokerConfig
     from config.client_properties import ClientProperties
+
+
+logger = logging.getLogger(__name__)
 
 
 class ClientSecurity(Protocol):
@@ -77,7 +81,10 @@ class InterBrokerSecurity:
         return self._config.listeners.security_protocols[self._listener_name]
 
     def context(self) -> ssl.SSLContext:
-        """See `ClientSecurity`. The context is made again when the configuration or a file has changed."""
+        """See `ClientSecurity`. The context is made again when the configuration or a file has changed.
+
+        If that fails, the earlier one stays: a file may be replaced in several steps, and other brokers have to be reached meanwhile.
+        """
         from broker.security.tls.connecting import connecting_context
         from broker.security.tls.listener import source_of
 
@@ -87,7 +94,10 @@ class InterBrokerSecurity:
             try:
                 self._context = connecting_context(properties.for_listener(self._listener_name), f"connections to {self._listener_name}")
             except ConfigError as reason:
-                raise ConfigError(f"listener {self._listener_name}, between brokers: {reason}") from None
+                text = f"listener {self._listener_name}, between brokers: {reason}"
+                if self._context is None:
+                    raise ConfigError(text) from None
+                logger.error("%s; new connections use the earlier keys and certificates", text)
             self._source = source
         return self._context
 

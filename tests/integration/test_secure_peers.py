@@ -14,6 +14,7 @@ import pytest
 from broker.network.peer_connection import PeerConnections
 from broker.security.client_security import ClientSecurity, InterBrokerSecurity
 from config.broker import BrokerConfig
+from config.errors import ConfigError
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -193,6 +194,27 @@ def test_a_changed_certificate_is_used_by_the_next_connection(tmp_path: Path, au
     trust.write_text(Identity("CN=other").certificate_pem)
     assert secured.context() is not first
     assert secured.context().verify_mode is ssl.CERT_REQUIRED
+
+
+def test_a_damaged_file_leaves_the_earlier_certificates_for_the_next_connection(
+    tmp_path: Path, authority: Identity, properties: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    trust = tmp_path / "trust.pem"
+    trust.write_text(authority.certificate_pem)
+    mine = {**properties, "ssl.truststore.location": str(trust)}
+    del mine["ssl.truststore.certificates"]
+    secured = security(mine, "SSL")
+    first = secured.context()
+    trust.write_text("")
+    assert secured.context() is first
+    assert secured.context() is first
+    (line,) = caplog.messages
+    assert line.startswith(f"listener SSL, between brokers: ssl.truststore.location={trust}: no certificate in PEM was found; new")
+    trust.write_text(authority.certificate_pem * 2)
+    assert secured.context() is not first
+    trust.write_text("nothing")
+    with pytest.raises(ConfigError, match="no certificate in PEM"):
+        security(mine, "SSL").context()
 
 
 def test_a_session_is_renewed_on_the_same_connection_before_it_ends(run, properties: dict[str, str], tmp_path: Path) -> None:
