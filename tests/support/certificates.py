@@ -70,11 +70,16 @@ class Identity:
             form = serialization.BestAvailableEncryption(password.encode())
         return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, form).decode()
 
-    def pkcs12(self, password: str, alias: str = "broker") -> bytes:
-        """A PKCS12 store of the key, its certificate and that of the issuer."""
-        others = None if self.issuer is None else [self.issuer.certificate]
+    def pkcs12(self, password: str, alias: str = "broker", others: list[pkcs12.PKCS12Certificate] | None = None) -> bytes:
+        """A PKCS12 store of the key, its certificate, and `others`, by default that of the issuer."""
+        if others is None:
+            others = [] if self.issuer is None else [pkcs12.PKCS12Certificate(self.issuer.certificate, None)]
         form = serialization.BestAvailableEncryption(password.encode())
         return pkcs12.serialize_key_and_certificates(alias.encode(), self.key, self.certificate, others, form)
+
+    def named(self, alias: str) -> pkcs12.PKCS12Certificate:
+        """The certificate in a PKCS12 store, under this name."""
+        return pkcs12.PKCS12Certificate(self.certificate, alias.encode())
 
     def jks_key(self, password: str, alias: str = "broker") -> bytes:
         """An entry of a JKS store, for `java_key_store`."""

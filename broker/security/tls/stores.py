@@ -16,6 +16,7 @@ import warnings
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.security.tls.der import SEQUENCE, MalformedDer, element
+from broker.security.tls.distinguished_names import subject_of
 from broker.security.tls.java_key_store import MalformedStore, decrypt_key, read_java_key_store
 from config.errors import ConfigError
 
@@ -95,11 +96,7 @@ def key_from_store(data: bytes, store_password: str, key_password: str | None, w
 def certificates_from_store(data: bytes, password: str | None, where: str) -> tuple[bytes, ...]:
     """The trusted certificates of a PKCS12 or JKS file, in DER. Raises ConfigError when there is none."""
     if _is_pkcs12(data):
-        store = _open_pkcs12(data, password, where)
-        from cryptography.hazmat.primitives.serialization import Encoding
-
-        entries = [store.cert, *store.additional_certs]
-        found = tuple(each.certificate.public_bytes(Encoding.DER) for each in entries if each is not None)
+        found = _trusted_in(_open_pkcs12(data, password, where))
     else:
         try:
             java_store = read_java_key_store(data, password)
@@ -173,6 +170,20 @@ def _open_pkcs12(data: bytes, password: str | None, where: str) -> PKCS12KeyAndC
             return load_pkcs12(data, None if password is None else password.encode())
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from None
+
+
+def _trusted_in(store: PKCS12KeyAndCertificates) -> tuple[bytes, ...]:
+    """The certificates of a PKCS12 store that Java trusts, in DER: of the chain of its private key only the first."""
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    found = [] if store.cert is None else [store.cert.certificate.public_bytes(Encoding.DER)]
+    for each in store.additional_certs:
+        certificate = each.certificate.public_bytes(Encoding.DER)
+        # The others of the chain have no name from OpenSSL, and their subject for a name from Java. A trusted certificate has its alias.
+        name = None if each.friendly_name is None else each.friendly_name.decode("utf-8", "replace")
+        if store.key is None or name not in (None, subject_of(certificate)):
+            found.append(certificate)
+    return tuple(found)
 
 
 def _key_from_pkcs12(data: bytes, password: str, where: str) -> KeyMaterial:

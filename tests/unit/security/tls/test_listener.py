@@ -10,10 +10,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from broker.security.principals import ANONYMOUS
 from broker.security.tls.cipher_suites import iana_name
 from broker.security.tls.listener import ListenerTls, check_peers, tls_of
+from broker.security.tls.stores import certificates_from_store
 from broker.security.tls.trial import shake_hands
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError
@@ -116,6 +119,26 @@ def test_every_kind_of_trust_store_gives_the_certificates(tmp_path: Path, name: 
     context = built({**inline(), **properties}).context
     assert context.get_ca_certs(binary_form=True) == [authority().der]
     assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_of_the_chain_of_a_private_key_only_its_own_certificate_is_trusted() -> None:
+    other = Identity("CN=other")
+    chain = authority().named("CN=authority")  # as Java names it
+    stores = {
+        "openssl": (server().pkcs12("s"), {server().der}),
+        "java": (server().pkcs12("s", others=[chain]), {server().der}),
+        "java with aliases": (server().pkcs12("s", others=[chain, other.named("other")]), {server().der, other.der}),
+        "the authority is trusted, too": (server().pkcs12("s", others=[chain, authority().named("ca")]), {server().der, authority().der}),
+        "jks": (java_key_store("s", server().jks_key("s"), other.jks_certificate()), {server().der, other.der}),
+    }
+    for name, (content, trusted) in stores.items():
+        assert set(certificates_from_store(content, "s", name)) == trusted, name
+
+
+def test_without_a_private_key_all_certificates_are_trusted() -> None:
+    certificates = [authority().named("CN=authority"), pkcs12.PKCS12Certificate(server().certificate, None)]
+    store = pkcs12.serialize_key_and_certificates(None, None, None, certificates, serialization.BestAvailableEncryption(b"s"))
+    assert set(certificates_from_store(store, "s", "store")) == {authority().der, server().der}
 
 
 def test_a_prefixed_key_precedes_and_another_listeners_key_does_not_count() -> None:
@@ -337,7 +360,9 @@ def test_a_jks_file_that_is_cut_or_changed_anywhere_is_refused(tmp_path: Path) -
 @pytest.mark.skipif(shutil.which("keytool") is None, reason="needs Java's keytool")
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_stores_made_by_keytool_are_read(tmp_path: Path, kind: str) -> None:
-    server().files(tmp_path, "server")
+    other = Identity("CN=other")
+    for name, identity in (("server", server()), ("other", other)):
+        identity.files(tmp_path, name)
     (tmp_path / "source").write_bytes(server().pkcs12("source-secret"))
 
     def keytool(*arguments: str) -> None:
@@ -357,3 +382,6 @@ def test_stores_made_by_keytool_are_read(tmp_path: Path, kind: str) -> None:
     )
     assert certificate_shown_by(tls) == server().der
     assert tls.context.cert_store_stats()["x509"] == 1
+    keytool("-importcert", "-file", "other.crt", "-alias", "other", "-keystore", "keys", "-storetype", kind, "-storepass", "store-secret")
+    trusted = certificates_from_store((tmp_path / "keys").read_bytes(), "store-secret", "keys")
+    assert sorted(trusted) == sorted((server().der, other.der))
