@@ -88,5 +88,7 @@ def _context(options: dict[str, str]) -> ssl.SSLContext:
     else:
         trusted = certificates_from_store(read_store(location, where), options.get("ssl.truststore.password"), where)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # As in Java, every certificate of the trust store is trusted by itself, also one that others have signed.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=b"".join(dict.fromkeys(trusted)))
     return context

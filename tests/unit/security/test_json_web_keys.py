@@ -233,7 +233,8 @@ def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_https_server_needs_a_certificate_that_is_trusted(tmp_path: Path) -> None:
     authority = Identity("CN=authority")
-    certificate, key = Identity("CN=localhost", authority).files(tmp_path, "server")
+    server = Identity("CN=localhost", authority)
+    certificate, key = server.files(tmp_path, "server")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     (tmp_path / "ca.pem").write_text(authority.certificate_pem)
@@ -243,6 +244,7 @@ def test_an_https_server_needs_a_certificate_that_is_trusted(tmp_path: Path) -> 
         for trust in (
             {"type": "PEM", "location": str(tmp_path / "ca.pem")},
             {"type": "PEM", "certificates": authority.certificate_pem},
+            {"type": "PEM", "certificates": server.certificate_pem},
             {"location": str(tmp_path / "ca.jks"), "password": "secret"},
         ):
             assert read_jwks(source(url, **trust)) == key_set("a")
