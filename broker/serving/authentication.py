@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from broker.security.principals import Principal
     from broker.serving.dispatch import Dispatcher
     from config.broker import BrokerConfig
+    from config.broker_properties import BrokerProperties
 
 logger = logging.getLogger(__name__)
 
 STRANGERS_DIVISOR: Final = 4
-"""The part of `max.connections` that clients may take on a listener before they authenticate; the oldest one leaves for a newer one."""
+"""The part of a listener's `max.connections` that clients may take before they authenticate; the oldest one leaves for a newer one."""
 
 MAX_HELD_BYTES: Final = 64 * 1024 * 1024
 """Received bytes, of unfinished requests and client ids, that all clients of a listener may hold before they authenticate; less if
@@ -56,6 +57,7 @@ class ListenerAuthentication:
 
     def __init__(
         self,
+        listener_name: str,
         offer: Offer,
         max_receive_size: int,
         config: BrokerConfig,
@@ -65,6 +67,10 @@ class ListenerAuthentication:
         counts: AuthenticationCounts,
     ) -> None:
         """`max_receive_size` bounds the frames of a client until it is authenticated, bytes."""
+        self._listener_name = listener_name
+        self._properties: BrokerProperties | None = None
+        """Those from which `_most_strangers` comes."""
+        self._most_strangers = 0
         self.offer = offer
         self.max_receive_size = max_receive_size
         self.config = config
@@ -80,8 +86,12 @@ class ListenerAuthentication:
 
     def __call__(self, connection: Connection) -> None:
         """Have the client of a new connection authenticate, in limited time."""
-        most = max(1, self.config[MAX_CONNECTIONS] // STRANGERS_DIVISOR)
-        if len(self._strangers) >= most:
+        properties = self.config.current
+        if properties is not self._properties:
+            self._properties = properties
+            most = min(properties[MAX_CONNECTIONS], properties.for_listener(self._listener_name)[MAX_CONNECTIONS])
+            self._most_strangers = max(1, most // STRANGERS_DIVISOR)
+        if len(self._strangers) >= self._most_strangers:
             next(iter(self._strangers)).close("a newer client needs its place, and it has not authenticated")
         self._strangers[AuthenticationHandler(self, connection)] = None
 

@@ -125,6 +125,7 @@ class ListenerSecurity:
             usual_iterations=scram.usual_iterations,
         )
         return ListenerAuthentication(
+            endpoint.listener_name,
             offer_of(listener, credentials),
             listener.max_receive_size,
             config,

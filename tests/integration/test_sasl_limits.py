@@ -71,8 +71,9 @@ def principals(broker: InProcessBroker) -> list[str]:
     return broker.run(lambda: sorted(str(each.client.principal) for each in broker.broker.socket_server.connections()))
 
 
-def test_the_oldest_stranger_leaves_for_a_newer_client(tmp_path: Path) -> None:
-    with a_broker_in_process(tmp_path / "log", **SASL, **{"max.connections": 8}) as broker:
+@pytest.mark.parametrize("limits", [{"max.connections": 8}, {"listener.name.sasl.max.connections": 8}])
+def test_the_oldest_stranger_leaves_for_a_newer_client(tmp_path: Path, limits: dict[str, int]) -> None:
+    with a_broker_in_process(tmp_path / "log", **SASL, **limits) as broker:
         port = port_of(broker, "SASL")
         with Wire(port) as known, Wire(port) as oldest:
             known.log_in()
