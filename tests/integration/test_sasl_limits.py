@@ -65,6 +65,16 @@ def test_a_client_that_does_not_authenticate_again_in_time_is_closed(tmp_path: P
         with Wire(port_of(broker, "SASL")) as wire:
             wire.log_in()
             assert wire.handshake().error_code == ErrorCode.NONE
+        with Wire(port_of(broker, "SASL")) as old:  # it is not told of the session's end, but the session ends
+            old.handshake()
+            assert old.authenticate(version=0).error_code == ErrorCode.NONE
+            eventually(lambda: old.metadata() is None)
+        with Wire(port_of(broker, "SASL")) as older:
+            older.handshake(version=0)
+            assert older.ask_raw(b"\0alice\0alice-secret") == b""
+            eventually(lambda: older.metadata() is None)
+        (counts,) = (each.authentications for each in broker.broker.socket_server.acceptors if each.endpoint.listener_name == "SASL")
+        assert counts.expired_connections_killed_count == 4
 
 
 def principals(broker: InProcessBroker) -> list[str]:

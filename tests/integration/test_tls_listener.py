@@ -25,6 +25,8 @@ from tests.support.certificates import Identity
 from tests.support.network import FunctionHandler, framed, other
 from tests.support.peers import LOOPS, Peer, Scenario, echo, endpoint, run_on, until
 
+RECORD_BYTES = 16_384
+"""The largest record of TLS."""
 ENDPOINT = EndPoint("S", "127.0.0.1", 0, SecurityProtocol.SSL)
 
 
@@ -81,8 +83,11 @@ def test_requests_and_files_of_all_sizes_are_answered_in_order(
         port = server.bound["S"].port
         peer = Peer(*await asyncio.open_connection("127.0.0.1", port, ssl=client_context()))
         requests = [*[other(bytes(i * 77_777)) for i in range(10)], b"\x00\x01", b"\x00\x01", other(b"end")]
+        about_a_record = [other(bytes(RECORD_BYTES - len(framed(other())) + more)) for more in (-1, 0, 1) * 3]
         peer.send(*requests)
-        for request in requests:
+        for request in about_a_record:
+            peer.send(request)
+        for request in requests + about_a_record:
             assert await peer.receive() == (b"h" + data if request == b"\x00\x01" else request)
         assert [each._reader.growing for each in server.connections()] == [None]
         peer.close()

@@ -189,6 +189,15 @@ def test_cipher_suites_limit_suites_and_versions(caplog: pytest.LogCaptureFixtur
         ({"ssl.keystore.certificate.chain": None}, "have to be set together"),
         ({"ssl.keystore.type": "JKS"}, "ssl.keystore.key needs ssl.keystore.type=PEM, but it is JKS"),
         ({"ssl.keystore.type": "BKS"}, "ssl.keystore.type=BKS is not supported"),
+        (
+            {
+                "ssl.keystore.key": None,
+                "ssl.keystore.certificate.chain": None,
+                "ssl.keystore.type": "JKS",
+                "ssl.keystore.location": __file__,
+            },
+            f"ssl.keystore.location={__file__}: ssl.keystore.password is not set",
+        ),
         ({"ssl.keystore.location": "/x"}, "only one of ssl.keystore.key and ssl.keystore.location"),
         ({"ssl.keystore.password": "hush"}, "ssl.keystore.password cannot be set with ssl.keystore.type=PEM"),
         ({"ssl.key.password": "hush"}, "not encrypted, yet ssl.key.password is set"),
