@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 from typing import TYPE_CHECKING, Final
@@ -23,9 +24,12 @@ from config.listeners import EndPoint, SecurityProtocol, check_principal_builder
 if TYPE_CHECKING:
     from config.broker_properties import BrokerProperties, ListenerConfig
 
+logger = logging.getLogger(__name__)
+
 SESSION_TICKETS: Final = 1
 """Tickets that a client of TLS 1.3 gets after its handshake, as from Java. OpenSSL makes two, and each costs 18 µs of the 300."""
-_VERIFY_MODES: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+_NO_CLIENT_AUTH: Final = "none"
+_VERIFY_MODES: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, _NO_CLIENT_AUTH: ssl.CERT_NONE}
 
 
 class ListenerTls:
@@ -153,6 +157,12 @@ class _Builder:
     def _client_auth(self) -> str:
         """The value of ssl.client.auth. With SASL only the key of the listener counts (KIP-684)."""
         name = f"{LISTENER_PREFIX}{self._endpoint.listener_name.lower()}.{SSL_CLIENT_AUTH.name}"
+        value = self._values[SSL_CLIENT_AUTH]
         if self._endpoint.security_protocol is SecurityProtocol.SASL_SSL and name not in self._properties.properties:
-            return "none"
-        return self._values[SSL_CLIENT_AUTH]
+            if value != _NO_CLIENT_AUTH:
+                logger.warning(
+                    "listener %s asks clients for no certificate: with SASL %s=%s does not count; set %s",
+                    self._endpoint.listener_name, SSL_CLIENT_AUTH.name, value, name,
+                )  # fmt: skip
+            return _NO_CLIENT_AUTH
+        return value

@@ -147,12 +147,16 @@ def test_a_prefixed_key_precedes_and_another_listeners_key_does_not_count() -> N
     assert built({**properties, "listener.name.out.ssl.client.auth": "requested"}).context.verify_mode is ssl.CERT_NONE
 
 
-def test_with_sasl_only_the_prefixed_client_auth_counts_and_the_certificate_is_no_principal() -> None:
+def test_with_sasl_only_the_prefixed_client_auth_counts_and_the_certificate_is_no_principal(caplog: pytest.LogCaptureFixture) -> None:
     properties = inline(ssl_client_auth="required")
     tls = built(properties, SASL_SSL)
     assert tls.context.verify_mode is ssl.CERT_NONE
+    complaint = "with SASL ssl.client.auth=required does not count; set listener.name.in.ssl.client.auth"
+    assert caplog.messages == [f"listener IN asks clients for no certificate: {complaint}"]
     assert tls.principal_of(server().der) == ANONYMOUS
     assert built({**properties, "listener.name.in.ssl.client.auth": "required"}, SASL_SSL).context.verify_mode is ssl.CERT_REQUIRED
+    built(inline(), SASL_SSL)
+    assert len(caplog.messages) == 1
 
 
 def test_the_principal_is_the_mapped_name_of_the_certificate() -> None:
