@@ -14,6 +14,7 @@ import pytest
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic
 from protocol.messages.header import RequestHeader, ResponseHeader
 from protocol.schema.message import Message
 from protocol.schema.registry import api
@@ -64,12 +65,16 @@ class Wire:
         self.send(frame)
         return self.receive()
 
+    def frame(self, key: ApiKey, version: int, correlation_id: int = 7, **fields: Any) -> bytes:
+        """A request."""
+        types = api(key)
+        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=self.client_id)
+        return header.encode(types.request_header_version(version)) + types.request(**fields).encode(version)
+
     def ask(self, key: ApiKey, version: int, **fields: Any) -> Any:
         """The decoded answer; None when the broker has closed."""
         types = api(key)
-        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=7, client_id=self.client_id)
-        frame = header.encode(types.request_header_version(version)) + types.request(**fields).encode(version)
-        answer = self.ask_raw(frame)
+        answer = self.ask_raw(self.frame(key, version, **fields))
         if answer is None:
             return None
         _, offset = ResponseHeader.decode(memoryview(bytearray(answer)), types.response_header_version(version), 0)
@@ -269,6 +274,19 @@ def test_a_client_authenticates_again_but_not_twice_in_a_second(wire: Wire) -> N
     assert wire.metadata() is not None
 
 
+def test_a_request_in_progress_is_answered_before_its_client_authenticates_again(wire: Wire) -> None:
+    wire.log_in()
+    topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+    frames = [
+        wire.frame(ApiKey.CREATE_TOPICS, 5, 1, topics=[topic], timeout_ms=10_000),
+        wire.frame(ApiKey.SASL_HANDSHAKE, 1, 2, mechanism="PLAIN"),
+    ]
+    wire.socket.sendall(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+    answers = [wire.receive() or b"" for _ in frames]
+    assert [struct.unpack_from(">i", answer) for answer in answers] == [(1,), (2,)]
+    assert wire.authenticate().error_code == ErrorCode.NONE
+
+
 def test_a_client_stays_the_same_when_it_authenticates_again(wire: Wire) -> None:
     wire.log_in()
     wire.handshake()
@@ -311,9 +329,7 @@ def test_requests_sent_ahead_are_bounded_as_those_of_a_known_client(wire: Wire) 
         (ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0alice\0alice-secret"}),
         (ApiKey.DESCRIBE_GROUPS, 0, {"groups": [f"group-{number:040d}" for number in range(20_000)]}),
     ):
-        types = api(key)
-        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=1, client_id="a")
-        frame = header.encode(types.request_header_version(version)) + types.request(**fields).encode(version)
+        frame = wire.frame(key, version, **fields)
         frames.append(struct.pack(">i", len(frame)) + frame)
     wire.socket.sendall(b"".join(frames))
     assert [len(wire.receive() or b"") > 0 for _ in frames] == [True] * 3

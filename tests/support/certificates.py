@@ -107,9 +107,9 @@ class Identity:
         return certificate, key
 
 
-def java_key_store(password: str, *entries: bytes) -> bytes:
+def java_key_store(password: str, *entries: bytes, version: int = 2) -> bytes:
     """A JKS store of these entries."""
-    body = bytes.fromhex("feedfeed") + struct.pack(">ii", 2, len(entries)) + b"".join(entries)
+    body = bytes.fromhex("feedfeed") + struct.pack(">ii", version, len(entries)) + b"".join(entries)
     return body + sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
 
 

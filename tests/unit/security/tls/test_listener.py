@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from broker.security.principals import ANONYMOUS
 from broker.security.tls.cipher_suites import iana_name
 from broker.security.tls.listener import ListenerTls, check_peers, tls_of
-from broker.security.tls.stores import certificates_from_store
+from broker.security.tls.stores import certificates_from_store, key_from_store
 from broker.security.tls.trial import shake_hands
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError
@@ -133,6 +133,13 @@ def test_of_the_chain_of_a_private_key_only_its_own_certificate_is_trusted() -> 
     }
     for name, (content, trusted) in stores.items():
         assert set(certificates_from_store(content, "s", name)) == trusted, name
+
+
+def test_a_jks_store_of_version_1_does_not_name_the_type_of_its_certificates() -> None:
+    entries = [each.replace(b"\0\x05X.509", b"") for each in (authority().jks_certificate(), server().jks_key("s"))]
+    store = java_key_store("s", *entries, version=1)
+    assert certificates_from_store(store, "s", "store") == (authority().der, server().der)
+    assert key_from_store(store, "s", None, "store").chain == (server().der, authority().der)
 
 
 def test_without_a_private_key_all_certificates_are_trusted() -> None:
