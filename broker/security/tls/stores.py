@@ -57,7 +57,7 @@ class KeyMaterial(NamedTuple):
 def key_from_pem(key_text: str, chain_text: str, where: str) -> KeyMaterial:
     """The key and chain of PEM texts, which may be the same text. `where` names them in errors. Raises ConfigError."""
     keys = [(label, data) for label, data in _blocks(key_text, where) if label.endswith(_PLAIN_KEY)]
-    chain = tuple(data for label, data in _blocks(chain_text, where) if label == _CERTIFICATE)
+    chain = _certificates(chain_text, where)
     if len(keys) != 1:
         raise ConfigError(f"{where}: expected one private key in PEM, found {len(keys)}")
     label, data = keys[0]
@@ -70,7 +70,7 @@ def key_from_pem(key_text: str, chain_text: str, where: str) -> KeyMaterial:
 
 def certificates_from_pem(text: str, where: str) -> tuple[bytes, ...]:
     """The certificates of a PEM text in DER. Raises ConfigError when there is none."""
-    found = tuple(data for label, data in _blocks(text, where) if label == _CERTIFICATE)
+    found = _certificates(text, where)
     if not found:
         raise ConfigError(f"{where}: no certificate in PEM was found")
     return found
@@ -149,6 +149,11 @@ def _blocks(text: str, where: str) -> list[tuple[str, bytes]]:
             raise ConfigError(f"{where}: a block {match[1]} is damaged") from None
         found.append((match[1], data))
     return found
+
+
+def _certificates(text: str, where: str) -> tuple[bytes, ...]:
+    """The certificates of a PEM text in DER, also those of OpenSSL's forms X509 and TRUSTED; the latter has more behind the certificate."""
+    return tuple(element(data).encoded for label, data in _blocks(text, where) if label.endswith(_CERTIFICATE))
 
 
 def _pem(label: str, data: bytes) -> str:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from broker.security.principals import ANONYMOUS
 from broker.security.tls.cipher_suites import iana_name
 from broker.security.tls.listener import ListenerTls, check_peers, tls_of
-from broker.security.tls.stores import certificates_from_store, key_from_store
+from broker.security.tls.stores import certificates_from_pem, certificates_from_store, key_from_store
 from broker.security.tls.trial import shake_hands
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError
@@ -119,6 +119,16 @@ def test_every_kind_of_trust_store_gives_the_certificates(tmp_path: Path, name: 
     context = built({**inline(), **properties}).context
     assert context.get_ca_certs(binary_form=True) == [authority().der]
     assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_certificates_in_the_forms_of_openssl_are_trusted(tmp_path: Path) -> None:
+    server().files(tmp_path, "server")
+    command = ["openssl", "x509", "-in", "server.crt", "-trustout", "-addtrust", "serverAuth"]
+    trusted = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert trusted.startswith("-----BEGIN TRUSTED CERTIFICATE-----")
+    older = authority().certificate_pem.replace(" CERTIFICATE-", " X509 CERTIFICATE-")
+    assert certificates_from_pem(trusted + older, "store") == (server().der, authority().der)
 
 
 def test_of_the_chain_of_a_private_key_only_its_own_certificate_is_trusted() -> None:
