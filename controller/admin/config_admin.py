@@ -55,6 +55,7 @@ from controller.znodes.layout import (
     config_type_path,
     topic_path,
 )
+from controller.znodes.pauses import slices
 from controller.znodes.topic_names import validate_topic_name
 
 logger = logging.getLogger(__name__)
@@ -109,11 +110,12 @@ class ConfigAdmin:
     async def read_all_user_clients(self) -> dict[str, dict[str, str]]:
         """The overrides of all pairs of user and client id, as `user/clients/client`."""
         users = await self._store.children(config_type_path("users"))
-        below = [Children(f"{config_path('users', user)}/clients") for user in users]
         pairs = []
-        for user, outcome in zip(users, await self._store.pipeline(below) if below else [], strict=True):
-            if not isinstance(outcome, NoNode):
-                pairs += [f"{user}/clients/{client}" for client in names(outcome)]
+        for some in slices(users, _ENTITIES_AT_ONCE):
+            outcomes = await self._store.pipeline([Children(f"{config_path('users', user)}/clients") for user in some])
+            for user, outcome in zip(some, outcomes, strict=True):
+                if not isinstance(outcome, NoNode):
+                    pairs += [f"{user}/clients/{client}" for client in names(outcome)]
         return await self.read_many("users", pairs)
 
     async def read_many(self, entity_type: str, entities: Sequence[str]) -> dict[str, dict[str, str]]:
