@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, isnan
 from typing import Final
 
 _LONG_MAX: Final = 2**63 - 1
 
 
 def java_round(value: float) -> int:
-    """Math.round: to the nearest whole number, halves up, and at most Long.MAX_VALUE."""
+    """Math.round: to the nearest whole number, halves up, and at most Long.MAX_VALUE; 0 for NaN."""
+    if isnan(value):
+        return 0
     return _LONG_MAX if value >= _LONG_MAX else floor(value + 0.5)
 
 

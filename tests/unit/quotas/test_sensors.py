@@ -84,13 +84,17 @@ def test_a_negative_quota_limits_nobody() -> None:
     assert a_sensor(-5).record(1000, 0) == 0
 
 
+def test_a_quota_that_is_not_a_number_limits_nobody() -> None:
+    assert a_sensor(float("nan"), max_throttle_ms=1000).record(1000, 0) == 0
+
+
 def test_no_more_is_let_through_at_once_than_ten_windows_hold() -> None:
     assert a_sensor(1000).most_at_once() == 10_000
     assert a_sensor(1000).record(10_000, 0) == 0
     assert a_sensor(1000).record(10_001, 0) > 0
 
 
-@pytest.mark.parametrize(("value", "rounded"), [(0.4, 0), (0.5, 1), (1.5, 2), (-0.5, 0), (-1.6, -2), (1e30, 2**63 - 1)])
+@pytest.mark.parametrize(("value", "rounded"), [(0.4, 0), (0.5, 1), (1.5, 2), (-0.5, 0), (-1.6, -2), (1e30, 2**63 - 1), (float("nan"), 0)])
 def test_java_rounds_halves_up(value: float, rounded: int) -> None:
     assert java_round(value) == rounded
 

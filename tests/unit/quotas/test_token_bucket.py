@@ -82,6 +82,17 @@ def test_a_quota_of_zero_refuses_all_but_the_first() -> None:
         request.quota.take(1)
 
 
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_quota_that_is_not_a_number_limits_nobody_and_leaves_the_bucket_whole(is_strict: bool) -> None:
+    bucket = a_bucket(float("nan"))
+    request = Request(bucket, is_strict=is_strict)
+    request.quota.take(1_000)
+    request.quota.take(1_000)
+    assert request.quota.throttle_time_ms() == 0
+    bucket.bound = 10
+    assert bucket.tokens(0) == 100
+
+
 def test_a_changed_quota_counts_at_once() -> None:
     bucket = a_bucket()
     bucket.take(150, 0)
