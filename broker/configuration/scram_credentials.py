@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.security.rereading import Rereading
@@ -19,7 +18,7 @@ from controller.admin.config_admin import ConfigAdmin
 from controller.admin.scram_credentials import SECRET_BYTES, secret_for_unknown_users
 from controller.errors import NoAuth
 from controller.store.metadata_store import MetadataStore
-from controller.znodes.layout import desanitize
+from controller.znodes.layout import DEFAULT_ENTITY, desanitize
 
 logger = logging.getLogger(__name__)
 
@@ -31,18 +30,22 @@ class ScramCredentials:
 
     def __init__(self, admin: ConfigAdmin, dynamic_config: DynamicConfig, random_bytes: Callable[[int], bytes]) -> None:
         self._admin = admin
+        self._dynamic_config = dynamic_config
         self._random_bytes = random_bytes
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         """By mechanism and user."""
         self._iterations: dict[str, Counter[int]] = {mechanism: Counter() for mechanism in HASHES}
         """By mechanism, the number of users by the iterations of their credentials."""
         self._secret = b""
-        self._rereading = Rereading("SCRAM credentials", partial(dynamic_config.undisturbed, self.load))
+        self._rereading = Rereading("SCRAM credentials", self.load)
         dynamic_config.on_entity_change(USERS, self._on_change)
 
     async def load(self) -> None:
         """Read the stored credentials, and forget all others. Raises StoreError, MalformedZNode."""
-        stored = {desanitize(name): config for name, config in (await self._admin.read_all(USERS)).items()}
+        await self._dynamic_config.undisturbed(self._read_all)
+
+    async def _read_all(self) -> None:
+        stored = {desanitize(name): config for name, config in (await self._admin.read_all(USERS)).items() if _is_user(name)}
         for user in {user for _, user in self._credentials} - stored.keys():
             self._set(user, {})
         for user, config in stored.items():
@@ -80,7 +83,8 @@ class ScramCredentials:
         return max(MIN_ITERATIONS, max(counts, key=lambda each: (counts[each], -each), default=0))
 
     def _on_change(self, name: str, config: dict[str, str]) -> None:
-        self._set(desanitize(name), config)
+        if _is_user(name):
+            self._set(desanitize(name), config)
 
     def _set(self, user: str, config: dict[str, str]) -> None:
         for mechanism in HASHES:
@@ -95,3 +99,8 @@ class ScramCredentials:
                     logger.error("user %s cannot authenticate by %s: %s; set the credential again", user, mechanism, reason)
                 else:
                     self._iterations[mechanism][credential.iterations] += 1
+
+
+def _is_user(entity: str) -> bool:
+    """Whether the entity is one user. The default of all users and pairs of user and client id have quotas only, no credentials."""
+    return entity != DEFAULT_ENTITY and "/" not in entity

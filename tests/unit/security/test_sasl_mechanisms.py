@@ -157,6 +157,19 @@ def test_the_usual_iterations_are_those_of_most_users_of_the_mechanism() -> None
     assert credentials.usual_iterations("SCRAM-SHA-256") == 4096
 
 
+def test_only_users_have_credentials_and_neither_their_default_nor_their_pairs_with_client_ids() -> None:
+    changes: Any = Changes()
+    admin: Any = None
+    credentials = ScramCredentials(admin, changes, os.urandom)
+    stored = {"SCRAM-SHA-256": "salt=c2FsdA==,stored_key=AAAA,server_key=AAAA,iterations=4096"}
+    changes.change("<default>", stored)
+    changes.change("alice/clients/app", stored)
+    assert [credentials.credential_of("SCRAM-SHA-256", name) for name in ("<default>", "alice/clients/app", "alice")] == [None] * 3
+    changes.change("alice%2Fclients%2Fapp", stored)
+    changes.change("alice/clients/app", {"producer_byte_rate": "5"})
+    assert credentials.credential_of("SCRAM-SHA-256", "alice/clients/app") is not None
+
+
 def test_the_salt_of_an_unknown_user_looks_like_those_of_users() -> None:
     """A number of 130 bits in base 36, as Kafka's tools make it."""
     answers = [scram().evaluate(ScramClient("SCRAM-SHA-256", f"nobody{number}", "").first) for number in range(50)]

@@ -10,7 +10,7 @@ from broker.configuration.dynamic_config import DynamicConfig
 from broker.configuration.scram_credentials import ScramCredentials
 from broker.security import rereading
 from controller.admin.config_admin import ConfigAdmin
-from controller.admin.scram_credentials import Upsertion, alter_scram_credentials
+from controller.admin.scram_credentials import Deletion, Upsertion, alter_scram_credentials
 from controller.errors import StoreError, StoreUnavailable
 from controller.store.metadata_store import Children, Request, Result
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
@@ -49,6 +49,35 @@ def test_a_user_that_was_deleted_unnoticed_is_forgotten_in_a_new_session(monkeyp
         await until(lambda: known() == ["bob"])
         assert failures == 0
         await credentials.close()
+        await node.stop()
+
+    asyncio.run(play())
+
+
+def test_a_user_that_is_deleted_while_all_are_read_is_not_known_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        node = BrokerUnderTest(new_ensemble())
+        await node.start()
+        admin = ConfigAdmin(node.store, 0, node.config)
+        dynamic = DynamicConfig(node.config, node.store, admin, 0, node.ensemble.clock)
+        credentials = ScramCredentials(admin, dynamic, os.urandom)
+        await dynamic.load()
+        await alter_scram_credentials(admin, [], [Upsertion("bob", 1, 4096, b"salt", bytes(32))])
+        await dynamic.catch_up()
+        assert credentials.credential_of("SCRAM-SHA-256", "bob") is not None
+        read_all = admin.read_all
+
+        async def overtaken(entity_type: str) -> dict[str, dict[str, str]]:
+            found = await read_all(entity_type)
+            await alter_scram_credentials(admin, [Deletion("bob", 1)], [])
+            for _ in range(100):
+                await asyncio.sleep(0)  # a broker that does not wait applies the deletion now
+            return found
+
+        monkeypatch.setattr(admin, "read_all", overtaken)
+        await credentials.load()
+        await until(lambda: credentials.credential_of("SCRAM-SHA-256", "bob") is None)
+        await dynamic.close()
         await node.stop()
 
     asyncio.run(play())
