@@ -1,6 +1,7 @@
 """Applies the quotas under /config/users and /config/clients to the clients of this broker.
 
-Kafka's UserConfigHandler and ClientIdConfigHandler. Made by the server before it listens; changes come from `dynamic_config`.
+Kafka's UserConfigHandler and ClientIdConfigHandler. Made by the server before it listens; changes come from `dynamic_config`. A new session
+reads all quotas again, since notifications may be gone after a long disconnection.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.quotas.client_quotas import ClientQuotas
-from broker.quotas.quota_bounds import ABSENT
+from broker.quotas.quota_bounds import ABSENT, Entity
 from broker.quotas.quota_type import QUOTA_KEYS, QuotaType
 from controller.admin.config_admin import ConfigAdmin
 from controller.znodes.layout import DEFAULT_ENTITY, desanitize
@@ -29,26 +30,44 @@ class StoredQuotas:
 
     def __init__(self, admin: ConfigAdmin, dynamic_config: DynamicConfig, quotas: ClientQuotas) -> None:
         self._admin = admin
+        self._dynamic_config = dynamic_config
         self._quotas = quotas
+        self._limited: set[Entity] = set()
+        """The entities that have a quota."""
         dynamic_config.on_entity_change(USERS, self._on_user)
         dynamic_config.on_entity_change(CLIENTS, self._on_client)
+        dynamic_config.on_reading_again(self._read_all)
 
     async def load(self) -> None:
-        """Apply the stored quotas. Raises StoreError."""
-        for name, config in (await self._admin.read_all(CLIENTS)).items():
+        """Apply the stored quotas. Raises StoreError, MalformedZNode."""
+        await self._dynamic_config.undisturbed(self._read_all)
+
+    async def _read_all(self) -> None:
+        """Apply the stored quotas, and remove all others."""
+        clients = await self._admin.read_all(CLIENTS)
+        users = await self._admin.read_all(USERS) | await self._admin.read_all_user_clients()
+        former, self._limited = self._limited, set()
+        for name, config in clients.items():
             self._on_client(name, config)
-        for name, config in (await self._admin.read_all(USERS)).items():
+        for name, config in users.items():
             self._on_user(name, config)
-        for name, config in (await self._admin.read_all_user_clients()).items():
-            self._on_user(name, config)
+        for entity in former - self._limited:
+            self._set(entity, {})
 
     def _on_client(self, name: str, config: Mapping[str, str]) -> None:
-        self._quotas.set((ABSENT, _name(name)), _bounds(f"client id {name}", config))
+        self._set((ABSENT, _name(name)), _bounds(f"client id {name}", config))
 
     def _on_user(self, name: str, config: Mapping[str, str]) -> None:
         """`name` is that of a user, or `user/clients/client-id`."""
         user, separator, client_id = name.partition(f"/{CLIENTS}/")
-        self._quotas.set((_name(user), _name(client_id) if separator else ABSENT), _bounds(f"user {name}", config))
+        self._set((_name(user), _name(client_id) if separator else ABSENT), _bounds(f"user {name}", config))
+
+    def _set(self, entity: Entity, bounds: Mapping[QuotaType, float]) -> None:
+        if bounds:
+            self._limited.add(entity)
+        else:
+            self._limited.discard(entity)
+        self._quotas.set(entity, bounds)
 
 
 def _name(node: str) -> str | None:

@@ -5,7 +5,8 @@ Kafka's ZkConfigManager with its TopicConfigHandler and BrokerConfigHandler. `lo
 opened, `attach` applies changes to the logs and the controller from then on; `controller.admin.config_changes` reports
 the changes.
 
-A new session reads all configurations again, since notifications may be gone after a long disconnection.
+A new session reads all configurations again, since notifications may be gone after a long disconnection. Owners of other entities
+register with `on_reading_again`.
 
 `refresh` reads a topic's configuration before this broker creates its logs. A LeaderAndIsr for a new topic may come
 before the notification of its configuration, or after a topic of the same name was deleted. Notifications keep the
@@ -84,6 +85,7 @@ class DynamicConfig:
         self._replica_manager: ReplicaManager | None = None
         self._controller: Controller | None = None
         self._entity_listeners: dict[str, list[EntityChanged]] = {}
+        self._readers: list[Callable[[], Awaitable[None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed_while_loading = False
 
@@ -136,6 +138,10 @@ class DynamicConfig:
     def on_entity_change(self, entity_type: str, callback: EntityChanged) -> None:
         """Call `callback` when an entity of this type (`users`, `clients`, `ips`) was changed."""
         self._entity_listeners.setdefault(entity_type, []).append(callback)
+
+    def on_reading_again(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Await `read` in each new session, while no change is reported. After a StoreError or MalformedZNode it is repeated."""
+        self._readers.append(read)
 
     # Topics
 
@@ -239,6 +245,8 @@ class DynamicConfig:
             if overrides != self._topics.get(topic, {}):
                 logger.info("configuration of %s/%s changed while there was no session", TOPICS, topic)
                 self._on_topic(topic, overrides)
+        for read in self._readers:
+            await read()
         self._read_in_session = session
 
     def _update_broker(self, *, at_start: bool = False) -> None:

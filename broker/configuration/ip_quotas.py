@@ -1,6 +1,7 @@
 """Applies the quotas of addresses (KIP-612) under /config/ips to the acceptors of this broker.
 
-Kafka's IpConfigHandler. Made by the server once it listens; changes come from `dynamic_config`.
+Kafka's IpConfigHandler. Made by the server once it listens; changes come from `dynamic_config`. A new session reads all quotas again, since
+notifications may be gone after a long disconnection.
 """
 
 from __future__ import annotations
@@ -25,17 +26,20 @@ class IpQuotas:
 
     def __init__(self, admin: ConfigAdmin, dynamic_config: DynamicConfig, quotas: ConnectionQuotas) -> None:
         self._admin = admin
+        self._dynamic_config = dynamic_config
         self._quotas = quotas
+        self._configs: dict[str, dict[str, str]] = {}
+        """The last known configuration of each entity that has one."""
         self._addresses: dict[str, str] = {}
         """Host names and the addresses to which they were resolved when their quota was set."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """The newest resolution of each host name that has a quota."""
         dynamic_config.on_entity_change(IPS, self._on_change)
+        dynamic_config.on_reading_again(self._read_all)
 
     async def load(self) -> None:
-        """Apply the stored quotas. Raises StoreError."""
-        for name, config in (await self._admin.read_all(IPS)).items():
-            self._on_change(name, config)
+        """Apply the stored quotas. Raises StoreError, MalformedZNode."""
+        await self._dynamic_config.undisturbed(self._read_all)
 
     async def close(self) -> None:
         """Cancel name resolutions in progress."""
@@ -43,7 +47,19 @@ class IpQuotas:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
+    async def _read_all(self) -> None:
+        """Apply the stored quotas that differ from the known ones, and remove those that are not stored."""
+        stored = await self._admin.read_all(IPS)
+        for name in self._configs.keys() | stored.keys():
+            config = stored.get(name, {})
+            if config != self._configs.get(name, {}):
+                self._on_change(name, config)
+
     def _on_change(self, name: str, config: dict[str, str]) -> None:
+        if config:
+            self._configs[name] = config
+        else:
+            self._configs.pop(name, None)
         try:
             text = config.get(CONNECTION_CREATION_RATE)
             rate = None if text is None else int(text)

@@ -9,7 +9,13 @@ from typing import Any, cast
 import pytest
 
 from broker.cluster.control_requests import ControlRequests
+from broker.configuration.client_quotas import StoredQuotas
 from broker.configuration.dynamic_config import LOGS_PER_TURN, DynamicConfig
+from broker.configuration.ip_quotas import IpQuotas
+from broker.network.connection_quotas import ConnectionQuotas
+from broker.network.limits import NetworkLimits
+from broker.quotas.client_quotas import ClientQuotas, Windows
+from broker.quotas.quota_bounds import ABSENT, Tags
 from config.keys.log import LOG_RETENTION_MS
 from config.keys.network import NUM_IO_THREADS
 from config.topic import RETENTION_MS, SEGMENT_BYTES, TopicConfig
@@ -23,6 +29,8 @@ from storage.disk.topic_partition import TopicPartition
 from tests.support.background import ManualBackground
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
+
+WINDOWS = Windows(11, 1000)
 
 
 class FakeLog:
@@ -246,6 +254,64 @@ def test_what_changed_unnoticed_is_in_force_in_a_new_session() -> None:
         assert former.config[SEGMENT_BYTES] == same.config[SEGMENT_BYTES] > 100
         assert stage.config[NUM_IO_THREADS] == 9
         assert sorted(stage.replicas.changed) == ["changed", "former"]
+
+    on_a_stage(scenario)
+
+
+def test_quotas_that_changed_unnoticed_count_in_a_new_session() -> None:
+    async def scenario(stage: Stage) -> None:
+        store = stage.node.store
+        quotas = ClientQuotas(WINDOWS, WINDOWS, WINDOWS, lambda: 0)
+        addresses = ConnectionQuotas(NetworkLimits(), 0.0)
+        users, ips = StoredQuotas(stage.admin, stage.dynamic, quotas), IpQuotas(stage.admin, stage.dynamic, addresses)
+        await stage.dynamic.load()
+        stage.attach()
+        for entity_type, name, config in (
+            ("clients", "former", {"producer_byte_rate": "5"}),
+            ("users", "alice/clients/former", {"producer_byte_rate": "5"}),
+            ("ips", "10.0.0.1", {"connection_creation_rate": "0"}),
+        ):
+            await stage.admin.alter_entity_config(entity_type, name, dict(config).__or__)
+        await users.load()
+        await ips.load()
+        await stage.dynamic.catch_up()
+        assert quotas.produce.bounds.find("alice", "former") == (Tags("alice", "former"), 5)
+        assert addresses.ip_delay("10.0.0.1", 0.0) > 0
+        # Their notifications are gone by the time of the next session.
+        for entity_type, name in (("clients", "former"), ("users", "alice/clients/former"), ("ips", "10.0.0.1")):
+            await store.delete(config_path(entity_type, name))
+        await store.create(config_path("clients", DEFAULT_ENTITY), encode_config({"producer_byte_rate": "7"}))
+        await store.create(config_path("users", "bob"), encode_config({"producer_byte_rate": "8"}))
+        await store.create(config_path("ips", "10.0.0.2"), encode_config({"connection_creation_rate": "0"}))
+        stage.node.ensemble.expire(store.session_id)
+        await until(lambda: addresses.ip_delay("10.0.0.2", 0.0) > 0)
+        assert addresses.ip_delay("10.0.0.1", 0.0) == 0
+        found = [quotas.produce.bounds.find(user, "former") for user in ("alice", "bob")]
+        assert found == [(Tags(ABSENT, "former"), 7), (Tags("bob", ABSENT), 8)]
+
+    on_a_stage(scenario)
+
+
+def test_a_quota_that_changes_while_all_are_read_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(stage: Stage) -> None:
+        quotas = ClientQuotas(WINDOWS, WINDOWS, WINDOWS, lambda: 0)
+        users = StoredQuotas(stage.admin, stage.dynamic, quotas)
+        await stage.dynamic.load()
+        await stage.admin.alter_entity_config("clients", "c", lambda _: {"producer_byte_rate": "5"})
+        await stage.dynamic.catch_up()
+        read_all = stage.admin.read_all
+
+        async def overtaken(entity_type: str) -> dict[str, dict[str, str]]:
+            found = await read_all(entity_type)
+            if entity_type == "clients":
+                await stage.admin.alter_entity_config("clients", "c", lambda _: {"producer_byte_rate": "6"})
+                for _ in range(100):
+                    await asyncio.sleep(0)  # a broker that does not wait applies the change now
+            return found
+
+        monkeypatch.setattr(stage.admin, "read_all", overtaken)
+        await users.load()
+        await until(lambda: quotas.produce.bounds.find("", "c") == (Tags(ABSENT, "c"), 6))
 
     on_a_stage(scenario)
 

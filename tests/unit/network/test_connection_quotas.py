@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import pytest
@@ -136,11 +136,10 @@ def test_the_rate_of_an_address_holds_in_whatever_way_it_is_written() -> None:
             assert kind == "ips"
             listener(sanitize("0:0:0:0:0:0:0:1"), {"connection_creation_rate": "0"})
 
-    class Nothing:
-        async def read_all(self, kind: str) -> dict[str, dict[str, str]]:
-            return {}
+        def on_reading_again(self, read: Callable[[], Awaitable[None]]) -> None:
+            pass
 
-    asyncio.run(IpQuotas(cast("ConfigAdmin", Nothing()), cast("DynamicConfig", Changes()), quotas).load())
+    IpQuotas(cast("ConfigAdmin", None), cast("DynamicConfig", Changes()), quotas)
     assert quotas.ip_delay("::1", 0.0) > 0
     assert quotas.ip_delay("::2", 0.0) == 0
 
@@ -156,6 +155,9 @@ class ChangingQuotas:
 
     def on_entity_change(self, kind: str, listener: Callable[[str, dict[str, str]], None]) -> None:
         self._listener = listener
+
+    def on_reading_again(self, read: Callable[[], Awaitable[None]]) -> None:
+        pass
 
     def _resolve(self, host: str) -> asyncio.Future[str]:
         self.asked.append(asyncio.get_running_loop().create_future())

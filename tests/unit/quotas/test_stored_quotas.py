@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import pytest
@@ -30,6 +31,12 @@ class Store:
 
     def on_entity_change(self, entity_type: str, callback: EntityChanged) -> None:
         self.listeners[entity_type] = callback
+
+    def on_reading_again(self, read: Callable[[], Awaitable[None]]) -> None:
+        pass
+
+    async def undisturbed(self, read: Callable[[], Awaitable[None]]) -> None:
+        await read()
 
     def load(self) -> ClientQuotas:
         quotas = ClientQuotas(WINDOWS, WINDOWS, WINDOWS, lambda: 0)
