@@ -156,6 +156,20 @@ def test_a_server_that_is_not_trusted_gets_no_session(server: tuple[ZooKeeperSer
     asyncio.run(scenario())
 
 
+def test_the_name_of_the_server_is_compared_unless_that_is_off(server: tuple[ZooKeeperServer, str], stores: dict[str, str]) -> None:
+    _, connect = server
+    other = connect.replace("127.0.0.1", "127.1")  # another text for the same address, which the certificate does not have
+
+    async def scenario() -> None:
+        with pytest.raises(StoreUnavailable, match=r"CERTIFICATE_VERIFY_FAILED"):
+            await a_store(other, stores["broker.pem"], stores["trust.pem"], 1000).open_session()
+        store = a_store(other, stores["broker.pem"], stores["trust.pem"], ssl_endpoint_identification_algorithm="")
+        await store.open_session()
+        await store.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_client_that_the_server_does_not_trust_gets_none_either(server: tuple[ZooKeeperServer, str], stores: dict[str, str]) -> None:
     _, connect = server
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,25 +25,23 @@ USERS = 'user_admin="a" user_alice="a" user_bob="b" user_carol="c"'
 HOUR_MS = 3_600_000
 SECRET = "the secret of all brokers"
 keep_secret(SECRET)
+PROPERTIES: dict[str, Any] = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "listener.name.sasl.plain.sasl.jaas.config": f"{MODULE}.plain.PlainLoginModule required {USERS};",
+    "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{MODULE}.scram.ScramLoginModule required;",
+    "listener.name.sasl.scram-sha-512.sasl.jaas.config": f"{MODULE}.scram.ScramLoginModule required;",
+    "delegation.token.master.key": SECRET,
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:admin",
+    "connection.failed.authentication.delay.ms": 0,
+}
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    with a_broker_in_process(
-        tmp_path_factory.mktemp("tokens") / "log",
-        listeners="PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
-        **{
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-            "listener.name.sasl.plain.sasl.jaas.config": f"{MODULE}.plain.PlainLoginModule required {USERS};",
-            "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{MODULE}.scram.ScramLoginModule required;",
-            "listener.name.sasl.scram-sha-512.sasl.jaas.config": f"{MODULE}.scram.ScramLoginModule required;",
-            "delegation.token.master.key": SECRET,
-            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-            "super.users": "User:admin",
-            "connection.failed.authentication.delay.ms": 0,
-        },
-    ) as running:
+    with a_broker_in_process(tmp_path_factory.mktemp("tokens") / "log", **PROPERTIES) as running:
         yield running
 
 
@@ -201,6 +200,13 @@ def test_an_ended_token_and_a_wrong_one_do_not_log_in(broker: InProcessBroker) -
         with Wire(port_of(broker, "SASL")) as expired:  # not removed yet
             assert log_in(expired, short).session_lifetime_ms == 0
             assert expired.metadata() is None
+
+
+def test_the_active_controller_removes_expired_tokens_from_time_to_time(tmp_path: Path) -> None:
+    often = {**PROPERTIES, "delegation.token.expiry.check.interval.ms": 50}
+    with a_broker_in_process(tmp_path / "log", **often) as broker, User(broker, "alice") as alice:
+        kept, short = alice.create(), alice.create(max_lifetime_ms=1)
+        eventually(lambda: alice.ids() == [kept.token_id], what=f"the expired token {short.token_id} is removed")
 
 
 def test_only_holders_and_those_with_a_right_see_and_change_a_token(broker: InProcessBroker) -> None:

@@ -7,10 +7,13 @@ import json
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from broker.handlers.security.token_requests import tokens_of
+from broker.request.context import RequestContext
 from broker.security import rereading
 from broker.security.delegation_tokens import (
     DelegationTokens,
@@ -21,12 +24,13 @@ from broker.security.delegation_tokens import (
     TokenOwnerMismatch,
     TokenRefused,
 )
-from broker.security.principals import Principal
+from broker.security.principals import ANONYMOUS, Principal
 from broker.security.sasl.scram import ScramServer
 from controller.errors import InvalidAdminRequest, StoreError, StoreUnavailable
 from controller.store.memory_store import MemoryEnsemble, MemoryStore
 from controller.store.metadata_store import Children, Request, Result
 from controller.znodes.security import TOKENS
+from protocol.errors import ErrorCode
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import until
 from tests.support.scram_client import ScramClient
@@ -312,3 +316,25 @@ def test_holders_are_owner_requester_and_renewers() -> None:
     token = TokenInformation("id", ALICE, BOB, (CAROL,), 0, 0, 0)
     assert token.holders == {ALICE, BOB, CAROL}
     assert [token.may_be_renewed_by(each) for each in (ALICE, BOB, CAROL)] == [True, False, True]
+
+
+NOT_ALLOWED, DISABLED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+@pytest.mark.parametrize(
+    ("protocol", "principal", "code"),
+    [
+        ("PLAINTEXT", ALICE, NOT_ALLOWED),
+        ("SSL", ANONYMOUS, NOT_ALLOWED),
+        ("SSL", ALICE, DISABLED),
+        ("SASL_PLAINTEXT", ALICE, DISABLED),
+        ("SASL_SSL", ALICE, DISABLED),
+        ("SASL_SSL", Principal("User", "alice", token_authenticated=True), NOT_ALLOWED),
+    ],
+)
+def test_clients_without_a_credential_of_their_own_are_refused_and_all_others_without_a_secret(
+    protocol: str, principal: Principal, code: ErrorCode
+) -> None:
+    client = SimpleNamespace(security_protocol=protocol, principal=principal)
+    broker = SimpleNamespace(administration=SimpleNamespace(delegation_tokens=None))
+    assert tokens_of(cast("RequestContext", SimpleNamespace(client=client, broker=broker))) is code
