@@ -215,7 +215,10 @@ class ClusterWiring:
         response = await self._to_controller.request(ApiKey.ALLOCATE_PRODUCER_IDS, 0, request, timeout_ms)
         assert isinstance(response, AllocateProducerIdsResponse)
         if response.error_code != ErrorCode.NONE:
-            raise PeerUnavailable(f"the controller refused with {ErrorCode.of(response.error_code).name}")
+            code = ErrorCode.of(response.error_code)
+            is_denied = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            advice = "; give the principal of this broker ClusterAction on the cluster, or name it in super.users" if is_denied else ""
+            raise PeerUnavailable(f"the controller refused with {code.name}{advice}")
         first = response.producer_id_start
         return ProducerIdBlock(services.broker_id, first, first + response.producer_id_len - 1)
 

@@ -30,7 +30,7 @@ PREFETCH_AT = 0.9
 class ProducerIds:
     """See the module. `allocate` gives the next block; PeerUnavailable and ControllerError mean that there is none now."""
 
-    __slots__ = ("_allocate", "_block", "_fetching", "_following", "_next", "_waiting")
+    __slots__ = ("_allocate", "_block", "_fetching", "_following", "_next", "_trouble", "_waiting")
 
     def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
         self._allocate = allocate
@@ -39,6 +39,8 @@ class ProducerIds:
         self._fetching: asyncio.Task[None] | None = None
         self._next = 0
         self._waiting: deque[Callable[[], None]] = deque()
+        self._trouble = ""
+        """Why the last fetch failed, so that each reason is logged once: producers ask again many times a second."""
 
     def next_now(self) -> int | None:
         """A new id, or None when a block has to be fetched first; the fetch is then started."""
@@ -93,12 +95,17 @@ class ProducerIds:
         try:
             self._following = await self._allocate()
         except (PeerUnavailable, ControllerError) as error:
-            logger.warning("no block of producer ids from the controller, clients will ask again: %s", error)
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                logger.warning("no block of producer ids from the controller, clients will ask again: %s", error)
             return False
         except Exception:
             # An internal error, in a task of which only the yes or no is read.
             logger.exception("no block of producer ids, clients will ask again")
             return False
+        if self._trouble:
+            self._trouble = ""
+            logger.info("the controller gives blocks of producer ids again")
         return True
 
 

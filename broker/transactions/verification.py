@@ -47,7 +47,8 @@ class TransactionVerifier:
     """See the module. `failures` counts partitions that were not verified; `on_answered` is called with the duration of each question,
     ms."""
 
-    __slots__ = ("_ask", "_coordinators", "_metadata", "_monotonic", "_partition_for", "failures", "on_answered", "verify_here")
+    __slots__ = ("_ask", "_coordinators", "_metadata", "_monotonic", "_partition_for", "_troubles", "failures", "on_answered",
+                 "verify_here")  # fmt: skip
 
     def __init__(
         self, metadata: MetadataCache, partition_for: Callable[[str], int], ask: AskCoordinator, monotonic: Callable[[], float]
@@ -58,6 +59,8 @@ class TransactionVerifier:
         self._ask = ask
         self._monotonic = monotonic
         self._coordinators: dict[int, _Coordinator] = {}
+        self._troubles: dict[int, str] = {}
+        """Why a broker verifies nothing, so that each reason is logged once: producers try again many times a second."""
         self.failures = 0
         self.on_answered: Callable[[float], None] | None = None
         self.verify_here: VerifyHere | None = None
@@ -130,20 +133,28 @@ class TransactionVerifier:
         try:
             response = await self._ask(broker_id, request)
         except (UnsupportedVersion, UnsupportedField) as error:
-            logger.warning("broker %d cannot verify transactions (%s); the producers go on without", broker_id, error)
+            self._report(broker_id, logging.WARNING, f"cannot verify transactions ({error}); the producers go on without")
             for question in asked.values():
                 self._answer(question, {})
         except OSError as error:
-            logger.warning("broker %d does not verify transactions: %s; the producers try again", broker_id, error)
+            self._report(broker_id, logging.WARNING, f"does not verify transactions: {error}; the producers try again")
             self._refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)
         else:
             if response.error_code:
                 code = ErrorCode.of(response.error_code)
-                logger.error("broker %d refuses to verify transactions: %s", broker_id, code.name)
+                is_denied = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                advice = "; give the principal of this broker ClusterAction on the cluster, or name it in super.users" if is_denied else ""
+                self._report(broker_id, logging.ERROR, f"refuses to verify transactions: {code.name}{advice}")
                 # A missing right of the brokers is not the client's fault.
-                self._refuse_all(asked, ErrorCode.INVALID_TXN_STATE if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code)
+                self._refuse_all(asked, ErrorCode.INVALID_TXN_STATE if is_denied else code)
             else:
+                self._troubles.pop(broker_id, None)
                 self._take_results(asked, response)
+
+    def _report(self, broker_id: int, level: int, what: str) -> None:
+        if self._troubles.get(broker_id) != what:
+            self._troubles[broker_id] = what
+            logger.log(level, "broker %d %s", broker_id, what)
 
     def _take_results(self, asked: dict[str, _Question], response: AddPartitionsToTxnResponse) -> None:
         for result in response.results_by_transaction:

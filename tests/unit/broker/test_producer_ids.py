@@ -1,6 +1,9 @@
 """Producer ids come in blocks: none twice, one fetch at a time, the next before it is needed."""
 
 import asyncio
+import logging
+
+import pytest
 
 from broker.cluster.producer_ids import ProducerIds
 from controller.errors import NotController
@@ -88,6 +91,20 @@ def test_without_a_controller_there_is_no_id_and_the_next_asks_again() -> None:
         assert await blocks.next() == 10
 
     asyncio.run(scenario())
+
+
+def test_each_reason_that_there_is_no_block_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario() -> None:
+        blocks = Blocks(1)
+        for refuses in (True, True, True, False, True, True):
+            blocks.refuses = refuses
+            await blocks.next()
+
+    asyncio.run(scenario())
+    refused = "no block of producer ids from the controller, clients will ask again: somebody else is"
+    assert [record.getMessage() for record in caplog.records] == [refused, "the controller gives blocks of producer ids again", refused]
 
 
 def test_a_client_that_goes_away_does_not_take_the_block_along() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -178,6 +179,30 @@ async def test_without_a_coordinator_the_producer_is_told_at_once(coordinators: 
     missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert coordinators.answered == {"id-1": {T0: missing, T1: missing}, "id-0": {T0: missing}}
     assert coordinators.asked == []
+
+
+def test_each_reason_that_a_broker_verifies_nothing_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    @scenario
+    async def test(coordinators: Coordinators) -> None:
+        asked = 0
+        answers: list[dict[str, Any]] = [{"code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}, {"error": PeerUnavailable("gone")}, {}]
+        for answer in answers:
+            for _ in range(3):
+                asked += 1
+                coordinators.verify("id-0", name=f"{asked}")
+                await coordinators.answer(result("id-0", p0=0), **answer)
+        coordinators.verify("id-0")
+        await coordinators.answer(error=PeerUnavailable("gone"))
+
+    test()
+    denied = (
+        "broker 0 refuses to verify transactions: CLUSTER_AUTHORIZATION_FAILED; give the principal of this broker ClusterAction on the "
+        "cluster, or name it in super.users"
+    )
+    gone = "broker 0 does not verify transactions: gone; the producers try again"
+    assert [record.getMessage() for record in caplog.records] == [denied, gone, gone]
 
 
 @pytest.mark.parametrize(
