@@ -13,7 +13,7 @@ cdef class TransactionMarkers:
     cdef object _cluster, _coordinator_epoch, _listener, _look_again, _looking, _on_written, _partitions_of, _routing, _senders
     cdef object _timing_wheel, _write_markers
     cdef dict _due, _pending, _unread, _unrouted
-    cdef set _flushing
+    cdef set _denied, _flushing
 
     cpdef void write(self, TransactionMetadata txn, bint is_commit, object completion) except *
     cpdef void _route(self, Marked marked, object partitions) except *

@@ -150,6 +150,7 @@ class TransactionMarkers:
     __slots__ = (
         "_cluster",
         "_coordinator_epoch",
+        "_denied",
         "_due",
         "_flushing",
         "_listener",
@@ -191,6 +192,8 @@ class TransactionMarkers:
         self._pending: dict[TransactionMetadata, Marked] = {}
         self._due: dict[int, deque[Due]] = {}
         """By broker, the markers that are not sent yet; no queue is empty."""
+        self._denied: set[int] = set()
+        """Brokers that do not let this one write markers, so that this is logged once."""
         self._flushing: set[int] = set()
         """Brokers whose sender has a FLUSH, in its queue or in flight."""
         self._routing: deque[tuple[Marked, Iterator[Partitions]]] = deque()
@@ -471,6 +474,8 @@ class TransactionMarkers:
                     self._on_refused(marked, topic, index, ErrorCode.of(code), broker_id)
                     if code not in UNMARKABLE:
                         again.setdefault(topic, []).append(index)
+                elif self._denied:
+                    self._denied.discard(broker_id)
         if again:
             left = of_pairs(again.items())
             txn.remove_partitions(difference(partitions, left))
@@ -480,7 +485,14 @@ class TransactionMarkers:
         self._maybe_complete(marked)
 
     def _on_refused(self, marked: Marked, topic: str, index: int, code: ErrorCode, broker_id: int) -> None:
-        if marked.refusals.get((topic, index)) != code:
+        if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            if broker_id not in self._denied:
+                self._denied.add(broker_id)
+                logger.error(
+                    "broker %d refuses markers of transactions with %s; give the principal of this broker ClusterAction on the cluster, or "
+                    "name it in super.users; the markers are sent again", broker_id, code.name,
+                )  # fmt: skip
+        elif marked.refusals.get((topic, index)) != code:
             marked.refusals[topic, index] = code
             level = logging.INFO if code in RETRIABLE else logging.WARNING
             logger.log(level, "%s: broker %d did not write its marker to %s-%d (%s)", marked.txn, broker_id, topic, index, code.name)

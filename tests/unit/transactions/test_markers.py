@@ -238,6 +238,23 @@ def test_each_refusal_of_a_partition_is_logged_once(caplog: pytest.LogCaptureFix
     assert [text.rsplit("(")[-1] for text in refusals] == ["NOT_ENOUGH_REPLICAS)", "NOT_LEADER_OR_FOLLOWER)"]
 
 
+def test_a_broker_that_may_write_no_markers_says_so_once_until_it_may(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        for _ in range(2):
+            for index in (0, 1):
+                bench.leaders.codes["t", index] = [E.CLUSTER_AUTHORIZATION_FAILED] * 3
+            await commit(bench, 0, 1)
+            await ends(bench)
+
+    run(scenario)
+    denials = [record.getMessage() for record in caplog.records if "CLUSTER_AUTHORIZATION_FAILED" in record.getMessage()]
+    assert len(denials) == 2
+    assert "give the principal of this broker ClusterAction on the cluster" in denials[0]
+
+
 def test_after_an_answer_that_makes_no_sense_the_markers_are_sent_again(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate()
