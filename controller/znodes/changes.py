@@ -27,8 +27,8 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes | None) -> dict[str, str]:
-    """The configs of an entity; none when the node has no data."""
-    if data is None:
+    """The configs of an entity; none when the node has no data, or empty data, as kazoo gives to the nodes of a path."""
+    if not data:
         return {}
     config = decode_object(path, data).get("config") or {}
     if not isinstance(config, dict):

@@ -117,6 +117,11 @@ def test_names_of_users_and_clients_are_encoded_as_kafka_does(name: str, sanitiz
     assert znodes.desanitize(sanitized) == name
 
 
+@pytest.mark.parametrize("data", [None, b""])
+def test_an_entity_whose_node_has_no_data_has_no_configuration(data: bytes | None) -> None:
+    assert changes.decode_config("/config/users/u1", data) == {}
+
+
 def test_many_partitions_come_in_the_order_of_a_scala_hash_map() -> None:
     # As a real 3.9.1 wrote topics of 14 and 60 partitions.
     assert scala_map_order(map(str, range(14))) == ["11", "12", "13", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]
