@@ -1,11 +1,13 @@
 """Parses JAAS configurations: the value of `sasl.jaas.config`, and files with sections.
 
 The tokens are those of Java's `StreamTokenizer`, as Kafka's JaasConfig sets it up for `sasl.jaas.config`, and Java's ConfigFile for a file.
-No error text holds a value, because values are secrets.
+No error text holds a value, because values are secrets. A value with a blank or a quote that is not quoted itself comes as several tokens,
+so an error repeats only a name that a login module knows.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -19,6 +21,13 @@ KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 ZOOKEEPER_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
 MODULES: Final = frozenset({PLAIN_MODULE, SCRAM_MODULE, OAUTHBEARER_MODULE, KERBEROS_MODULE, ZOOKEEPER_MODULE})
 """The login modules that a configuration may name."""
+
+_OPTION: Final = re.compile(
+    r"username|password|tokenauth|principal|serviceName|keyTab|useKeyTab|storeKey|ticketCache|useTicketCache"
+    r"|user_[\w.-]+|unsecured(?:Login|Validator)\w+|ssl\.[\w.]+"
+)
+"""Fits the options of these modules."""
+_HIDDEN: Final = "[hidden]"
 
 _WORDS_OF_LINES: Final = "-_$"
 _WORDS_OF_FILES: Final = "-_$*"
@@ -99,7 +108,8 @@ def _entry_of_file(first: _Token, tokens: Iterator[_Token], section: str) -> Log
         key = _word(token, f"an option or a semi-colon in {section}")
         if next(tokens).kind != "=":
             raise JaasError(f"an option in {section} of the JAAS file has no value")
-        options[key] = _expanded(_word(next(tokens), f"the value of the option {key} in {section}"), key)
+        shown = _shown(key)
+        options[key] = _expanded(_word(next(tokens), f"the value of the option {shown} in {section}"), shown)
     return LoginModule(name, flag, options)
 
 
@@ -108,6 +118,11 @@ def _word(token: _Token, expected: str) -> str:
     if token.text is None or token.kind not in ("word", '"'):
         raise JaasError(f"expected {expected} of the JAAS file, as a word or in double quotes")
     return token.text
+
+
+def _shown(option: str) -> str:
+    """The name of an option, for an error."""
+    return option if _OPTION.fullmatch(option) else _HIDDEN
 
 
 def _expanded(value: str, key: str) -> str:
@@ -138,13 +153,13 @@ def _entry(first: _Token, tokens: Iterator[_Token]) -> LoginModule:
     if flag.text is None:
         raise JaasError("Login module control flag is not available in the JAAS config")
     if flag.text.upper() not in FLAGS:
-        raise JaasError(f"Invalid login module control flag '{flag.text}' in JAAS config")
+        raise JaasError(f"Invalid login module control flag '{flag.text if first.text in MODULES else _HIDDEN}' in JAAS config")
     options: dict[str, str] = {}
     while (token := next(tokens)).kind not in (_END, ";"):
         separator = next(tokens)
         value = next(tokens) if separator.kind == "=" else separator
         if separator.kind != "=" or value.text is None:
-            raise JaasError(f"Value not specified for key '{'null' if token.text is None else token.text}' in JAAS config")
+            raise JaasError(f"Value not specified for key '{'null' if token.text is None else _shown(token.text)}' in JAAS config")
         if token.text is not None:
             options[token.text] = value.text
     if token.kind == _END:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -68,6 +69,14 @@ FILE_VALUES = (
 FILE_KEYS = ("a", "b", '"c d"', "user_x")
 FILE_NAMES = ("KafkaServer", "Client", "external.KafkaServer", "KafkaClient", '"a b"', "'q'", '""', "7", "*", "$x", "\u00e9")
 FILE_PIECES = (*JAAS_PIECES, "*", "${/}", "{", "}", "};", "KafkaServer", "\r\n", "/\r\n", "\ufeff", "#")
+
+
+_NAME_IN_ERROR = re.compile(r"(Value not specified for key|Invalid login module control flag) '.*' in JAAS config", re.DOTALL)
+
+
+def without_name(verdict: Verdict) -> Verdict:
+    """The verdict whose reason hides a name that may be a part of a value."""
+    return verdict._replace(text=_NAME_IN_ERROR.sub(r"\1 '[hidden]' in JAAS config", verdict.text)) if verdict.is_refused else verdict
 
 
 def jaas_files(chance: random.Random) -> list[str]:
@@ -246,7 +255,8 @@ def test_jaas_texts_are_read_and_refused_as_by_apache_kafka(judged: Judged) -> N
     different = [
         (text, found, expected)
         for text, found, expected in zip(texts, ours, theirs, strict=True)
-        if found != expected and not (found.is_refused and (expected.text == NO_TEXT or " is not supported; use one of " in found.text))
+        if found not in (expected, without_name(expected))
+        and not (found.is_refused and (expected.text == NO_TEXT or " is not supported; use one of " in found.text))
     ]
     assert different[:5] == []
     assert CASES // 8 < sum(not each.is_refused for each in ours) < CASES

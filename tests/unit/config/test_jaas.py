@@ -58,11 +58,11 @@ def test_values_are_words_or_quoted_strings(text: str, expected: str) -> None:
         (f"{PLAIN_MODULE};", "Login module control flag is not available in the JAAS config"),
         (f"{PLAIN_MODULE} always;", "Invalid login module control flag 'always' in JAAS config"),
         (REQUIRED, "JAAS config entry not terminated by semi-colon"),
-        (f"{REQUIRED} a;", "Value not specified for key 'a' in JAAS config"),
-        (f"{REQUIRED} a=;", "Value not specified for key 'a' in JAAS config"),
-        (f"{REQUIRED} a=5;", "Value not specified for key 'a' in JAAS config"),
-        (f"{REQUIRED} a=-b;", "Value not specified for key 'a' in JAAS config"),
-        (f"{REQUIRED} a b c;", "Value not specified for key 'a' in JAAS config"),
+        (f"{REQUIRED} username;", "Value not specified for key 'username' in JAAS config"),
+        (f"{REQUIRED} user_a=;", "Value not specified for key 'user_a' in JAAS config"),
+        (f"{REQUIRED} password=5;", "Value not specified for key 'password' in JAAS config"),
+        (f"{REQUIRED} password=-b;", "Value not specified for key 'password' in JAAS config"),
+        (f"{REQUIRED} password b c;", "Value not specified for key 'password' in JAAS config"),
         ('"" required;', "Login module not specified in JAAS config"),
     ],
 )
@@ -78,8 +78,8 @@ def test_other_modules_are_refused_by_name() -> None:
 
 
 def test_an_unclosed_quote_ends_with_its_line() -> None:
-    with pytest.raises(JaasError, match="Value not specified for key 'c'"):
-        options('a="b\nc')
+    with pytest.raises(JaasError, match="Value not specified for key 'username'"):
+        options('password="b\nusername')
 
 
 def quoted(value: str) -> str:
@@ -104,6 +104,25 @@ def test_no_error_shows_a_value(secret: str) -> None:
     with pytest.raises(JaasError) as refused:
         options(f'a="s-{secret}" b=')
     assert f"s-{secret}" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'password="al"ice-secret"',
+        "password=alice my-secret",
+        'user_alice="a" b-secret"',
+        "password=ali;ce my-secret",
+        'password="ali";ce"my-secret"',
+    ],
+)
+def test_no_error_shows_a_part_of_a_value_that_is_quoted_wrongly(text: str) -> None:
+    with pytest.raises(JaasError, match=r"'\[hidden\]' in JAAS config") as refused:
+        options(text)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(JaasError) as of_file:
+        parse_jaas_file(f"KafkaServer {{ {REQUIRED} {text}; }};")
+    assert "secret" not in str(of_file.value)
 
 
 def test_a_file_has_sections() -> None:
