@@ -127,7 +127,8 @@ class TlsConfig:
                 file.write(material.pem.encode())
             self._load_chain(context, f"/proc/self/fd/{descriptor}", password)
         except (ssl.SSLError, ValueError) as error:
-            raise ConfigError(f"the private key cannot be used with its certificate: {error}") from None
+            hint = f"; is {SSL_KEY_PASSWORD.name} right?" if material.is_encrypted else ""
+            raise ConfigError(f"{self.key_setting}: the private key cannot be used with its certificate: {error}{hint}") from None
         finally:
             os.close(descriptor)
         if material.alias is not None:
@@ -160,7 +161,7 @@ class TlsConfig:
         try:
             context.load_verify_locations(cadata=b"".join(dict.fromkeys(trusted)))
         except ssl.SSLError as error:
-            raise ConfigError(f"a certificate of the trust store cannot be used: {error}") from None
+            raise ConfigError(f"{self.trust_setting}: a certificate of the trust store cannot be used: {error}") from None
         asks_clients = purpose is ssl.Purpose.CLIENT_AUTH and context.verify_mode is not ssl.CERT_NONE
         if asks_clients and any(identifier in certificate for certificate in trusted for identifier in _SIGNED_BY_SHA_1):
             # Otherwise OpenSSL does not ask for such certificates, and a Java client sends none.
@@ -197,7 +198,7 @@ class TlsConfig:
             context.set_ciphers(":".join(names))
         usable = {each for each in versions if (newest if each is ssl.TLSVersion.TLSv1_3 else older)}
         if not usable:
-            raise ConfigError(f"{SSL_CIPHER_SUITES.name} has no suite for the versions of {SSL_ENABLED_PROTOCOLS.name}")
+            raise ConfigError(f"{SSL_CIPHER_SUITES.name}={','.join(suites)} has no suite for the versions of {SSL_ENABLED_PROTOCOLS.name}")
         if ssl.TLSVersion.TLSv1_3 in usable and len(newest) < len(TLS_1_3_SUITES):
             logger.warning(
                 "%s: %s cannot select among the suites of TLS 1.3; all of these are allowed: %s",
@@ -236,7 +237,8 @@ class TlsConfig:
             material = key_from_pem(text, text, where)
         if material.is_encrypted != (key_password is not None):
             state = "encrypted, but" if material.is_encrypted else "not encrypted, yet"
-            raise ConfigError(f"the private key is {state} {SSL_KEY_PASSWORD.name} is {'set' if key_password is not None else 'not set'}")
+            is_set = "set" if key_password is not None else "not set"
+            raise ConfigError(f"{self.key_setting}: the private key is {state} {SSL_KEY_PASSWORD.name} is {is_set}")
         return material, key_password
 
     def _trusted(self) -> tuple[bytes, ...] | None:

@@ -221,7 +221,10 @@ def test_cipher_suites_limit_suites_and_versions(caplog: pytest.LogCaptureFixtur
         ),
         ({"ssl.keystore.location": "/x"}, "only one of ssl.keystore.key and ssl.keystore.location"),
         ({"ssl.keystore.password": "hush"}, "ssl.keystore.password cannot be set with ssl.keystore.type=PEM"),
-        ({"ssl.key.password": "hush"}, "not encrypted, yet ssl.key.password is set"),
+        (
+            {"ssl.key.password": "hush"},
+            "ssl.keystore.certificate.chain=[hidden]: the private key is not encrypted, yet ssl.key.password is set",
+        ),
         ({"ssl.keystore.key": "nothing"}, "ssl.keystore.key: expected one private key in PEM, found 0"),
         ({"ssl.truststore.password": "hush"}, "ssl.truststore.password is set, but ssl.truststore.location is not"),
         ({"ssl.truststore.location": "/no/such/file"}, "ssl.truststore.location=/no/such/file: No such file"),
@@ -229,7 +232,10 @@ def test_cipher_suites_limit_suites_and_versions(caplog: pytest.LogCaptureFixtur
         ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols: TLSv1.1 is not supported"),
         ({"ssl.protocol": "SSLv3"}, "ssl.protocol=SSLv3 is not supported"),
         ({"ssl.cipher.suites": "TLS_NOT_A_SUITE"}, "ssl.cipher.suites: TLS_NOT_A_SUITE is not supported by OpenSSL"),
-        ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256", "ssl.enabled.protocols": "TLSv1.2"}, "has no suite for the versions"),
+        (
+            {"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256", "ssl.enabled.protocols": "TLSv1.2"},
+            "=TLS_AES_128_GCM_SHA256 has no suite for the versions",
+        ),
         ({"ssl.engine.factory.class": "a.B"}, "ssl.engine.factory.class=a.B"),
         ({"ssl.provider": "BC"}, "ssl.provider=BC"),
         ({"security.providers": "BC"}, "security.providers=BC"),
@@ -350,13 +356,23 @@ def test_brokers_with_the_same_stores_have_to_trust_each_other(client_auth: str)
     check_peers("IN", built(inline()))  # other brokers do not use it
 
 
-def test_a_key_of_another_certificate_is_refused_and_an_encrypted_key_without_password() -> None:
-    with pytest.raises(ConfigError, match="private key cannot be used with its certificate"):
+def test_a_key_of_another_certificate_is_refused_and_an_encrypted_key_without_password(tmp_path: Path) -> None:
+    key = r"^listener IN: ssl\.keystore\.certificate\.chain=\[hidden\]: the private key"
+    with pytest.raises(ConfigError, match=f"{key} cannot be used with its certificate: .*MISMATCH"):
         built(inline(ssl_keystore_key=authority().key_pem()))
-    with pytest.raises(ConfigError, match=r"encrypted, but ssl\.key\.password is not set"):
+    with pytest.raises(ConfigError, match=rf"{key} is encrypted, but ssl\.key\.password is not set"):
         built(inline(ssl_keystore_key=server().key_pem("secret")))
-    with pytest.raises(ConfigError, match="private key cannot be used"):
+    with pytest.raises(ConfigError, match=rf"{key} cannot be used .*; is ssl\.key\.password right\?$"):
         built(inline(ssl_keystore_key=server().key_pem("secret"), ssl_key_password="other"))
+    (tmp_path / "store").write_text(authority().key_pem() + server().certificate_pem)
+    with pytest.raises(ConfigError, match=r"^listener IN: ssl\.keystore\.location=.*/store: the private key cannot be used"):
+        built({"ssl.keystore.type": "PEM", "ssl.keystore.location": str(tmp_path / "store")})
+
+
+def test_a_trusted_certificate_that_is_none_is_refused_with_its_setting() -> None:
+    wrong = ssl.DER_cert_to_PEM_cert(bytes.fromhex("30030c0161"))
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.certificates=\[hidden\]: a certificate of the trust store cannot be used"):
+        built(inline(ssl_truststore_type="PEM", ssl_truststore_certificates=wrong))
 
 
 @pytest.mark.parametrize(
