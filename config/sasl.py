@@ -241,6 +241,12 @@ def inter_broker_login(properties: BrokerProperties, listener_name: str) -> tupl
     return name, module
 
 
+def inter_broker_login_setting(properties: BrokerProperties, listener_name: str) -> str:
+    """The setting with the JAAS entry of `inter_broker_login`, as NAME=VALUE."""
+    name = _prefixed(listener_name, properties[SASL_MECHANISM_INTER_BROKER_PROTOCOL], SASL_JAAS_CONFIG)
+    return f"{name}=[hidden]" if name in properties.properties else f"{OTTLA_JAAS_FILE.name}={properties[OTTLA_JAAS_FILE]}"
+
+
 def _why_not(mechanism: str) -> str | None:
     """The reason why no listener can offer a mechanism, as the end of a sentence; None if one can."""
     if mechanism not in MECHANISMS:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from config.errors import ConfigError
+from config.errors import ConfigError, ConfigValueError
 from config.listeners import SecurityProtocol
 from config.sasl import GSSAPI, OAUTHBEARER
 
@@ -104,13 +104,15 @@ class InterBrokerSecurity:
     def begin(self, host: str) -> SaslClient:
         """See `ClientSecurity`."""
         from broker.security.sasl.clients import Surroundings, sasl_client
-        from config.sasl import inter_broker_login
+        from config.sasl import inter_broker_login, inter_broker_login_setting
 
+        properties, name = self._config.current, self._listener_name
         try:
-            mechanism, module = inter_broker_login(self._config.current, self._listener_name)
+            mechanism, module = inter_broker_login(properties, name)
             return sasl_client(mechanism, module, Surroundings(self.random_bytes, self._now_ms, host))()
         except ConfigError as reason:
-            raise ConfigError(f"this broker cannot log in at listener {self._listener_name} of other brokers: {reason}") from None
+            setting = "" if isinstance(reason, ConfigValueError) else f"{inter_broker_login_setting(properties, name)}: "
+            raise ConfigError(f"this broker cannot log in at listener {name} of other brokers: {setting}{reason}") from None
 
 
 class ConfiguredSecurity:

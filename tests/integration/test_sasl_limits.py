@@ -37,7 +37,8 @@ SASL = {
         ),
         (
             {"inter.broker.listener.name": "SASL", "sasl.mechanism.inter.broker.protocol": "PLAIN"},
-            "this broker cannot log in at listener SASL of other brokers: the login module org.apache.kafka.common.security.plain.",
+            "this broker cannot log in at listener SASL of other brokers: listener.name.sasl.plain.sasl.jaas.config=[hidden]: "
+            f"the login module {MODULE}.plain.PlainLoginModule has no option username",
         ),
     ],
 )
