@@ -220,7 +220,11 @@ class Broker:
         self._held.callback(self._executor.shutdown)
         self._timing_wheel = TimingWheel(self._clock.monotonic, loop.call_later)
         self._held.callback(self._timing_wheel.close)
-        await self._surroundings.check_addresses(config)  # before anything is written
+        # Before anything is written: addresses and keys that cannot be had end the start.
+        await self._surroundings.check_addresses(config)
+        self._key_sets = KeySets(self._executor, self._clock)
+        self._held.push_async_callback(self._key_sets.close)
+        await self._load_key_sets()
         await self._open_directories()
         await self._open_store()
         await self._load_logs()
@@ -235,6 +239,12 @@ class Broker:
             # a pass would delay it.
             gc.freeze()
             gc.set_threshold(*COLLECTOR_THRESHOLDS)
+
+    async def _load_key_sets(self) -> None:
+        """Read the keys that verify signed tokens, for the listeners of the configuration as it is known now."""
+        for endpoint in self.config.listeners.listeners:
+            if endpoint.security_protocol.uses_sasl:
+                await self._key_sets.load(sasl_listener(self.config.current, endpoint.listener_name))
 
     async def _open_metrics(self) -> None:
         listener = self.config[OTTLA_METRICS_LISTENER]
@@ -403,15 +413,11 @@ class Broker:
         await in_session(self.store, credentials.load)
         self._held.push_async_callback(credentials.close)
         self.controller.on_new_session(credentials.on_new_session)
-        key_sets = KeySets(self._executor, self._clock)
-        self._held.push_async_callback(key_sets.close)
+        await self._load_key_sets()
         for endpoint in endpoints:
-            if endpoint.security_protocol.uses_sasl:
-                listener = sasl_listener(self.config.current, endpoint.listener_name)
-                await key_sets.load(listener)
-                if offers_scram(listener):
-                    await in_session(self.store, partial(credentials.load_secret, self.store))
-        authentication = partial(self._security.authentication, self.services, credentials, key_sets, dispatcher)
+            if endpoint.security_protocol.uses_sasl and offers_scram(sasl_listener(self.config.current, endpoint.listener_name)):
+                await in_session(self.store, partial(credentials.load_secret, self.store))
+        authentication = partial(self._security.authentication, self.services, credentials, self._key_sets, dispatcher)
         authorizer, quotas = self.services.authorizer, self.services.quotas
         await in_session(self.store, StoredQuotas(administration.config_admin, administration.dynamic_config, quotas).load)
         self._background.schedule("quota-sensors", SENSOR_CHECK_MS, SENSOR_CHECK_MS, quotas.expire)

@@ -15,6 +15,7 @@ from tests.integration.test_sasl_listener import MODULE, USERS, Wire, port_of
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
 
+VALIDATOR = "OAuthBearerValidatorCallbackHandler"
 LINE = f"{MODULE}.plain.PlainLoginModule required {USERS};"
 SASL = {
     "listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
@@ -39,6 +40,16 @@ SASL = {
             {"inter.broker.listener.name": "SASL", "sasl.mechanism.inter.broker.protocol": "PLAIN"},
             "this broker cannot log in at listener SASL of other brokers: listener.name.sasl.plain.sasl.jaas.config=[hidden]: "
             f"the login module {MODULE}.plain.PlainLoginModule has no option username",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.sasl.oauthbearer.sasl.jaas.config": f"{MODULE}.oauthbearer.OAuthBearerLoginModule required;",
+                "listener.name.sasl.oauthbearer.sasl.server.callback.handler.class": f"{MODULE}.oauthbearer.{VALIDATOR}",
+                "listener.name.sasl.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": "file:/no/such/keys",
+            },
+            "Invalid value file:/no/such/keys for configuration sasl.oauthbearer.jwks.endpoint.url: "
+            "the keys for signed tokens cannot be read: [Errno 2] No such file or directory",
         ),
     ],
 )

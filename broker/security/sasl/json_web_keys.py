@@ -14,7 +14,8 @@ from concurrent.futures import Executor
 from typing import Any, Final, NamedTuple
 
 from broker.security.sasl.jwks_source import JwksUnavailable, read_jwks
-from config.errors import ConfigError
+from config.errors import ConfigValueError
+from config.keys.security import SASL_OAUTHBEARER_JWKS_ENDPOINT_URL
 from config.sasl import JwksSource
 
 logger = logging.getLogger(__name__)
@@ -107,7 +108,8 @@ class JsonWebKeys:
         try:
             await self._load()
         except JwksUnavailable as reason:
-            raise ConfigError(f"the keys for signed tokens at {self.source.url} cannot be used: {reason}") from None
+            why = f"the keys for signed tokens cannot be read: {reason}"
+            raise ConfigValueError(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL.name, self.source.url, why) from None
         self.begin()
 
     def begin(self) -> None:

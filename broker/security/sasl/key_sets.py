@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from broker.security.sasl.bearer_tokens import Token
-from config.errors import ConfigError
+from config.errors import ConfigValueError
+from config.keys.security import SASL_OAUTHBEARER_JWKS_ENDPOINT_URL
 from config.sasl import JwksSource, SaslListener, SignedTokens
 from storage.disk.clock import Clock
 
@@ -25,10 +26,10 @@ class KeySets:
         self._sets: dict[JwksSource, JsonWebKeys] = {}
 
     async def load(self, listener: SaslListener) -> None:
-        """Read the key sets that a listener needs. Raises ConfigError."""
+        """Read the key sets that a listener needs and that have not been read yet. Raises ConfigError."""
         for mechanism in listener.mechanisms.values():
-            if mechanism.signed_tokens is not None:
-                await self._set_of(mechanism.signed_tokens.source).load()
+            if mechanism.signed_tokens is not None and not (keys := self._set_of(mechanism.signed_tokens.source)).keys:
+                await keys.load()
 
     def validator(self, accepted: SignedTokens) -> Callable[[str], Token]:
         """The function that validates such tokens. Until its keys have been read, it refuses all. Raises ConfigError."""
@@ -47,7 +48,8 @@ class KeySets:
         # PyJWT verifies only shared secrets without `cryptography`.
         for package in ("jwt", "cryptography"):
             if find_spec(package) is None:
-                raise ConfigError(f"signed tokens need the package {package}; install it with `pip install ottla[security]`")
+                reason = f"signed tokens need the package {package}; install it with `pip install ottla[security]`"
+                raise ConfigValueError(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL.name, source.url, reason)
         # The HTTP client of Python's library takes a good part of a start, and few brokers read keys.
         from broker.security.sasl.json_web_keys import JsonWebKeys
 

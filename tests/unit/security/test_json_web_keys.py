@@ -109,7 +109,8 @@ def test_a_changed_file_is_read_again_and_a_broken_one_leaves_the_earlier_keys(t
 
 def test_keys_that_cannot_be_read_at_the_start_are_an_error_that_names_the_url(tmp_path: Path) -> None:
     async def scenario(executor: ThreadPoolExecutor) -> None:
-        with pytest.raises(ConfigError, match=r"keys for signed tokens at file:/missing cannot be used: .*No such file"):
+        key = r"Invalid value file:/missing for configuration sasl\.oauthbearer\.jwks\.endpoint\.url"
+        with pytest.raises(ConfigError, match=rf"{key}: the keys for signed tokens cannot be read: .*No such file"):
             await JsonWebKeys(source("file:/missing"), executor, time.monotonic).load()
 
     run(scenario)
