@@ -1,8 +1,11 @@
-"""Bad input at listeners with TLS and SASL: each costs a connection and a line at most, holds nothing, and reveals no secret."""
+"""Bad input at listeners with TLS and SASL costs a connection and a line that says who and why. It holds nothing and reveals no secret."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import random
+import re
 import selectors
 import shutil
 import socket
@@ -10,14 +13,18 @@ import ssl
 import struct
 import subprocess
 import time
+import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from broker.network.offenders import LINES_PER_WINDOW
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.header import RequestHeader
+from protocol.schema.registry import api
 from tests.integration.test_sasl_listener import MODULE, Wire, port_of
 from tests.support.certificates import Identity
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
@@ -61,6 +68,7 @@ def broker(authority: Identity, server: Identity, tmp_path_factory: pytest.TempP
             "ssl.truststore.certificates": authority.certificate_pem,
             "ssl.client.auth": "required",
             "connection.failed.authentication.delay.ms": 0,
+            "ottla.metrics.listener": "127.0.0.1:0",
             "ottla.authentication.timeout.ms": 2000,
             "ottla.tls.handshake.timeout.ms": 1000,
         },
@@ -72,12 +80,28 @@ def broker(authority: Identity, server: Identity, tmp_path_factory: pytest.TempP
 @pytest.fixture(autouse=True)
 def _nothing_is_left_and_no_secret_is_logged(broker: InProcessBroker, server: Identity, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.set_level("DEBUG", logger="broker")
+    broker.run(broker.broker.socket_server._offenders.summarize)  # each test has all lines of its host
     yield
-    wait_until_idle(broker)
-    text = caplog.text
+    complaints(broker, caplog)
+    text = "\n".join(map(caplog.handler.format, caplog.get_records("call")))  # `caplog.text` has only what the end of the test logs
     for secret in (PASSWORD, *server.key_pem().splitlines()[1:-1]):
         assert secret not in text
     assert "Traceback" not in text
+
+
+ABOUT_CLIENTS = ("asyncio", "broker.network", "broker.request", "broker.security", "broker.serving")
+COMPLAINT = re.compile(r"127\.0\.0\.1:\d+-127\.0\.0\.1:\d+-\d+ on listener ([A-Z]+): (.+)")
+COUNTED = re.compile(r"127\.0\.0\.1: (further lines like this are not shown|\d+ more connections were closed)")
+
+
+def complaints(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """The listener and the reason of each line about a client, once no client is left. There are no other warnings about clients."""
+    wait_until_idle(broker)
+    records = [each for each in caplog.get_records("call") if each.levelno >= logging.WARNING and each.name.startswith(ABOUT_CLIENTS)]
+    lines = [each.getMessage() for each in records if not COUNTED.match(each.getMessage())]
+    found = [COMPLAINT.fullmatch(line) for line in lines]
+    assert None not in found, lines
+    return [(match[1], match[2]) for match in found if match is not None]
 
 
 def held(broker: InProcessBroker) -> tuple[int, int]:
@@ -126,25 +150,33 @@ def client_hello() -> bytes:
 
 
 BYTES = {
-    "http": HTTP,
-    "tls": client_hello(),
-    "zero size": struct.pack(">i", 0),
-    "negative size": struct.pack(">i", -1),
-    "largest size": struct.pack(">i", 2**31 - 1) + bytes(1000),
-    "NULs": bytes(100_000),
-    "ones": b"\xff" * 100_000,
+    "http": (HTTP, "this looks like HTTP"),
+    "tls": (client_hello(), "this looks like TLS on a plaintext listener"),
+    "zero size": (struct.pack(">i", 0), "an empty request has no header"),
+    "negative size": (struct.pack(">i", -1), "a request of -1 bytes is impossible"),
+    "largest size": (struct.pack(">i", 2**31 - 1) + bytes(1000), "a request of 2147483647 bytes is larger than s"),
+    "NULs": (bytes(100_000), "an empty request has no header"),
+    "ones": (b"\xff" * 100_000, "a request of -1 bytes is impossible"),
 }
+"""With the complaint of a listener without TLS."""
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
 @pytest.mark.parametrize("kind", BYTES)
-def test_bytes_of_another_protocol_close_the_connection(broker: InProcessBroker, listener: str, kind: str) -> None:
-    if kind == "tls" and LISTENERS[listener].endswith("SSL"):
+def test_bytes_of_another_protocol_close_the_connection(
+    broker: InProcessBroker, listener: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    has_tls = LISTENERS[listener].endswith("SSL")
+    if kind == "tls" and has_tls:
         pytest.skip("this is how a good client begins")
+    sent, complaint = BYTES[kind]
     with connect(broker, listener) as sock:
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-            sock.sendall(BYTES[kind])
+            sock.sendall(sent)
         assert is_closed_after(sock)
+    ((where, why),) = complaints(broker, caplog)
+    assert where == listener
+    assert why.startswith("the TLS handshake failed: " if has_tls else complaint)
 
 
 @pytest.mark.parametrize("listener", ["SSL", "BOTH"])
@@ -156,11 +188,15 @@ def test_a_kafka_request_in_plaintext_is_told_apart_in_the_log(
         assert is_closed_after(sock)
     counts = next(each.authentications for each in broker.broker.socket_server.acceptors if each.endpoint.listener_name == listener)
     assert counts.failed_authentication_total > 0
-    wait_until_idle(broker)
+    ((where, why),) = complaints(broker, caplog)
+    assert where == listener
+    assert why.startswith("the TLS handshake failed: this looks like plaintext on a TLS listener")
 
 
 @pytest.mark.parametrize("listener", ["SSL", "BOTH"])
-def test_a_handshake_of_a_byte_at_a_time_ends_with_its_time(broker: InProcessBroker, listener: str) -> None:
+def test_a_handshake_of_a_byte_at_a_time_ends_with_its_time(
+    broker: InProcessBroker, listener: str, caplog: pytest.LogCaptureFixture
+) -> None:
     began = time.monotonic()
     with connect(broker, listener) as sock, contextlib.suppress(ConnectionResetError, BrokenPipeError):
         sock.settimeout(0.02)
@@ -170,27 +206,36 @@ def test_a_handshake_of_a_byte_at_a_time_ends_with_its_time(broker: InProcessBro
                 if not sock.recv(1000):
                     break
     assert 0.5 < time.monotonic() - began < SECONDS
+    ((where, why),) = complaints(broker, caplog)
+    assert where == listener
+    assert why.startswith("the TLS handshake failed: ")
 
 
 @pytest.mark.parametrize("listener", ["SASL", "BOTH"])
-def test_an_authentication_of_a_byte_at_a_time_ends_with_its_time(broker: InProcessBroker, listener: str) -> None:
+def test_an_authentication_of_a_byte_at_a_time_ends_with_its_time(
+    broker: InProcessBroker, listener: str, caplog: pytest.LogCaptureFixture
+) -> None:
     began = time.monotonic()
     sock: socket.socket = connect(broker, listener)
     if listener == "BOTH":
         sock = trusting().wrap_socket(sock)
     with sock, contextlib.suppress(OSError):
-        for byte in API_VERSIONS * 1000:
+        sock.settimeout(0.05)
+        for byte in struct.pack(">i", 10_000) + bytes(10_000):
             sock.sendall(bytes([byte]))
-            time.sleep(0.05)
+            with contextlib.suppress(TimeoutError):
+                if not sock.recv(1000):
+                    break
     assert 1 < time.monotonic() - began < SECONDS
+    assert complaints(broker, caplog) == [(listener, "the client has not authenticated in time; closing the connection")]
 
 
-CERTIFICATES: dict[str, Callable[[Identity], Identity | None]] = {
-    "none": lambda authority: None,
-    "of an unknown authority": lambda authority: Identity("CN=alice", Identity("CN=authority")),
-    "signed by itself": lambda authority: Identity("CN=alice"),
-    "expired": lambda authority: Identity("CN=alice", authority, days=-1),
-    "not valid yet": lambda authority: Identity("CN=alice", authority, starts_in_days=1),
+CERTIFICATES: dict[str, tuple[Callable[[Identity], Identity | None], str]] = {
+    "none": (lambda authority: None, "PEER_DID_NOT_RETURN_A_CERTIFICATE"),
+    "of an unknown authority": (lambda authority: Identity("CN=alice", Identity("CN=authority")), "unable to get local issuer certificate"),
+    "signed by itself": (lambda authority: Identity("CN=alice"), "self-signed certificate"),
+    "expired": (lambda authority: Identity("CN=alice", authority, days=-1), "certificate has expired"),
+    "not valid yet": (lambda authority: Identity("CN=alice", authority, starts_in_days=1), "certificate is not yet valid"),
 }
 
 
@@ -199,10 +244,15 @@ CERTIFICATES: dict[str, Callable[[Identity], Identity | None]] = {
 def test_a_client_with_a_bad_certificate_is_not_served(
     broker: InProcessBroker, authority: Identity, tmp_path: Path, kind: str, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
 ) -> None:
-    context = trusting(CERTIFICATES[kind](authority), tmp_path, version)
+    identity, complaint = CERTIFICATES[kind]
+    context = trusting(identity(authority), tmp_path, version)
     with connect(broker, "SSL") as sock, contextlib.suppress(OSError), context.wrap_socket(sock) as tls:
         tls.sendall(API_VERSIONS)
         assert tls.recv(1000) == b""
+    ((where, why),) = complaints(broker, caplog)
+    assert where == "SSL"
+    assert why.startswith("the TLS handshake failed: ")
+    assert complaint in why
 
 
 def test_a_good_certificate_is_served_whatever_server_name_the_client_asks_for(
@@ -365,7 +415,9 @@ TOKENS = {
 
 @pytest.mark.parametrize("listener", ["SASL", "BOTH"])
 @pytest.mark.parametrize(("mechanism", "token"), [(name, token) for name, tokens in TOKENS.items() for token in tokens])
-def test_a_bad_token_costs_little_and_does_not_authenticate(broker: InProcessBroker, listener: str, mechanism: str, token: bytes) -> None:
+def test_a_bad_token_costs_little_and_does_not_authenticate(
+    broker: InProcessBroker, listener: str, mechanism: str, token: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     began = time.monotonic()
     with SecureWire(broker, listener) as wire:
         assert wire.handshake(mechanism).error_code == ErrorCode.NONE
@@ -375,15 +427,104 @@ def test_a_bad_token_costs_little_and_does_not_authenticate(broker: InProcessBro
         assert answer is None or answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert wire.metadata() is None
     assert time.monotonic() - began < 5
+    ((where, why),) = complaints(broker, caplog)
+    assert where == listener
+    assert why.startswith("authentication failed: ")
+    assert len(why) < 300
+
+
+FIRST_TOKENS = {
+    "PLAIN": b"\0alice\0wrong-secret",
+    "SCRAM-SHA-256": ScramClient("SCRAM-SHA-256", "alice", "", extensions=",tokenauth=true").first,
+    "OAUTHBEARER": b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9.\x01\x01",
+}
+CONVERSATIONS = 1500
+"""Of damaged frames; each takes the broker less than a millisecond."""
+
+
+def frames(mechanism: str, version: int) -> bytes:
+    """All that a client of a mechanism sends up to its first token, which has a header after SaslHandshake 1."""
+
+    def frame(key: ApiKey, version: int, **fields: object) -> bytes:
+        types = api(key)
+        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=7, client_id="test")
+        return header.encode(types.request_header_version(version)) + types.request(**fields).encode(version)
+
+    token = FIRST_TOKENS[mechanism]
+    sent = [
+        frame(ApiKey.API_VERSIONS, 3, client_software_name="x", client_software_version="1"),
+        frame(ApiKey.SASL_HANDSHAKE, version, mechanism=mechanism),
+        frame(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token) if version else token,
+    ]
+    return b"".join(struct.pack(">i", len(each)) + each for each in sent)
+
+
+def damaged(whole: bytes, chance: random.Random) -> bytes:
+    """Bytes that differ from the whole in one to three places."""
+    found = whole
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.randrange(len(found))
+        found = found[:at] + chance.randbytes(chance.randrange(5)) + found[at + chance.randrange(5) :]
+    return found
+
+
+def test_damaged_frames_authenticate_nobody_and_say_little(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
+    (counts,) = (each.authentications for each in broker.broker.socket_server.acceptors if each.endpoint.listener_name == "SASL")
+    before = counts.successful_authentication_total
+    chance = random.Random(26)
+    conversations = [frames(mechanism, version) for mechanism in FIRST_TOKENS for version in (0, 1)]
+    for _ in range(CONVERSATIONS):
+        with connect(broker, "SASL") as sock, contextlib.suppress(OSError):
+            sock.sendall(damaged(chance.choice(conversations), chance))
+            sock.shutdown(socket.SHUT_WR)
+            assert is_closed_after(sock)
+    assert len(complaints(broker, caplog)) <= 3 * LINES_PER_WINDOW  # a minute each
+    assert counts.successful_authentication_total == before
 
 
 @pytest.mark.parametrize("listener", ["SASL", "BOTH"])
-def test_a_frame_that_is_too_large_is_not_read(broker: InProcessBroker, listener: str) -> None:
+def test_a_frame_that_is_too_large_is_not_read(broker: InProcessBroker, listener: str, caplog: pytest.LogCaptureFixture) -> None:
     with SecureWire(broker, listener) as wire:
         wire.handshake()
         with contextlib.suppress(OSError):
             wire.socket.sendall(struct.pack(">i", MAX_RECEIVE + 1) + bytes(MAX_RECEIVE + 1))
         assert is_closed_after(wire.socket)
+    (complaint,) = complaints(broker, caplog)
+    assert complaint == (
+        listener,
+        f"a request of {MAX_RECEIVE + 1} bytes is larger than sasl.server.max.receive.size={MAX_RECEIVE}; closing the connection",
+    )
+
+
+def metrics(broker: InProcessBroker) -> list[str]:
+    endpoint = broker.broker.metrics
+    assert endpoint is not None
+    with urllib.request.urlopen(f"http://{endpoint.address}/metrics", timeout=SECONDS) as response:
+        lines: list[str] = response.read().decode().splitlines()
+    return lines
+
+
+def test_authentications_and_cipher_suites_are_counted_by_listener(broker: InProcessBroker) -> None:
+    prefix = "kafka_server_socket_server_metrics_"
+
+    def values(listener: str) -> dict[str, float]:
+        label = f'{{listener="{listener}"}} '
+        found = (line.removeprefix(prefix).partition(label) for line in metrics(broker) if line.startswith(prefix))
+        return {name: float(value) for name, separator, value in found if separator and "authentication" in name}
+
+    before = values("BOTH")
+    with SecureWire(broker, "BOTH") as wire, SecureWire(broker, "BOTH") as wrong:
+        wire.log_in()
+        STATES["after a wrong token"](wrong)
+        ciphers = [line for line in metrics(broker) if line.startswith(f"{prefix}connections_cipher{{")]
+        after = values("BOTH")
+    assert ciphers
+    assert all('cipher="TLS_AES_256_GCM_SHA384",listener="BOTH"' in line and 'protocol="TLSv1.3"' in line for line in ciphers)
+    for outcome in ("successful", "failed"):
+        assert after[f"{outcome}_authentication_total"] == before[f"{outcome}_authentication_total"] + 1
+        assert after[f"{outcome}_authentication_rate"] > 0
+    assert "reauthentication_latency_avg" in after
+    assert values("SSL").keys() == after.keys()
 
 
 def test_at_last_good_clients_are_served_on_all_listeners(broker: InProcessBroker, authority: Identity, tmp_path: Path) -> None:
