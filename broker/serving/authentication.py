@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 from typing import TYPE_CHECKING, Final
 
+from broker.network.acceptor import files_for_connections
 from broker.network.handler import RequestHandler
 from broker.network.request_channel import CLOSE, NO_RESPONSE, Answer, Pending
 from broker.request.last_answer import last_answer
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STRANGERS_DIVISOR: Final = 4
-"""The part of a listener's `max.connections` that clients may take before they authenticate; the oldest one leaves for a newer one."""
+"""The part of the possible connections that clients may take on a listener before they authenticate; the oldest one leaves for a newer one.
+`max.connections`, of the broker and of the listener, and the limit of open files bound the connections."""
 
 MAX_HELD_BYTES: Final = 64 * 1024 * 1024
 """Received bytes, of unfinished requests and client ids, that all clients of a listener may hold before they authenticate; less if
@@ -78,6 +81,7 @@ class ListenerAuthentication:
         self.clock_ns = clock_ns
         self.now_ms = now_ms
         self.counts = counts
+        self._most_files = files_for_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._strangers: dict[AuthenticationHandler, None] = {}
         """The handlers of clients that have not authenticated, in the order in which they connected."""
         self._held: dict[AuthenticationHandler, int] = {}
@@ -89,7 +93,7 @@ class ListenerAuthentication:
         properties = self.config.current
         if properties is not self._properties:
             self._properties = properties
-            most = min(properties[MAX_CONNECTIONS], properties.for_listener(self._listener_name)[MAX_CONNECTIONS])
+            most = min(properties[MAX_CONNECTIONS], properties.for_listener(self._listener_name)[MAX_CONNECTIONS], self._most_files)
             self._most_strangers = max(1, most // STRANGERS_DIVISOR)
         if len(self._strangers) >= self._most_strangers:
             next(iter(self._strangers)).close("a newer client needs its place, and it has not authenticated")

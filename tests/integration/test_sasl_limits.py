@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.server import CannotStart
+from broker.serving import authentication
 from protocol.errors import ErrorCode
 from tests.integration.test_sasl_listener import MODULE, USERS, Wire, port_of
 from tests.support.broker_process import eventually
@@ -93,8 +94,13 @@ def principals(broker: InProcessBroker) -> list[str]:
     return broker.run(lambda: sorted(str(each.client.principal) for each in broker.broker.socket_server.connections()))
 
 
-@pytest.mark.parametrize("limits", [{"max.connections": 8}, {"listener.name.sasl.max.connections": 8}])
-def test_the_oldest_stranger_leaves_for_a_newer_client(tmp_path: Path, limits: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("limits", "files"), [({"max.connections": 8}, 1000), ({"listener.name.sasl.max.connections": 8}, 1000), ({}, 8)]
+)
+def test_the_oldest_stranger_leaves_for_a_newer_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], files: int
+) -> None:
+    monkeypatch.setattr(authentication, "files_for_connections", lambda limit: files)
     with a_broker_in_process(tmp_path / "log", **SASL, **limits) as broker:
         port = port_of(broker, "SASL")
         with Wire(port) as known, Wire(port) as oldest:
