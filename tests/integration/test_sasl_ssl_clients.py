@@ -66,9 +66,9 @@ def broker(request: pytest.FixtureRequest, files: dict[str, str], tmp_path_facto
     }
     with a_broker_in_process(
         tmp_path_factory.mktemp("data") / "log",
-        listeners="PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0",
+        listeners="PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0,UNSECURED://127.0.0.1:0",
         **{
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_SSL",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_SSL,UNSECURED:SASL_SSL",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": files["broker.pem"],
@@ -78,6 +78,8 @@ def broker(request: pytest.FixtureRequest, files: dict[str, str], tmp_path_facto
             "listener.name.clients.oauthbearer.sasl.server.callback.handler.class": VALIDATOR,
             "listener.name.clients.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": f"file:{files['jwks.json']}",
             "listener.name.clients.oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
+            "listener.name.unsecured.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.unsecured.oauthbearer.sasl.jaas.config": lines["oauthbearer"],
             "connections.max.reauth.ms": 5000,
         },
         **{f"listener.name.clients.{name}.sasl.jaas.config": line for name, line in lines.items()},
@@ -187,6 +189,20 @@ def test_aiokafka_writes_and_reads(broker: InProcessBroker, files: dict[str, str
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_kcat_writes_and_reads(broker: InProcessBroker, files: dict[str, str], topic: str, tmp_path: Path, mechanism: str) -> None:
     assert by_kcat(librdkafka(broker, files, mechanism), topic, "one\ntwo\n", tmp_path) == "one\ntwo\n"
+
+
+def test_kcat_writes_and_reads_by_the_tokens_that_it_makes(
+    broker: InProcessBroker, files: dict[str, str], topic: str, tmp_path: Path
+) -> None:
+    settings = {
+        "bootstrap.servers": address_of(broker, "UNSECURED"),
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": files["ca.pem"],
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": "principal=alice",
+    }
+    assert by_kcat(settings, topic, "one\ntwo\n", tmp_path) == "one\ntwo\n"
 
 
 def eventually(condition: Callable[[], bool]) -> bool:

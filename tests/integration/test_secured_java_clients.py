@@ -1,7 +1,8 @@
-"""Java's console clients on every protocol, mechanism and version of TLS, and `kafka-configs.sh` that exchanges a certificate."""
+"""Java's console clients on every protocol, mechanism and version of TLS, its administrative tools, and an exchange of a certificate."""
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -12,15 +13,18 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 
 from tests.integration.test_sasl_clients import address_of
 from tests.integration.test_sasl_listener import MODULE, port_of
+from tests.support.acl_requests import AUTHORIZER
 from tests.support.apache_kafka import run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
 from tests.support.certificates import Identity
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
-from tests.support.java_pair import CONFIGS, CONSUMER, PRODUCER
+from tests.support.java_pair import CONFIGS, CONSUMER, PRODUCER, TOPICS
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
+ACLS = "kafka.admin.AclCommand"
+TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 SECONDS = 60
 LISTENERS = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "SASL": "SASL_PLAINTEXT", "BOTH": "SASL_SSL"}
 LOGINS = {
@@ -37,6 +41,7 @@ CASES = [
     ("BOTH", "PLAIN", "TLSv1.2"),
     ("BOTH", "SCRAM-SHA-256", "TLSv1.2"),
 ]
+ADMINISTRATORS = [("SSL", None), ("BOTH", "PLAIN"), ("BOTH", "SCRAM-SHA-512"), ("BOTH", "OAUTHBEARER")]
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +83,9 @@ def broker(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[I
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": folder / "ca.pem",
             "ssl.client.auth": "required",
+            "authorizer.class.name": AUTHORIZER,
+            "super.users": "User:ANONYMOUS;User:alice;User:CN=alice",
+            "delegation.token.secret.key": "token-secret",
             "offsets.topic.num.partitions": 4,
         },
         **{f"listener.name.{listener}.{name}.sasl.jaas.config": line for listener in ("sasl", "both") for name, line in lines.items()},
@@ -115,6 +123,32 @@ def test_console_clients_write_and_read(
     bounds = ("--from-beginning", "--max-messages", "2", "--timeout-ms", "60000", "--group", name)
     read = run_tool(CONSUMER, *to_topic, "--consumer.config", str(file), *bounds)
     assert read.stdout == "one\ntwo\n", read.stderr
+
+
+@pytest.mark.parametrize(("listener", "mechanism"), ADMINISTRATORS)
+def test_the_tools_for_acls_configurations_and_tokens_log_in(
+    broker: InProcessBroker, folder: Path, listener: str, mechanism: str | None
+) -> None:
+    name = f"guarded-{mechanism}"
+    file = settings(folder, name, listener, mechanism, "TLSv1.3")
+
+    def run(tool: str, *arguments: str) -> str:
+        ended = run_tool(tool, "--bootstrap-server", address_of(broker, listener), "--command-config", str(file), *arguments)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    run(TOPICS, "--create", "--topic", name)
+    run(ACLS, "--add", "--allow-principal", "User:bob", "--operation", "Read", "--topic", name)
+    assert "(principal=User:bob, host=*, operation=READ, permissionType=ALLOW)" in run(ACLS, "--list", "--topic", name)
+    run(ACLS, "--remove", "--force", "--topic", name)
+    assert "User:bob" not in run(ACLS, "--list", "--topic", name)
+    user = ("--entity-type", "users", "--entity-name", name)
+    run(CONFIGS, "--alter", *user, "--add-config", "SCRAM-SHA-256=[iterations=4096,password=bob-secret]")
+    assert "SCRAM-SHA-256=iterations=4096" in run(CONFIGS, "--describe", *user)
+    ((token_id, token_hmac),) = re.findall(r"^(\S{22})\s+(\S{88})\s", run(TOKENS, "--create", "--max-life-time-period", "-1"), re.MULTILINE)
+    assert token_id in run(TOKENS, "--describe")
+    run(TOKENS, "--expire", "--expiry-time-period", "-1", "--hmac", token_hmac)
+    assert token_id not in run(TOKENS, "--describe")
 
 
 def shown_by(broker: InProcessBroker) -> bytes | None:
