@@ -35,6 +35,7 @@ _BLANK = " \t\f"
 _SEPARATORS = "=:"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNICODE_ESCAPE = re.compile(r"[0-9a-fA-F]{4}")
+_END_OF_KEY = re.compile(r"[=:]|(?<=\S)\s")
 _HOST_OF_LISTENER = re.compile(r"://[^:]*:")
 
 
@@ -74,7 +75,8 @@ def parse_assignment(text: str) -> tuple[str, str]:
     """The key and value of `key=value`. Raises ConfigError."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise ConfigError(f"'{text}' is not of the form key=value")
+        key = _END_OF_KEY.split(text, maxsplit=1)[0]  # the rest may be a password
+        raise ConfigError(f"'{text if key == text else f'{key}...'}' is not of the form key=value")
     return name.strip(), value
 
 

@@ -159,10 +159,21 @@ def test_an_assignment_is_split_at_its_first_equals_sign(text: str, pair: tuple[
     assert parse_assignment(text) == pair
 
 
-@pytest.mark.parametrize("text", ["num.partitions", "=3", " =3", ""])
-def test_an_assignment_without_key_or_equals_sign_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=f"'{text}' is not of the form key=value"):
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("num.partitions", "num.partitions"),
+        ("=my-secret", "..."),
+        (" =my-secret", " ..."),
+        ("", ""),
+        ("password.encoder.secret my-secret", "password.encoder.secret..."),
+        ("password.encoder.secret: my-secret", "password.encoder.secret..."),
+    ],
+)
+def test_an_assignment_without_key_or_equals_sign_is_refused_and_its_value_is_not_shown(text: str, shown: str) -> None:
+    with pytest.raises(ConfigError) as refused:
         parse_assignment(text)
+    assert str(refused.value) == f"'{shown}' is not of the form key=value"
 
 
 def test_the_command_line_beats_the_environment_which_beats_the_file(tmp_path: Path) -> None:
