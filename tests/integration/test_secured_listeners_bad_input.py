@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import logging
 import random
 import re
@@ -21,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from broker.network.offenders import LINES_PER_WINDOW
+from broker.security.sasl.session import MAX_TEXT
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.header import RequestHeader
@@ -385,6 +388,12 @@ def password_of(size: int) -> bytes:
     return b"\0alice\0" + b"p" * size
 
 
+def unsecured(claims: object) -> bytes:
+    """A token of OAUTHBEARER without a signature."""
+    parts = ({"alg": "none"}, claims)
+    return b".".join(base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in parts) + b"."
+
+
 TOKENS = {
     "PLAIN": [
         b"",
@@ -409,6 +418,7 @@ TOKENS = {
         b"n,,\x01auth=Bearer " + b"W" * 400_000 + b".W.\x01\x01",
         b"n,,\x01auth=Bearer " + b"W1tb" * 100_000 + b".W.\x01\x01",  # a header of 300,000 brackets
         b"n,,\x01" + b"a=b\x01" * 100_000 + b"\x01",
+        b"n,a=" + b"x" * 380_000 + b",\x01auth=Bearer " + unsecured({"sub": "alice", "exp": 4_000_000_000}) + b"\x01\x01",
     ],
 }
 
@@ -430,13 +440,13 @@ def test_a_bad_token_costs_little_and_does_not_authenticate(
     ((where, why),) = complaints(broker, caplog)
     assert where == listener
     assert why.startswith("authentication failed: ")
-    assert len(why) < 300
+    assert len(why) < MAX_TEXT + 100
 
 
 FIRST_TOKENS = {
     "PLAIN": b"\0alice\0wrong-secret",
     "SCRAM-SHA-256": ScramClient("SCRAM-SHA-256", "alice", "", extensions=",tokenauth=true").first,
-    "OAUTHBEARER": b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9.\x01\x01",
+    "OAUTHBEARER": b"n,,\x01auth=Bearer " + unsecured({"sub": "alice"}) + b"\x01\x01",
 }
 CONVERSATIONS = 1500
 """Of damaged frames; each takes the broker less than a millisecond."""

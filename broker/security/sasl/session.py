@@ -17,8 +17,9 @@ from config.sasl import GSSAPI
 
 MIN_REAUTHENTICATION_INTERVAL_NS: Final = 1_000_000_000
 """Shortest time between two authentications of one connection, ns; as in Apache Kafka."""
-MAX_CLIENT_TEXT: Final = 8000
-"""Longest error text for a client, characters: names in it come from the client, and a string of the protocol has 32,767 bytes."""
+MAX_TEXT: Final = 8000
+"""Longest error text for a client and for the log, characters: names in it come from the client, and a string of the protocol has 32,767
+bytes."""
 
 
 class OfferedMechanism(NamedTuple):
@@ -50,8 +51,8 @@ class AuthenticationFailed(Exception):
     """The connection has to be closed. `client_text` is for the client; None if it gets no answer."""
 
     def __init__(self, reason: str, client_text: str | None) -> None:
-        super().__init__(reason)
-        self.client_text = client_text if client_text is None else client_text[:MAX_CLIENT_TEXT]
+        super().__init__(reason[:MAX_TEXT])
+        self.client_text = client_text if client_text is None else client_text[:MAX_TEXT]
 
 
 class SaslSession:
