@@ -5,6 +5,8 @@ from typing import Final, NamedTuple
 SEQUENCE: Final = 0x30
 SET: Final = 0x31
 INTEGER: Final = 0x02
+MAX_IDENTIFIER_BYTES: Final = 256
+"""Longest object identifier, bytes; those in use have up to 20. Python writes no number of thousands of digits, and builds it slowly."""
 
 
 class MalformedDer(ValueError):
@@ -70,6 +72,8 @@ def element(data: bytes, position: int = 0, limit: int | None = None) -> Element
 
 def object_identifier(content: bytes) -> str:
     """The dotted text of an object identifier. Raises MalformedDer."""
+    if len(content) > MAX_IDENTIFIER_BYTES:
+        raise MalformedDer(f"an object identifier is longer than {MAX_IDENTIFIER_BYTES} bytes")
     numbers = []
     number = 0
     for byte in content:

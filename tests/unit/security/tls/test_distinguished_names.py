@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.security.tls.der import MalformedDer
+from broker.security.tls.der import MAX_IDENTIFIER_BYTES, MalformedDer, object_identifier
 from broker.security.tls.distinguished_names import alternative_names_of, name_of, subject_of
 from tests.support.certificates import Identity
 
@@ -91,3 +91,9 @@ def test_a_damaged_certificate_is_an_error_at_every_length() -> None:
     for length in range(0, len(certificate), 7):
         with pytest.raises(MalformedDer):
             subject_of(certificate[:length])
+
+
+def test_an_object_identifier_is_as_long_as_any_in_use_and_no_longer() -> None:
+    assert object_identifier(bytes([0x2A, *[0xFF] * (MAX_IDENTIFIER_BYTES - 2), 0x7F])).startswith("1.2.")
+    with pytest.raises(MalformedDer, match="an object identifier is longer"):
+        object_identifier(bytes([0x2A, *[0xFF] * 100_000, 0x7F]))
