@@ -1,8 +1,9 @@
-"""franz-go, sarama and kafka-go write and read over SASL_SSL with SCRAM, and over SSL with a certificate."""
+"""franz-go, sarama and kafka-go write and read over SASL_SSL by SCRAM, PLAIN and OAUTHBEARER, and over SSL with a certificate."""
 
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from broker.client.cluster import Cluster
 from broker.client.user_admin import alter_users, new_credential
+from broker.security.sasl.clients import unsecured_token
 from tests.integration.test_sasl_listener import MODULE, port_of
 from tests.support.certificates import Identity
 from tests.support.go_programs import compiled_program, needs_go
@@ -42,7 +44,9 @@ def broker(authority: Identity, tmp_path_factory: pytest.TempPathFactory) -> Ite
         listeners="PLAINTEXT://127.0.0.1:0,CERTIFICATES://127.0.0.1:0,USERS://127.0.0.1:0",
         **{
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CERTIFICATES:SSL,USERS:SASL_SSL",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+            "listener.name.users.plain.sasl.jaas.config": f'{MODULE}.plain.PlainLoginModule required user_alice="alice-secret";',
+            "listener.name.users.oauthbearer.sasl.jaas.config": f"{MODULE}.oauthbearer.OAuthBearerLoginModule required;",
             "listener.name.users.scram-sha-256.sasl.jaas.config": f"{MODULE}.scram.ScramLoginModule required;",
             "listener.name.certificates.ssl.client.auth": "required",
             "ssl.keystore.type": "PEM",
@@ -60,16 +64,29 @@ def broker(authority: Identity, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield running
 
 
-@pytest.mark.parametrize("library", ["franz", "sarama", "kafka-go"])
-@pytest.mark.parametrize("mode", ["scram", "mutual"])
+def credentials_of(mode: str, authority: Identity, folder: Path) -> list[str]:
+    """The last two arguments of the program."""
+    if mode == "mutual":
+        return [str(path) for path in Identity("CN=alice", authority).files(folder, "alice")]
+    if mode == "oauthbearer":
+        return ["alice", unsecured_token({"unsecuredLoginStringClaim_sub": "alice"}, time.time_ns() // 1_000_000)]
+    return ["alice", "alice-secret"]
+
+
+@pytest.mark.parametrize(
+    ("library", "mode"),
+    [
+        *((library, mode) for library in ("franz", "sarama", "kafka-go") for mode in ("scram", "plain", "mutual")),
+        ("franz", "oauthbearer"),
+        ("sarama", "oauthbearer"),
+    ],
+)
 def test_a_client_writes_and_reads_everything_in_order(
     program: Path, broker: InProcessBroker, authority: Identity, tmp_path: Path, library: str, mode: str
 ) -> None:
     (tmp_path / "ca.pem").write_text(authority.certificate_pem)
-    listener, credentials = "USERS", ["alice", "alice-secret"]
-    if mode == "mutual":
-        listener, credentials = "CERTIFICATES", [str(path) for path in Identity("CN=alice", authority).files(tmp_path, "alice")]
-    address = f"127.0.0.1:{port_of(broker, listener)}"
+    address = f"127.0.0.1:{port_of(broker, 'CERTIFICATES' if mode == 'mutual' else 'USERS')}"
+    credentials = credentials_of(mode, authority, tmp_path)
     command = [str(program), library, address, f"{library}-{mode}", str(COUNT), str(tmp_path / "ca.pem"), mode, *credentials]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, f"{COUNT}\n"), done.stderr

@@ -1,11 +1,13 @@
 // Writes records to a secured cluster and reads them back, by franz-go, sarama or kafka-go.
 //
 //	secured LIBRARY BROKER TOPIC COUNT CA scram USER PASSWORD
+//	secured LIBRARY BROKER TOPIC COUNT CA plain USER PASSWORD
+//	secured LIBRARY BROKER TOPIC COUNT CA oauthbearer USER TOKEN
 //	secured LIBRARY BROKER TOPIC COUNT CA mutual CERTIFICATE KEY
 //
-// It prints the number of records that came back whole and in order. LIBRARY is franz, sarama or kafka-go, the last three arguments
-// but the words are PEM files. With kafka-go-acls it creates, describes and deletes COUNT ACLs of the topic instead, and prints how many
-// it deleted.
+// It prints the number of records that came back whole and in order. LIBRARY is franz, sarama or kafka-go, which has no OAUTHBEARER. CA,
+// CERTIFICATE and KEY are PEM files. With kafka-go-acls it creates, describes and deletes COUNT ACLs of the topic instead, and prints how
+// many it deleted.
 package main
 
 import (
@@ -19,15 +21,25 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	kafkaplain "github.com/segmentio/kafka-go/sasl/plain"
 	kafkascram "github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 	xdg "github.com/xdg-go/scram"
 )
 
 const patience = 60 * time.Second
 
-type login struct{ user, password string }
+// login has a token in place of the password where the mode is oauthbearer.
+type login struct{ mode, user, password string }
+
+// Token makes a login the provider of tokens that sarama wants.
+func (l *login) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: l.password}, nil
+}
 
 func main() {
 	library, broker, topic := os.Args[1], os.Args[2], os.Args[3]
@@ -52,15 +64,15 @@ func check(err error) {
 
 func value(number int) string { return fmt.Sprintf("record %06d", number) }
 
-// secured gives the TLS of connections, and the login where the mode is scram.
+// secured gives the TLS of connections, and the login unless the mode is mutual.
 func secured(authority, mode, first, second string) (*tls.Config, *login) {
 	trusted, err := os.ReadFile(authority)
 	check(err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(trusted)
 	found := &tls.Config{RootCAs: pool, ServerName: "localhost"}
-	if mode == "scram" {
-		return found, &login{first, second}
+	if mode != "mutual" {
+		return found, &login{mode, first, second}
 	}
 	certificate, err := tls.LoadX509KeyPair(first, second)
 	check(err)
@@ -78,7 +90,14 @@ func franz(broker, topic string, count int, security *tls.Config, credentials *l
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	}
 	if credentials != nil {
-		options = append(options, kgo.SASL(scram.Auth{User: credentials.user, Pass: credentials.password}.AsSha256Mechanism()))
+		switch credentials.mode {
+		case "scram":
+			options = append(options, kgo.SASL(scram.Auth{User: credentials.user, Pass: credentials.password}.AsSha256Mechanism()))
+		case "plain":
+			options = append(options, kgo.SASL(plain.Auth{User: credentials.user, Pass: credentials.password}.AsMechanism()))
+		case "oauthbearer":
+			options = append(options, kgo.SASL(oauth.Auth{Token: credentials.password}.AsMechanism()))
+		}
 	}
 	client, err := kgo.NewClient(options...)
 	check(err)
@@ -110,9 +129,14 @@ func viaSarama(broker, topic string, count int, security *tls.Config, credential
 	config.Net.TLS.Config = security
 	if credentials != nil {
 		config.Net.SASL.Enable = true
-		config.Net.SASL.Mechanism = sarama.SASLTypeSCRAMSHA256
+		config.Net.SASL.Mechanism = map[string]sarama.SASLMechanism{
+			"scram":       sarama.SASLTypeSCRAMSHA256,
+			"plain":       sarama.SASLTypePlaintext,
+			"oauthbearer": sarama.SASLTypeOAuth,
+		}[credentials.mode]
 		config.Net.SASL.User, config.Net.SASL.Password = credentials.user, credentials.password
 		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &conversation{} }
+		config.Net.SASL.TokenProvider = credentials
 	}
 	producer, err := sarama.NewSyncProducer([]string{broker}, config)
 	check(err)
@@ -144,11 +168,16 @@ func viaSarama(broker, topic string, count int, security *tls.Config, credential
 // transport gives the connections of kafka-go.
 func transport(security *tls.Config, credentials *login) *kafka.Transport {
 	found := &kafka.Transport{TLS: security}
-	if credentials != nil {
-		mechanism, err := kafkascram.Mechanism(kafkascram.SHA256, credentials.user, credentials.password)
-		check(err)
-		found.SASL = mechanism
+	if credentials == nil {
+		return found
 	}
+	var mechanism sasl.Mechanism = kafkaplain.Mechanism{Username: credentials.user, Password: credentials.password}
+	if credentials.mode == "scram" {
+		var err error
+		mechanism, err = kafkascram.Mechanism(kafkascram.SHA256, credentials.user, credentials.password)
+		check(err)
+	}
+	found.SASL = mechanism
 	return found
 }
 
