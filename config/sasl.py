@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -86,6 +87,7 @@ KAFKA_SERVER: Final = "KafkaServer"
 
 _MOST_DIGITS: Final = 18
 """Digits of the longest time that an option may have; Python refuses to read a number of thousands of digits."""
+_URL_WITH_LOGIN: Final = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
 _DEFAULT_CLASSES: Final[Mapping[Key[str | None], Mapping[str, str]]] = {
     SASL_LOGIN_CLASS: {
         PLAIN: f"{_PACKAGE}.authenticator.DefaultLogin",
@@ -328,6 +330,9 @@ def _signed_tokens(properties: BrokerProperties, listener_name: str, modules: Se
     url = (value_of(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL) or "").strip()
     if url.partition(":")[0].lower() not in ("file", "http", "https"):
         raise refuse(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL, "signed tokens need a file, http or https URL with the keys that verify them")
+    if _URL_WITH_LOGIN.match(url):
+        name = _name_of(properties, listener_name, OAUTHBEARER, SASL_OAUTHBEARER_JWKS_ENDPOINT_URL)
+        raise ConfigValueError(name, "[hidden]", "the URL has a user or a password; remove both, since such keys are public")
     allowed = properties[OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS]
     if allowed is not None and url not in allowed:
         raise refuse(SASL_OAUTHBEARER_JWKS_ENDPOINT_URL, f"it is not among {OTTLA_SASL_OAUTHBEARER_ALLOWED_URLS.name}")

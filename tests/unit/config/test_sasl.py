@@ -210,6 +210,10 @@ def test_a_class_for_the_login_at_other_brokers_is_refused_unless_it_is_the_defa
             "Invalid value /does/not/exist for configuration ottla.jaas.file: cannot be read: No such file or directory",
         ),
         (
+            signed() | {f"{BEARER}.sasl.oauthbearer.jwks.endpoint.url": "https://alice:alice-secret@issuer/keys"},
+            f"Invalid value [hidden] for configuration {BEARER}.sasl.oauthbearer.jwks.endpoint.url: the URL has a user or a password",
+        ),
+        (
             {
                 "sasl.enabled.mechanisms": "OAUTHBEARER",
                 "listener.name.clients.oauthbearer.sasl.jaas.config": f"{OAUTHBEARER_MODULE} required "
