@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.logs.setup import apply_configuration, apply_environment, set_up_logging
+from broker.logs.setup import apply_configuration, apply_environment, one_line, set_up_logging
 from broker.process import ending_signals, fill_standard_streams, keep_freed_memory, raise_file_limit, say
 from config.broker import BrokerConfig
 from config.errors import ConfigError
@@ -71,7 +71,7 @@ def serve(properties: Path | None, overrides: tuple[str, ...], secure: Path | No
     except ConfigError as error:
         if test_broker is not None:
             test_broker.close()
-        raise SystemExit(f"ottla: {error}") from None
+        raise SystemExit(f"ottla: {one_line(str(error))}") from None
     apply_environment(os.environ)
     raise_file_limit()
     keep_freed_memory()
@@ -127,7 +127,7 @@ async def _serve(config: BrokerConfig, sink: LogSink | None, secure: SecureStart
     except CannotStart as reason:
         if sink is not None and not sink.is_plain:
             logger.critical("the broker does not start: %s", reason)
-        print(f"ottla: {reason}", file=sys.stderr)
+        print(f"ottla: {one_line(str(reason))}", file=sys.stderr)
         return 1
     if sink is not None:
         sink.identify(broker.services.broker_id, broker.services.cluster_id)

@@ -39,7 +39,12 @@ class _OneLine(logging.Formatter):
         if text.isprintable():
             return text
         event = self.formatMessage(record)
-        return "".join(map(_printable, event)) + text[len(event) :]
+        return one_line(event) + text[len(event) :]
+
+
+def one_line(text: str) -> str:
+    """The text with its control characters escaped."""
+    return text if text.isprintable() else "".join(map(_printable, text))
 
 
 def _printable(char: str) -> str:

@@ -27,6 +27,14 @@ def refused(folder: Path, *arguments: str, user: int | None = None) -> str:
     ("content", "line"),
     [
         ("num.partitions=many\n", "ottla: Invalid value many for configuration num.partitions: Not a number of type INT"),
+        (
+            "num.partitions=3\\nottla is ready\n",
+            "ottla: Invalid value 3\\nottla is ready for configuration num.partitions: Not a number of type INT",
+        ),
+        (
+            "listeners=SSL://127.0.0.1:0\nsecurity.inter.broker.protocol=SSL\nssl.enabled.protocols=a\\nb\nlog.dirs=data\n",
+            "ottla: listener SSL: ssl.enabled.protocols: a\\nb is not supported; use TLSv1.2 and TLSv1.3",
+        ),
         ("broker.id=\\u12\n", "ottla: Malformed \\uxxxx encoding in the property that begins in line 1: broker.id"),
     ],
 )
