@@ -114,7 +114,8 @@ def java_key_store(password: str, *entries: bytes, version: int = 2) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    return struct.pack(">H", len(text)) + text.encode()
+    data = text.encode()
+    return struct.pack(">H", len(data)) + data
 
 
 def _certificate(der: bytes) -> bytes:

@@ -80,20 +80,22 @@ def read_java_key_store(data: bytes, password: str | None) -> JavaKeyStore:
     version, count = reader.number(), reader.number()
     if version not in {1, 2} or count > _MAX_ENTRIES:
         raise MalformedStore(f"the key store has version {version} and {count} entries")
-    keys: list[PrivateKeyEntry] = []
-    trusted: list[bytes] = []
+    entries: dict[bytes, PrivateKeyEntry | bytes] = {}  # of several entries with one alias, Java keeps the last
     for _ in range(count):
-        tag, alias = reader.number(), reader.text()
+        tag, alias = reader.number(), reader.take(reader.number(2))
         reader.take(8)  # the date
         if tag == _PRIVATE_KEY:
             key = reader.take(reader.number())
             chain = tuple(reader.certificate(version) for _ in range(min(reader.number(), _MAX_ENTRIES)))
-            keys.append(PrivateKeyEntry(alias, key, chain))
+            entries[alias] = PrivateKeyEntry(alias.decode("utf-8", "replace"), key, chain)
         elif tag == _TRUSTED_CERTIFICATE:
-            trusted.append(reader.certificate(version))
+            entries[alias] = reader.certificate(version)
         else:
             raise MalformedStore(f"the key store has an entry of the unknown kind {tag}")
-    return JavaKeyStore(tuple(keys), tuple(trusted))
+    return JavaKeyStore(
+        tuple(each for each in entries.values() if isinstance(each, PrivateKeyEntry)),
+        tuple(each for each in entries.values() if isinstance(each, bytes)),
+    )
 
 
 def decrypt_key(encrypted: bytes, password: str) -> bytes:

@@ -96,7 +96,7 @@ def key_from_store(data: bytes, store_password: str, key_password: str | None, w
 def certificates_from_store(data: bytes, password: str | None, where: str) -> tuple[bytes, ...]:
     """The trusted certificates of a PKCS12 or JKS file, in DER. Raises ConfigError when there is none."""
     if _is_pkcs12(data):
-        found = _trusted_in(_open_pkcs12(data, password, where))
+        found = _trusted_of_pkcs12(_open_pkcs12(data, password, where))
     else:
         try:
             java_store = read_java_key_store(data, password)
@@ -177,18 +177,26 @@ def _open_pkcs12(data: bytes, password: str | None, where: str) -> PKCS12KeyAndC
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _trusted_in(store: PKCS12KeyAndCertificates) -> tuple[bytes, ...]:
-    """The certificates of a PKCS12 store that Java trusts, in DER: of the chain of its private key only the first."""
+def _trusted_of_pkcs12(store: PKCS12KeyAndCertificates) -> tuple[bytes, ...]:
+    """The certificates that Java trusts: that of the key, and those that are entries of their own.
+
+    A store with a key has the certificates of its issuers as well. Java trusts them only as entries of their own, which it gives a name.
+    Others have no name there, or their subject as name.
+    """
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    found = [] if store.cert is None else [store.cert.certificate.public_bytes(Encoding.DER)]
-    for each in store.additional_certs:
-        certificate = each.certificate.public_bytes(Encoding.DER)
-        # The others of the chain have no name from OpenSSL, and their subject for a name from Java. A trusted certificate has its alias.
-        name = None if each.friendly_name is None else each.friendly_name.decode("utf-8", "replace")
-        if store.key is None or name not in (None, subject_of(certificate)):
-            found.append(certificate)
-    return tuple(found)
+    others = [(each.certificate.public_bytes(Encoding.DER), each.friendly_name) for each in store.additional_certs]
+    if store.cert is None:
+        return tuple(certificate for certificate, _ in others)
+    entries = (certificate for certificate, name in others if name is not None and not _is_subject(name, certificate))
+    return store.cert.certificate.public_bytes(Encoding.DER), *entries
+
+
+def _is_subject(name: bytes, certificate: bytes) -> bool:
+    try:
+        return name.decode("utf-8", "replace") == subject_of(certificate)
+    except MalformedDer:
+        return False
 
 
 def _key_from_pkcs12(data: bytes, password: str, where: str) -> KeyMaterial:

@@ -1,4 +1,5 @@
 import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.Constructor;
@@ -8,6 +9,8 @@ import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.X509Certificate;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
@@ -15,6 +18,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import javax.net.ssl.TrustManagerFactory;
+import javax.net.ssl.X509TrustManager;
 import javax.security.auth.login.AppConfigurationEntry;
 import javax.security.auth.login.Configuration;
 import javax.security.auth.x500.X500Principal;
@@ -28,8 +33,9 @@ import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 /**
  * Answers questions about security, one a line: "jaas TEXT", "file TEXT", "name DER", "rules RULES NAME", "local REALM RULES PRINCIPAL" with
  * a rule a line, "stores AUTH STORES", and "exchange AUTH STORES STORES" with the old and the new ones. STORES are three arguments: key,
- * certificates, and trusted certificates or nothing, in PEM. AUTH is a value of ssl.client.auth. All arguments are in base64. An answer is "="
- * and the result, "!" and the message of the refusal, or "-" when no rule matches; result and message are in base64.
+ * certificates, and trusted certificates or nothing, in PEM. AUTH is a value of ssl.client.auth. "trusted TYPE PASSWORD STORE" is answered by
+ * the certificates that count as trusted, a line each; the password may be nothing. All arguments are in base64. An answer is "=" and the
+ * result, "!" and the message of the refusal, or "-" when no rule matches; result and message are in base64.
  */
 public class SecurityJudge {
     public static void main(String[] arguments) throws Exception {
@@ -60,6 +66,8 @@ public class SecurityJudge {
                     running.configure(stores(text(words[1]), words, 2));
                     running.validateReconfiguration(stores(text(words[1]), words, 5));
                     return "=";
+                case "trusted":
+                    return "=" + encoded(trusted(text(words[1]), text(words[2]), Base64.getDecoder().decode(words[3])));
                 case "local":
                     return "=" + encoded(local(text(words[1]), text(words[2]), text(words[3])));
                 default:
@@ -150,6 +158,18 @@ public class SecurityJudge {
         Map<String, Object> found = new HashMap<>(definition.parse(given));
         found.put("ssl.client.auth", clientAuth);
         return found;
+    }
+
+    private static String trusted(String type, String password, byte[] content) throws Exception {
+        KeyStore store = KeyStore.getInstance(type);
+        store.load(new ByteArrayInputStream(content), password.isEmpty() ? null : password.toCharArray());
+        TrustManagerFactory factory = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        factory.init(store);
+        List<String> found = new ArrayList<>();
+        for (X509Certificate each : ((X509TrustManager) factory.getTrustManagers()[0]).getAcceptedIssuers()) {
+            found.add(Base64.getEncoder().encodeToString(each.getEncoded()));
+        }
+        return String.join("\n", found);
     }
 
     private static String local(String realm, String rules, String principal) throws Exception {

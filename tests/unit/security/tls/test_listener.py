@@ -158,6 +158,11 @@ def test_without_a_private_key_all_certificates_are_trusted() -> None:
     assert set(certificates_from_store(store, "s", "store")) == {authority().der, server().der}
 
 
+def test_of_several_entries_with_one_alias_the_last_counts() -> None:
+    store = java_key_store("s", authority().jks_certificate("a"), server().jks_certificate("b"), server().jks_certificate("a"))
+    assert set(certificates_from_store(store, "s", "store")) == {server().der}
+
+
 def test_a_prefixed_key_precedes_and_another_listeners_key_does_not_count() -> None:
     properties = inline(ssl_client_auth="none")
     assert built({**properties, "listener.name.in.ssl.client.auth": "requested"}).context.verify_mode is ssl.CERT_OPTIONAL
