@@ -94,9 +94,7 @@ def principals(broker: InProcessBroker) -> list[str]:
     return broker.run(lambda: sorted(str(each.client.principal) for each in broker.broker.socket_server.connections()))
 
 
-@pytest.mark.parametrize(
-    ("limits", "files"), [({"max.connections": 8}, 1000), ({"listener.name.sasl.max.connections": 8}, 1000), ({}, 8)]
-)
+@pytest.mark.parametrize(("limits", "files"), [({"max.connections": 8}, 1000), ({"listener.name.sasl.max.connections": 8}, 1000), ({}, 8)])
 def test_the_oldest_stranger_leaves_for_a_newer_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], files: int
 ) -> None:
