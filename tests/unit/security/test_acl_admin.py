@@ -2,103 +2,29 @@
 
 import asyncio
 import json
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.security import rereading
 from broker.security.acl_admin import AclAdmin, _Deletion
 from broker.security.acl_authorizer import AclAuthorizer
-from broker.security.acls import AccessControlEntry, AclBinding, AclFilter, PatternType, PermissionType, ResourcePattern
+from broker.security.acls import AccessControlEntry, AclFilter, PatternType, PermissionType
 from broker.security.authorizer import Operation, ResourceType
 from broker.security.principals import Principal
 from controller.admin.acl_store import AclStore, StoredPattern
-from controller.admin.change_notifications import EXPIRATION_MS
-from controller.errors import BadVersion, StoreError, StoreUnavailable
-from controller.store.memory_store import MemoryEnsemble, MemoryStore
-from controller.store.metadata_store import Children, Create, Multi, Request, Result, SetData
-from controller.znodes.pauses import PER_SLICE, no_pause
+from controller.errors import BadVersion, StoreError
+from controller.store.metadata_store import Multi, Request, Result, SetData
+from controller.znodes.pauses import no_pause
 from controller.znodes.security import AclEntry
 from controller.znodes.znode_json import MalformedZNode
-from tests.support.clocks import ManualClock
+from tests.support.acl_brokers import BODY, EVERYTHING, RECORDED, T_READ, Brokers, acl, acls_of, create, run
 from tests.support.controlled_cluster import until
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "zookeeper" / "security.json"
 ALICE = Principal("User", "alice")
-EVERYTHING = AclFilter(1, None, 1, None, None, 1, 1)
-
-
-def acl(resource: str, name: str, pattern: str, principal: str, host: str, operation: str, permission: str) -> AclBinding:
-    return AclBinding(
-        ResourcePattern(ResourceType[resource], name, PatternType[pattern]),
-        AccessControlEntry(principal, host, Operation[operation], PermissionType[permission]),
-    )
-
-
-RECORDED = [
-    acl("TOPIC", "t", "LITERAL", "User:alice", "*", "WRITE", "ALLOW"),
-    acl("TOPIC", "t", "LITERAL", "User:alice", "*", "READ", "ALLOW"),
-    acl("TOPIC", "pre-", "PREFIXED", "User:alice", "127.0.0.1", "ALL", "ALLOW"),
-    acl("TOPIC", "*", "LITERAL", "User:bob", "*", "DESCRIBE", "ALLOW"),
-    acl("TOPIC", "secret", "LITERAL", "User:*", "*", "ALL", "DENY"),
-    acl("GROUP", "g", "LITERAL", "User:alice", "*", "READ", "ALLOW"),
-    acl("CLUSTER", "kafka-cluster", "LITERAL", "User:bob", "*", "IDEMPOTENT_WRITE", "ALLOW"),
-    acl("TRANSACTIONAL_ID", "tx", "PREFIXED", "User:alice", "*", "WRITE", "ALLOW"),
-    acl("DELEGATION_TOKEN", "x", "LITERAL", "User:alice", "*", "DESCRIBE", "ALLOW"),
-    acl("USER", "bob", "LITERAL", "User:alice", "*", "CREATE_TOKENS", "ALLOW"),
-]
-"""What the recording's client created, in its order; then it deleted the ACLs of the group, and created them again."""
-T_READ = RECORDED[1]
-
-
-class Brokers:
-    """Brokers of one cluster, each with an authorizer."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.ensemble = MemoryEnsemble(self.clock)
-        self.admins: list[AclAdmin] = []
-        self.stores: list[MemoryStore] = []
-
-    async def add(self) -> AclAdmin:
-        store = self.ensemble.store()
-        await store.open_session()
-        admin = AclAdmin(store, self.clock, AclAuthorizer(), lambda: -2.0)  # retries do not wait
-        self.stores.append(store)
-        self.admins.append(admin)
-        await admin.load()
-        return admin
-
-    def acl_nodes(self) -> dict[str, str | None]:
-        return {
-            path: None if node.data is None else node.data.decode()
-            for path, node in self.ensemble.dump().items()
-            if path.startswith("/kafka-acl")
-        }
-
-
-def run(scenario: Callable[[Brokers], Awaitable[None]]) -> None:
-    async def play() -> None:
-        brokers = Brokers()
-        try:
-            await scenario(brokers)
-        finally:
-            for admin in brokers.admins:
-                await admin.close()
-
-    asyncio.run(play())
-
-
-async def create(admin: AclAdmin, *bindings: AclBinding) -> None:
-    assert await admin.create(bindings, no_pause) == [None] * len(bindings)
-
-
-def acls_of(admin: AclAdmin) -> set[AclBinding]:
-    return set(admin.authorizer.index.select(EVERYTHING))
 
 
 def test_znodes_are_those_of_apache_kafka() -> None:
@@ -345,99 +271,6 @@ def test_a_write_that_others_forestall_is_repeated_after_the_pause_of_apache_kaf
         await admin.close()
 
     run(scenario)
-
-
-def test_a_lost_session_loses_no_change() -> None:
-    async def scenario(brokers: Brokers) -> None:
-        one, other = await brokers.add(), await brokers.add()
-        await create(one, RECORDED[0])
-        await until(lambda: acls_of(other) == {RECORDED[0]})
-        brokers.ensemble.expire(brokers.stores[1].session_id)
-        await one.delete([EVERYTHING], no_pause)
-        await create(one, T_READ)
-        brokers.clock.move(EXPIRATION_MS + 1)
-        await create(one, RECORDED[2])
-        await brokers.stores[1].open_session()
-        await other.on_new_session()
-        assert acls_of(other) == {T_READ, RECORDED[2]}
-        await create(one, RECORDED[3])
-        await until(lambda: RECORDED[3] in acls_of(other))
-
-    run(scenario)
-
-
-def test_acls_that_a_new_session_cannot_read_are_read_again_until_that_succeeds(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
-
-    async def scenario(brokers: Brokers) -> None:
-        one, other = await brokers.add(), await brokers.add()
-        await create(one, RECORDED[0])
-        await until(lambda: acls_of(other) == {RECORDED[0]})
-        store = brokers.stores[1]
-        pipeline, failures = store.pipeline, 3
-
-        async def failing(requests: Sequence[Request]) -> list[Result | StoreError]:
-            nonlocal failures
-            if failures and isinstance(requests[0], Children) and requests[0].path == "/kafka-acl":
-                failures -= 1
-                raise StoreUnavailable("zk:2181", "no answer")
-            return await pipeline(requests)
-
-        monkeypatch.setattr(store, "pipeline", failing)
-        brokers.ensemble.expire(store.session_id)
-        await brokers.stores[0].delete("/kafka-acl/Topic/t")  # its notification is gone, too
-        await store.open_session()
-        await other.on_new_session()
-        assert acls_of(other) == {RECORDED[0]}
-        await until(lambda: not acls_of(other))
-        assert failures == 0
-        assert [line for line in caplog.messages if "again" in line] == [
-            "the ACLs cannot be read again (zk:2181: no answer); trying again, and the old ones count until then",
-            "the ACLs are read again",
-        ]
-
-    caplog.set_level(logging.INFO)
-    run(scenario)
-
-
-def test_clients_are_served_while_very_many_acls_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    slices = 40
-
-    async def scenario(brokers: Brokers) -> None:
-        raw = brokers.ensemble.store()
-        await raw.open_session()
-        await raw.ensure_path("/kafka-acl/Topic")
-        body = (BODY % ("Allow", "Read")).encode()
-        await raw.pipeline([Create(f"/kafka-acl/Topic/t{number}", body) for number in range(slices * PER_SLICE)])
-        admin = await brokers.add()
-        store = brokers.stores[0]
-        pipeline, round_trips, turns = store.pipeline, 0, 0
-
-        async def counted(requests: Sequence[Request]) -> list[Result | StoreError]:
-            nonlocal round_trips
-            round_trips += 1
-            return await pipeline(requests)
-
-        async def other_work() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        monkeypatch.setattr(store, "pipeline", counted)
-        await raw.delete("/kafka-acl/Topic/t0")
-        work = asyncio.get_running_loop().create_task(other_work())
-        await admin.on_new_session()
-        work.cancel()
-        assert turns > round_trips + slices
-        assert len(acls_of(admin)) == slices * PER_SLICE - 1
-
-    run(scenario)
-
-
-BODY = '{"version":1,"acls":[{"principal":"User:a","permissionType":"%s","host":"*","operation":"%s"}]}'
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from controller.errors import StoreUnavailable
 from controller.store.memory_store import MemoryEnsemble, MemoryStore
 from controller.store.zookeeper_store import ZooKeeperStore
 from controller.znodes.pauses import no_pause
+from tests.support.acl_brokers import EVERYTHING, RECORDED
 from tests.support.clocks import ManualClock
 from tests.support.controlled_cluster import until
-from tests.unit.security.test_acl_admin import EVERYTHING, RECORDED
 
 BROKER = {"zookeeper.connect": "zk:2181/kafka", "zookeeper.session.timeout.ms": "9000", "zookeeper.ssl.truststore.location": "/ca.pem"}
 
