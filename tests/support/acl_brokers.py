@@ -35,7 +35,7 @@ RECORDED = [
     acl("DELEGATION_TOKEN", "x", "LITERAL", "User:alice", "*", "DESCRIBE", "ALLOW"),
     acl("USER", "bob", "LITERAL", "User:alice", "*", "CREATE_TOKENS", "ALLOW"),
 ]
-"""What the recording's client created, in its order; then it deleted the ACLs of the group, and created them again."""
+"""The ACLs that the client of the recording created, in its order. Then it deleted those of the group, and created them again."""
 T_READ = RECORDED[1]
 
 
