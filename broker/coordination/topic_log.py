@@ -1,7 +1,8 @@
 """Appends a coordinator's records to its internal topic, by the same functions as records of producers, with acks=all.
 
 `then` is called exactly once with (error, base offset): at once if there is nothing to wait for, otherwise when every in-sync replica has
-the records or the time is up. It may be called before the append returns.
+the records or the time is up. It may be called before the append returns. Records on which nobody relies yet need no wait: a later record
+of the partition is on no replica without them.
 """
 
 from __future__ import annotations
@@ -85,11 +86,12 @@ class TopicLog:
         base_sequence: int = NO_SEQUENCE,
         guard: object = None,
         timeout_ms: int | None = None,
+        waits: bool = True,
     ) -> int:
         """Write `count` records (`record_encoding`) as one batch to a partition, and call `then` when they are replicated. Returns the base
         offset of the batch, or NOT_APPENDED if nothing was written. With a producer id the batch is part of that producer's transaction,
         and `guard` comes from `begin_verification`. Replicas have `timeout_ms` for the batch, by default the timeout of the coordinator's
-        log.
+        log. Unless `waits`, `then` is called as soon as the batch is in the log of this broker.
         """
         try:
             partition, base_offset, next_offset = self._append(
@@ -102,6 +104,9 @@ class TopicLog:
             logger.exception("%s-%d: cannot be appended to", self._topic, index)
             then(ErrorCode.UNKNOWN_SERVER_ERROR, NOT_APPENDED)
             return NOT_APPENDED
+        if not waits:
+            then(ErrorCode.NONE, base_offset)
+            return base_offset
         required_acks = self._required_acks
         try:
             is_safe = partition.is_acknowledged(next_offset, required_acks)

@@ -45,14 +45,20 @@ class AfterFence(NamedTuple):
 
 
 class AfterComplete(NamedTuple):
-    """Continues after the end of the transaction is stored. No request waits for it."""
+    """Continues after the end of the transaction is in the log of this broker. No request waits for it.
+
+    If the record is lost with this broker, so are the records behind it, and the next coordinator finishes the transaction again.
+    """
 
 
 Completion: TypeAlias = AfterInit | AfterAdd | AfterPrepare | AfterFence | AfterComplete
 
 
 class Store(NamedTuple):
-    """Append the record of the transition, and call `on_stored` with `then` and the result once all in-sync replicas have it."""
+    """Append the record of the transition, and call `on_stored` with `then` and the result once all in-sync replicas have it.
+
+    See AfterComplete for the exception.
+    """
 
     transit: TransitMetadata
     then: Completion

@@ -137,7 +137,9 @@ class TransactionMachines:
             self._on_stored(txn, store, ErrorCode.NOT_COORDINATOR, -1)
             return
         records = encode_pairs([(transaction_key(txn.transactional_id), value)])
-        self._log.append(owned.index, records, 1, partial(self._on_stored, txn, store), timeout_ms=store.transit.timeout_ms)
+        # The record of the next transaction follows that of the end in the same log, so the wait for it covers both.
+        waits = not isinstance(store.then, AfterComplete)
+        self._log.append(owned.index, records, 1, partial(self._on_stored, txn, store), timeout_ms=store.transit.timeout_ms, waits=waits)
 
     def _on_stored(self, txn: TransactionMetadata, store: Store, error: ErrorCode, _: int) -> None:
         if self._coordinates(txn):
@@ -157,7 +159,7 @@ class TransactionMachines:
             self.between.end(txn)
 
     def _store_later(self, txn: TransactionMetadata, store: Store, error: ErrorCode) -> None:
-        """Append the end of a transaction again after a pause, until it is safe or another broker coordinates the id.
+        """Append the end of a transaction again after a pause, until it is in the log or another broker coordinates the id.
 
         A partition that refuses the append as if it had another leader may stay here: its leader was cut off for a while (`isolation`).
         """

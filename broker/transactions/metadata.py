@@ -1,7 +1,7 @@
 """Holds the state of one transactional id, and prepares and completes its transitions. Kafka's TransactionMetadata.
 
 A transition has two steps. `prepare_*` returns the new values, and marks the id as pending. `complete_transition` applies the values when
-all in-sync replicas have them. While a transition is pending, no other is prepared. `state` decides which transition follows an event.
+they are stored (`effects.Store`). While a transition is pending, no other is prepared. `state` decides which transition follows an event.
 """
 
 from __future__ import annotations

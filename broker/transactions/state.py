@@ -154,7 +154,7 @@ def on_timeout(txn: TransactionMetadata, waiter: object, now_ms: int) -> list[Ef
 
 
 def on_stored(txn: TransactionMetadata, transit: TransitMetadata, then: Completion, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """The record of a transition is replicated, or was certainly not written. `error` is the error code for clients."""
+    """The record of a transition is stored (`effects.Store`), or was not. `error` is the error code for clients."""
     if not error:
         txn.complete_transition(transit)
     elif not isinstance(then, AfterComplete):

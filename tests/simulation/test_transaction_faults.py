@@ -18,10 +18,10 @@ from protocol.messages.alter_partition_reassignments import (
 )
 from storage.disk.topic_partition import TopicPartition
 from tests.simulation.cluster import tear_write
-from tests.simulation.ledger import Fate
+from tests.simulation.ledger import Fate, Transaction
 from tests.simulation.network import Exchange
 from tests.simulation.outcomes import PREPARE_COMMIT
-from tests.simulation.scene import DATA, DECISIONS, ID, PARTITIONS, Scene, is_api, is_read
+from tests.simulation.scene import DATA, DECISIONS, ID, PARTITIONS, Scene, SteppedProducer, is_api, is_read
 from tests.simulation.transactions import Refused
 
 SEEDS = range(20) if "OTTLA_SOAK" in os.environ else (7,)
@@ -30,8 +30,11 @@ LONG_MS = 5_000
 """Timeouts of transactions, which the faults outlast."""
 LONGER_S = 2 * SHORT_MS / 1000
 Play = Callable[[Callable[[Scene], Awaitable[None]], int], None]
+Act = Callable[[SteppedProducer, Transaction], Awaitable[object]]
 LEAST_WRITES = 3 * (1 + PARTITIONS + 1) - 3
 """Batches of the end of a transaction: outcome, markers and end on three replicas; the last ones may come after the end was seen."""
+LEAST_DECISIONS = 9
+"""Steps in which records of an outcome, of the end with the next beginning, and of the next outcome are written on three replicas."""
 
 
 @pytest.fixture(autouse=True)
@@ -47,8 +50,10 @@ def play(request: pytest.FixtureRequest) -> Play:
     return lambda scenario, brokers: Scene(request.param, brokers).play(scenario)
 
 
-async def end_with_a_kill(scene: Scene, write: int, victim: Callable[[], int], *, is_commit: bool) -> bool:
-    """One transaction; the victim dies when this many batches of its end were appended anywhere. Returns whether it died."""
+async def act_with_a_kill(
+    scene: Scene, write: int, victim: Callable[[], int], act: Act, counts: Callable[[TopicPartition], bool] = lambda partition: True
+) -> bool:
+    """Open a transaction and act on it; the victim dies when this many batches were appended anywhere. Returns whether it died."""
     producer, transaction = await scene.opened(f"killed at {write}")
     seen = 0
     dead: list[int] = []
@@ -59,15 +64,15 @@ async def end_with_a_kill(scene: Scene, write: int, victim: Callable[[], int], *
 
     def count(broker_id: int, partition: TopicPartition) -> None:
         nonlocal seen
-        seen += 1
-        if seen == write:
+        seen += counts(partition)
+        if seen == write and not dead:
             kill()
 
     scene.on_write = count
     if not write:
         kill()
     with suppress(Refused):
-        await producer.finish(transaction, is_commit=is_commit)
+        await act(producer, transaction)
     await scene.until(scene.has_no_transaction, "the transaction to end")
     await asyncio.sleep(0.5)  # for the followers
     scene.on_write = lambda broker_id, partition: None
@@ -78,13 +83,33 @@ async def end_with_a_kill(scene: Scene, write: int, victim: Callable[[], int], *
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("victim", ["coordinator", "leader"])
 def test_a_broker_that_dies_at_any_write_of_the_end_leaves_the_transaction_whole(play: Play, victim: str, is_commit: bool) -> None:
+    async def end(producer: SteppedProducer, transaction: Transaction) -> None:
+        await producer.finish(transaction, is_commit=is_commit)
+
     async def scenario(scene: Scene) -> None:
         await scene.producer("first")
         kill = scene.coordinator if victim == "coordinator" else lambda: scene.leader(DATA[0])
         write = 0
-        while await end_with_a_kill(scene, write, kill, is_commit=is_commit):
+        while await act_with_a_kill(scene, write, kill, end):
             write += 1
         assert write > LEAST_WRITES
+
+    play(scenario, 3)
+
+
+def test_a_coordinator_that_dies_where_the_next_transaction_follows_the_end_of_the_last_leaves_both_whole(play: Play) -> None:
+    """The next one begins when the end is in the log of the coordinator, and may be on no other replica."""
+
+    async def end_and_go_on(producer: SteppedProducer, transaction: Transaction) -> None:
+        if await producer.finish(transaction, is_commit=True):
+            await producer.finish(await producer.write(), is_commit=True)
+
+    async def scenario(scene: Scene) -> None:
+        await scene.producer("first")
+        write = 1
+        while await act_with_a_kill(scene, write, scene.coordinator, end_and_go_on, lambda partition: partition == DECISIONS):
+            write += 1
+        assert write > LEAST_DECISIONS
 
     play(scenario, 3)
 
