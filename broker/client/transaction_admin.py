@@ -25,6 +25,8 @@ NO_FILTER: Final = -1
 OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 """States in which markers are still to be written."""
 _DURATION_SINCE: Final = 1
+_SHORTEST_TIMEOUT_MS: Final = 1
+"""The smallest transaction timeout, which every broker accepts, in milliseconds."""
 _PARTITIONS_IN_REQUEST: Final = 500
 """Partitions in one DescribeProducers, as in kafka-transactions.sh; a broker works through all of them at once."""
 
@@ -223,14 +225,21 @@ def forget_transaction(cluster: Cluster, transactional_id: str) -> None:
     """Have the coordinator abort the open transaction of a transactional id, and fence its producers.
 
     Sends InitProducerId, as Admin.fenceProducers does, but never for an id that the coordinator does not know, because
-    that would create it. The id keeps its transaction timeout. Raises UnknownTransactionalId, Refused.
+    that would create it. The id keeps its transaction timeout, unless `transaction.max.timeout.ms` is smaller by now; the next producer
+    sets its own. Raises UnknownTransactionalId, Refused.
     """
     known = describe_transaction(cluster, transactional_id)
-    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=known.timeout_ms)
+
+    def fence(timeout_ms: int) -> int:
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        coordinator = cluster.transaction_coordinator(transactional_id)
+        return cluster.ask_broker(coordinator, request, InitProducerIdResponse).error_code
 
     def attempt() -> None:
-        coordinator = cluster.transaction_coordinator(transactional_id)
-        check(_name(transactional_id), cluster.ask_broker(coordinator, request, InitProducerIdResponse).error_code)
+        code = fence(known.timeout_ms)
+        if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            code = fence(_SHORTEST_TIMEOUT_MS)
+        check(_name(transactional_id), code)
 
     cluster.until_done(attempt)
 

@@ -385,6 +385,12 @@ def test_to_forget_waits_for_the_transaction_to_be_aborted() -> None:
     assert len(cluster.asked) == 3
 
 
+def test_a_transaction_with_a_longer_timeout_than_is_allowed_now_can_be_forgotten() -> None:
+    cluster = ScriptedCluster(described(timeout_ms=HOUR_MS), fenced(ErrorCode.INVALID_TRANSACTION_TIMEOUT), fenced(0))
+    forget_transaction(cluster, "t")
+    assert [request.transaction_timeout_ms for _, request in cluster.asked[1:]] == [HOUR_MS, 1]
+
+
 def test_to_forget_does_not_create_a_transactional_id() -> None:
     cluster = ScriptedCluster(described(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
     with pytest.raises(UnknownTransactionalId):
