@@ -114,6 +114,35 @@ async def test_an_answer_that_is_there_takes_along_what_comes_in_the_same_turn()
     assert [index for index, _, _, size in told(waiting) if size] == [0, 1]
 
 
+class AppendsBehind:
+    """A coordinator: it appends its record when all replicas have those of a partition."""
+
+    def __init__(self, follower: Follower) -> None:
+        self.completed = False
+        self._replicas = follower.replicas
+
+    def try_complete(self) -> bool:
+        if self._replicas.partition.log.high_watermark == 1 and not self.completed:
+            self.completed = True
+            self._replicas.append(1, index=3)
+        return self.completed
+
+
+@on_a_loop
+async def test_what_is_appended_because_of_the_fetch_takes_along_what_comes_in_the_same_turn() -> None:
+    follower = Follower()
+    follower.replicas.append(1, index=0)
+    asking = follower.fetch({})
+    await turns()
+    assert not asking.waits
+    follower.replicas.partition.waiters.add(AppendsBehind(follower))
+    waiting = follower.fetch({0: 1})
+    assert waiting.waits
+    follower.replicas.append(1, index=1)
+    await turns()
+    assert [index for index, _, _, size in told(waiting) if size] == [1, 3]
+
+
 @on_a_loop
 async def test_an_answer_leaves_after_a_few_turns_even_if_every_turn_brings_more() -> None:
     follower = Follower()
