@@ -38,6 +38,7 @@ EVENTS: Final = {
     "cluster.id-in-use": ("is held by another session",),
     "replica.truncated-below-high-watermark": ("is truncated to offset", "below its high watermark"),
     "replica.stopped": ("not fetched until the controller's next request for it",),
+    "replica.not-truncated": ("the log is not used before it is truncated",),
     "coordinator.not-loaded": ("in it could not be loaded",),
     "replica.stray": ("know this replica; it is not served",),
     "config.override-ignored": ("this override is ignored",),

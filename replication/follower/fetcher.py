@@ -337,7 +337,9 @@ class Fetcher:
                 fetcher_failures.on_broken(self, followed, unexpected)
             return 0
         except LogBeingTruncated:
-            fetcher_failures.delay(self, followed, fetcher_failures.FIRST_LATE_MS)  # its former fetcher is truncating it
+            # Its former fetcher is truncating it. A truncation that has failed is repeated later.
+            has_failed = log.truncation is not None and log.truncation.error is not None
+            fetcher_failures.delay(self, followed, None if has_failed else fetcher_failures.FIRST_LATE_MS)
             return 0
         except Exception as error:
             fetcher_failures.on_broken(self, followed, error)

@@ -91,10 +91,12 @@ def on_unreachable(fetcher: Fetcher, error: PeerUnavailable) -> None:
 
 
 def on_broken(fetcher: Fetcher, followed: FollowedPartition, error: Exception) -> None:
-    """Handle an append that failed for a reason that another fetch would not change."""
+    """Handle an append or a truncation that failed for a reason that another fetch would not change."""
     if isinstance(error, LogDirFailure):
         fail(fetcher, followed)
         fetcher.on_log_dir_failure(error.log_dir, error.what)
+    elif followed.partition.log.truncation is not None:
+        delay(fetcher, followed)  # the log repeats the truncation until it succeeds
     elif followed.is_active:
         unforeseen = None if isinstance(error, StorageError) else error
         logger.error("%s: following broker %d failed at offset %d: %s; not fetched until the controller's next request for it",

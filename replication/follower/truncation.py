@@ -18,7 +18,7 @@ from replication.follower.leader_requests import EARLIEST, LATEST, LeaderRefused
 from replication.ports.peer import PeerUnavailable
 from replication.ports.thread_work import done
 from storage.disk.topic_partition import TopicPartition
-from storage.errors import StorageError, UnexpectedAppendOffset
+from storage.errors import UnexpectedAppendOffset
 from storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ async def _truncate_to(fetcher: Fetcher, followed: FollowedPartition, offset: in
     try:
         is_done = await truncate(log, offset, lambda: fetcher.is_current(followed) and followed.partition.log is log)
     except Exception as error:
-        fetcher_failures.on_broken(fetcher, followed, error)
+        _on_failure(fetcher, followed, error)
         return
     if not fetcher.is_current(followed):
         return
@@ -126,12 +126,18 @@ async def begin_lower(fetcher: Fetcher, followed: FollowedPartition, found: Foun
     try:
         await truncate_fully(log, unexpected.first_offset)
     except Exception as error:
-        fetcher_failures.on_broken(fetcher, followed, error)
+        _on_failure(fetcher, followed, error)
         return
     if fetcher.is_current(followed):
         _fetch_from_end(fetcher, followed)
         if followed.partition.log is log:
             fetcher.process(followed, found)
+
+
+def _on_failure(fetcher: Fetcher, followed: FollowedPartition, error: Exception) -> None:
+    fetcher_failures.on_broken(fetcher, followed, error)
+    if fetcher.is_current(followed):
+        _fetch_from_end(fetcher, followed)  # from the new end, which the log reports already
 
 
 def _fetch_from_end(fetcher: Fetcher, followed: FollowedPartition) -> None:
@@ -216,8 +222,8 @@ async def on_out_of_range(fetcher: Fetcher, followed: FollowedPartition) -> None
         logger.warning("%s: broker %d did not report the end of its log: %s", followed.topic_partition, fetcher.leader_id, error)
         fetcher_failures.delay(fetcher, followed)
         return
-    except StorageError as error:
-        fetcher_failures.on_broken(fetcher, followed, error)
+    except Exception as error:
+        _on_failure(fetcher, followed, error)
         return
     if fetcher.is_current(followed):
         _fetch_from_end(fetcher, followed)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog
 
 Submit = Callable[[str, Callable[[], None], Callable[[BaseException | None], None]], None]
+Schedule = Callable[[str, int, int, Callable[[], None]], None]
 DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -39,6 +40,10 @@ def _ignore_duration(seconds: float) -> None:
 
 
 def _ignore_failure(failure: LogDirFailure) -> None:
+    pass
+
+
+def _schedule_nothing(name: str, delay_ms: int, period_ms: int, callback: Callable[[], None]) -> None:
     pass
 
 
@@ -74,6 +79,7 @@ class LogContext:
         "producer_id_expiration_ms",
         "random",
         "reserve",
+        "schedule",
         "scheduler",
         "submit",
         "take_spare_file",
@@ -107,6 +113,8 @@ class LogContext:
         """Called when the log start offset was incremented."""
         self.submit: Submit = _at_once
         """`Background.submit` of the broker, for long work. The default does the work at once."""
+        self.schedule: Schedule = _schedule_nothing
+        """`Background.schedule` of the broker, for work to be repeated."""
         self.when_checkpointed: Callable[[str, OnWritten], None] = _checkpointed_at_once
         """`LogCheckpoints.when_written` of the broker."""
         self.take_spare_file: Callable[[str, str], File | None] = _none_to_spare

@@ -13,6 +13,9 @@ truncated again.
 Appends wait for the checkpoints because a power cut may damage the appended records. The next start checks the records above the recovery
 point in the checkpoint, and finds leader epochs only there. With a former recovery point it would accept damaged records as flushed, and
 with a former log start offset it would delete the log.
+
+A disk failure takes the log directory offline. After any other error of the thread, for example a lack of memory or damage in the file, the
+log keeps refusing, and the work is repeated until it succeeds. Otherwise the partition would be unusable until the next start.
 """
 
 import logging
@@ -20,11 +23,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from protocol.records.errors import RecordFormatError
 from storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, offset_of_file_name
 from storage.disk.filesystem import FileSystem
 from storage.disk.movable_directory import MovableDirectory
 from storage.disk.yielding import yield_to_loop
-from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure
+from storage.errors import LogBeingTruncated, LogClosed, LogDirFailure, StorageError
 from storage.log.deletion import delete_later, discard_files, ignore_result, names_of, rename_snapshots
 from storage.log.producer_replay import rebuild_producer_state
 from storage.segment.log_segments import LogSegments
@@ -38,6 +42,10 @@ logger = logging.getLogger(__name__)
 OnTruncated = Callable[[Exception | None], None]
 TRUNCATE_LOG = "truncate-log"
 _SEGMENTS_AT_ONCE = 10
+_FIRST_RETRY_MS = 1000
+_LAST_RETRY_MS = 60_000
+"""Delays before a truncation is repeated, milliseconds; each is twice the one before."""
+_UNKNOWN_OFFSET = -1
 
 
 class Truncation:
@@ -60,6 +68,7 @@ class Truncation:
         "is_full",
         "log_start_offset",
         "producers",
+        "retry_ms",
         "segment",
         "snapshots",
         "then",
@@ -92,6 +101,8 @@ class Truncation:
         self.snapshots: list[str] = []
         """Names of the snapshots to be deleted."""
         self.then = then
+        self.retry_ms = _FIRST_RETRY_MS
+        """Delay before the next repetition, if `run` fails."""
         self.error: Exception | None = None
         self.asked_meanwhile: list[Callable[[], None]] = []
         for each in (*gone, *([] if segment is None else [segment])):
@@ -116,13 +127,19 @@ class Truncation:
         if self.error is not None:
             raise self.error
 
+    def prepare_repetition(self) -> None:
+        """Let `run` do the work again, after it has failed. Work that was done before is skipped, or repeated without an effect."""
+        self._has_run = False
+        self.error = None
+        self.producers.map_end_offset = _UNKNOWN_OFFSET  # they may have been dropped, and not read again
+
     def _cut(self, segment: Segment) -> None:
         # The last one first, so that a crash leaves no gap.
         _discard(self.gone[::-1])
         _remove_unknown_files(self._filesystem, self._directory, {*self._earlier, segment.base_offset})
         self._sync_names()
         segment.truncate_to(self.end_offset, self._now_ms)
-        self.snapshots = rename_snapshots(self._filesystem, self.producers, self.gone)
+        self.snapshots += rename_snapshots(self._filesystem, self.producers, self.gone)
         segments = LogSegments()
         for base_offset in self._earlier:
             # New objects, because the event loop reads through those of the log meanwhile.
@@ -268,6 +285,10 @@ def _in_thread(log: "PartitionLog", begin: Callable[[], Truncation | None], agai
     if begun is None:
         then(None)
         return
+    _submit(log, begun)
+
+
+def _submit(log: "PartitionLog", begun: Truncation) -> None:
     left = 2  # the thread, and the checkpoints with the new recovery point and log start offset
 
     def on_end(error: BaseException | None) -> None:
@@ -285,7 +306,10 @@ def _in_thread(log: "PartitionLog", begin: Callable[[], Truncation | None], agai
 
 
 def _finish(log: "PartitionLog", begun: Truncation, error: Exception | None) -> Exception | None:
-    """End a truncation. Returns the error. After a failure the log stays unusable and can only be closed."""
+    """End a truncation. Returns the error.
+
+    After a disk failure the log stays unusable and can only be closed. After another error it stays unusable until a repetition succeeds.
+    """
     if log.truncation is not begun:
         return None  # it was finished before
     failure = None
@@ -300,11 +324,32 @@ def _finish(log: "PartitionLog", begun: Truncation, error: Exception | None) -> 
         log.context.on_failure(failure)
     if failure is None or log.is_closed:
         log.truncation = None
+    elif not isinstance(failure, LogDirFailure):
+        _repeat_later(log, begun, failure)
     asked, begun.asked_meanwhile = begun.asked_meanwhile, []
     begun.then(failure)
     for again in asked:
         again()
     return failure
+
+
+def _repeat_later(log: "PartitionLog", begun: Truncation, error: Exception) -> None:
+    unforeseen = None if isinstance(error, RecordFormatError | StorageError) else error
+    logger.error(
+        "%s: it could not be truncated to offset %d (%r); the log is not used before it is truncated; trying again in %d ms",
+        log.topic_partition, begun.end_offset, error, begun.retry_ms, exc_info=unforeseen,
+    )  # fmt: skip
+    log.context.schedule(TRUNCATE_LOG, begun.retry_ms, 0, lambda: _repeat(log, begun))
+    begun.retry_ms = min(2 * begun.retry_ms, _LAST_RETRY_MS)
+
+
+def _repeat(log: "PartitionLog", begun: Truncation) -> None:
+    if log.is_closed:
+        log.truncation = None
+        return
+    begun.prepare_repetition()
+    begun.then = ignore_result  # it was called after the first attempt
+    _submit(log, begun)
 
 
 def _give_back(log: "PartitionLog", begun: Truncation) -> None:

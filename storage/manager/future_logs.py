@@ -92,6 +92,8 @@ def cut_future_logs(manager: "LogManager") -> None:
             manager.report_failure(failure)
         except OSError as error:
             manager.report_failure(future.disk_failure(future.directory, error))
+        except Exception:  # damage in its files: the broker starts without the move
+            log.exception("%s: %s cannot be truncated to offset %d", topic_partition, future.directory, current.log_end_offset)
     if cut:
         manager._checkpoints.run_now()  # the recovery point decreased; otherwise requests of other components need not be waited for
 

@@ -129,7 +129,7 @@ class LogManager:
             on_flush_due=self.flusher.flush,
             on_truncated=self._on_truncated,
         )
-        self.context.submit = background.submit
+        self.context.submit, self.context.schedule = background.submit, background.schedule
         self.context.when_checkpointed = self._checkpoints.when_written
         self.context.verifies_transactions = lambda: config[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
         self.context.take_spare_file = self._spare_files.take

@@ -133,7 +133,7 @@ class LogMoves:
     def _on_cut(self, move: Move, error: Exception | None) -> None:
         if isinstance(error, LogDirFailure):
             self._fail(move, error)
-        elif error is not None and not isinstance(error, LogClosed):
+        elif error is not None and not isinstance(error, LogClosed) and move.future.truncation is None:
             log.error("%s: %s; the move to %s ends", move.current.topic_partition, error, move.future.log_dir)
             self.stop(move.current.topic_partition)
 
@@ -209,7 +209,7 @@ class LogMoves:
                 if each.truncation.error is None:
                     self._later(move, _POLL_MS)
                 else:
-                    self._retry(move)  # the log is unusable until the next start
+                    self._retry(move)  # the log is unusable until a repetition of the truncation succeeds
                 return
         if future.log_end_offset == current.log_end_offset:
             self._finish(move)

@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import EpochEndOffset
+from protocol.messages.fetch import EpochEndOffset, FetchResponse
 from protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from replication.follower import truncation
 from replication.ports.peer import PeerUnavailable
 from storage.disk.topic_partition import TopicPartition
+from storage.log import truncation as log_truncation
 from storage.log.partition_log import PartitionLog
+from storage.log.producer_replay import rebuild_producer_state
 from tests.support.followers import CHECKPOINT_SECONDS, Follower, ScriptedPeer, answer, asked_at, batch, data, failed, until
 from tests.support.logs import append
 from tests.support.replicas import TOPIC
@@ -93,6 +96,38 @@ async def test_many_logs_without_epochs_are_cut_in_several_turns() -> None:
         follower.follow(*range(6))
         await until(lambda: len(seen) == 6)
     assert max(Counter(seen).values()) <= 2
+    await follower.pool.close()
+
+
+@in_virtual_time
+async def test_a_log_that_could_not_be_cut_is_fetched_when_that_has_succeeded() -> None:
+    failures = 2
+
+    def rebuild(*arguments: Any, **named: Any) -> None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise MemoryError
+        rebuild_producer_state(*arguments, **named)
+
+    def next_batch(_: ApiKey, __: int, request: Any) -> FetchResponse:
+        offset = asked_at(request).fetch_offset
+        return answer(data(found=bytes(batch(offset, 1, epoch=2)), high_watermark=offset + 1))
+
+    diverging = data(diverging_epoch=EpochEndOffset(epoch=1, end_offset=2))
+    peer = ScriptedPeer(answer(diverging), *[next_batch] * 9)
+    follower = Follower(peer)
+    loop = asyncio.get_running_loop()
+    follower.logs.context.schedule = lambda name, delay_ms, period_ms, callback: loop.call_later(delay_ms / 1000, callback)
+    follower.lead(epoch=1)
+    for _ in range(3):
+        append(follower.log(), epoch=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_truncation, "rebuild_producer_state", rebuild)
+        follower.follow(epoch=2)
+        await until(lambda: follower.log().log_end_offset >= 3 and follower.log().latest_epoch == 2)
+    assert failures < 0
+    assert follower.pool.failed == set()
     await follower.pool.close()
 
 
