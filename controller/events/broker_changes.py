@@ -12,6 +12,7 @@ from controller.store.metadata_store import Children, Delete, Get, data_and_stat
 from controller.znodes.changes import decode_log_dir_event
 from controller.znodes.layout import BROKER_IDS, LOG_DIR_EVENT_NOTIFICATION, broker_id_path, decode_broker
 from controller.znodes.pauses import slices
+from controller.znodes.znode_json import MalformedZNode
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -138,8 +139,12 @@ class BrokerChanges:
             return
         brokers = set()
         for path, found in zip(paths, await self._core.store.pipeline([Get(path) for path in paths]), strict=True):
-            if not isinstance(found, NoNode):
+            if isinstance(found, NoNode):
+                continue
+            try:
                 brokers.add(decode_log_dir_event(path, data_and_stat(found)[0]))
+            except MalformedZNode as error:  # deleted with the others, which would wait behind it
+                logger.error("a report of a failed log directory is ignored: %s", error)
         batch = self._core.batch()
         is_begun = self._core.deletion.is_begun  # without replicas that are being deleted: the broker would host them again
         placements = (

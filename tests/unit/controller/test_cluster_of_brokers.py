@@ -307,6 +307,20 @@ def test_a_failed_log_directory_moves_its_leaderships() -> None:
     run(scenario)
 
 
+def test_a_malformed_report_of_a_failed_log_directory_does_not_hold_up_the_others() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        cluster.peers[1].error_of = lambda _: 56
+        store = cluster.brokers[1].store
+        await store.create("/log_dir_event_notification/log_dir_event_", b"{", sequential=True)
+        await store.create("/log_dir_event_notification/log_dir_event_", encode_log_dir_event(1), sequential=True)
+        await cluster.settle()
+        assert cluster.state().leader == 2
+        assert await cluster.brokers[0].store.children("/log_dir_event_notification") == []
+
+    run(scenario)
+
+
 def test_blocks_of_producer_ids_never_overlap() -> None:
     async def scenario(cluster: Cluster) -> None:
         controller = cluster.controller.controller
