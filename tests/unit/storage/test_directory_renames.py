@@ -3,6 +3,9 @@
 import re
 from functools import partial
 
+import pytest
+
+from storage.disk.small_files import SmallFiles
 from storage.disk.topic_partition import TopicPartition
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
@@ -154,6 +157,21 @@ def test_a_disk_that_refuses_is_offline_and_whoever_deleted_learns_of_it() -> No
     assert rename.failure is not None
     assert rename.failure.log_dir == "/a"
     assert started.manager.offline_log_dirs == ["/a"]
+    assert started.log.is_closed
+
+
+def test_a_rename_that_fails_for_another_reason_than_the_disk_is_no_rename_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = Started("/a,/b")
+    (rename,) = started.manager.delete(T0)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(SmallFiles, "move_to", fail)
+    started.disks.background.run_work()
+    assert rename.failure is not None
+    assert started.manager.offline_log_dirs == ["/a"]
+    assert started.log.directory == "/a/orders-0"
     assert started.log.is_closed
 
 
