@@ -7,9 +7,10 @@ until its timeout.
 from __future__ import annotations
 
 from broker.handlers.data.partition_errors import partition_error
-from broker.loop.purgatory import DelayedOperation, Purgatory
+from broker.loop.purgatory import Purgatory
 from broker.network.request_channel import Answer, Pending
 from broker.request.context import RequestContext
+from broker.request.delayed_produce import DelayedPartitions
 from broker.request.internal_topics import INTERNAL_TOPICS
 from broker.request.turns import Steps, Unfinished, each, let_go
 from broker.security.authorizer import Operation, ResourceType
@@ -101,15 +102,14 @@ def handle_delete_records(request: DeleteRecordsRequest, context: RequestContext
     return pending
 
 
-class DelayedDeleteRecords(DelayedOperation):
-    """A DeleteRecords that waits for some of its partitions. Each checks only itself, so a change of one costs the same among many."""
+class DelayedDeleteRecords(DelayedPartitions):
+    """A DeleteRecords that waits for some of its partitions."""
 
-    __slots__ = ("_context", "_left", "_pending", "_response", "_waiting")
+    __slots__ = ("_context", "_pending", "_response", "_waiting")
 
     def __init__(self, waiting: list[ShorterPartition], response: DeleteRecordsResponse, context: RequestContext, pending: Pending) -> None:
-        super().__init__()
+        super().__init__(len(waiting))
         self._waiting = waiting
-        self._left = len(waiting)
         self._response = response
         self._context = context
         self._pending = pending
@@ -118,26 +118,9 @@ class DelayedDeleteRecords(DelayedOperation):
         """Let the partitions wait, for `timeout_ms`; partitions may be decided meanwhile."""
         for entry in self._waiting:
             entry.delayed = self
-            if not entry.try_complete():
-                entry.partition.waiters.add(entry)
-                purgatory.will_purge(entry.partition.waiters)
+            self.let_wait(entry, purgatory)
             yield
-        if self.completed:
-            return
-        if timeout_ms <= 0:
-            self.expire()
-        else:
-            purgatory.wait(self, self._left, timeout_ms)
-
-    def on_decided(self) -> None:
-        """Called when the outcome of one more partition is known."""
-        self._left -= 1
-        if not self._left:
-            self.force_complete()
-
-    def try_complete(self) -> bool:
-        """Its partitions complete it."""
-        return self.completed
+        self.wait(purgatory, timeout_ms)
 
     def on_expiration(self) -> None:
         """Answer REQUEST_TIMED_OUT for partitions whose followers were too slow."""
