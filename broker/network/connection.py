@@ -592,9 +592,10 @@ class Connection:
         for pending in waiting or ():
             if isinstance(pending, Pending) and not pending.completed:
                 pending.connection = None
-                if pending.on_closed is not None:
+                on_closed, pending.on_closed = pending.on_closed, None  # it refers to the pending
+                if on_closed is not None:
                     try:
-                        pending.on_closed()
+                        on_closed()
                     except Exception:
                         logger.exception("%s: cancelling a request of a closed connection failed", self.client.connection_id)
         self.client.is_lost = True

@@ -220,9 +220,11 @@ class DelayedFetch(DelayedOperation):
         super().cancel()
         self._has_left = True
         self._fetch.abandon()
+        self._fetch.delayed = None
 
     def _complete(self, answer: Completion) -> None:
         self._finish()
+        self._fetch.delayed = None  # otherwise only the garbage collector could free the two
         self._pending.complete(answer)
 
     def _fail(self) -> None:

@@ -217,6 +217,7 @@ def test_a_client_that_leaves_tells_the_pendings_once_and_takes_nothing_along() 
     client.transport.close()
     client.connection.connection_lost(None)
     assert told == [2]
+    assert pendings[1].on_closed is None
     pendings[1].complete(b"too late")
     bench.turns.run()
     assert bench.processor.connections == set()
