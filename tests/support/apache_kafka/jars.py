@@ -1,8 +1,9 @@
 """Finds Apache Kafka's jars, and fetches them once.
 
-The folder is `APACHE_KAFKA_LIBS` or `~/.cache/apache-kafka-3.9.1`; it holds the jars and the marker `.complete`, written last. Several test
-processes may ask at once: one of them fetches under a file lock, the others wait for it. Maven keeps what it fetches, and itself, in
-`~/.cache/ottla/maven` (never in the user's repository, whose half-filled entries make other resolvers fail).
+The folder is `APACHE_KAFKA_LIBS` or `~/.cache/apache-kafka-3.9.1`; it holds the jars and the marker `.complete`, written last. The marker
+has the hash of the pom: after a change of the pom the jars are fetched anew. Several test processes may ask at once: one of them fetches
+under a file lock, the others wait for it. Maven keeps what it fetches, and itself, in `~/.cache/ottla/maven` (never in the user's
+repository, whose half-filled entries make other resolvers fail).
 """
 
 import fcntl
@@ -10,12 +11,15 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 KAFKA_VERSION = "3.9.1"
 _POM = Path(__file__).with_name("pom.xml")
+_MARKER = ".complete"
 _OLDEST_JAVA = 11
 _FETCH_SECONDS = 900
 _REPOSITORY = Path.home() / ".cache" / "ottla" / "maven"
@@ -73,16 +77,33 @@ def ensure_jars() -> Path:
 def ensure_jars_of(pom: Path, libs: Path) -> Path:
     """This folder, holding the jars that the project depends on. Raises ToolMissingError."""
     _require(java_available())
-    if (libs / ".complete").exists():
+    wanted = sha256(pom.read_bytes()).hexdigest()
+    if _holds(libs, wanted):
         return libs
     libs.mkdir(parents=True, exist_ok=True)
     with open(libs / ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (libs / ".complete").exists():  # another process may have fetched them while this one waited
+        if not _holds(libs, wanted):  # another process may have fetched them while this one waited
             _require(maven_available())
+            (libs / _MARKER).unlink(missing_ok=True)
+            for former in libs.glob("*.jar"):
+                former.unlink()
             _fetch(pom, libs)
-            (libs / ".complete").touch()
+            (libs / _MARKER).write_text(wanted, encoding="utf-8")
     return libs
+
+
+def _holds(libs: Path, wanted: str) -> bool:
+    """Whether the folder has the jars of the pom with this hash. An empty marker, made without a hash, counts as that of this pom."""
+    marker = libs / _MARKER
+    try:
+        found = marker.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    if not found:
+        with suppress(OSError):  # the folder may be read-only
+            marker.write_text(wanted, encoding="utf-8")
+    return found in ("", wanted)
 
 
 def _require(found: Availability) -> None:
