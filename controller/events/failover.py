@@ -30,6 +30,7 @@ from controller.znodes.layout import (
     encode_feature,
 )
 from controller.znodes.pauses import slices
+from controller.znodes.znode_json import MalformedZNode
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -152,8 +153,12 @@ class Failover:
             return
         partitions = set()
         for path, found in zip(paths, await core.store.pipeline([Get(path) for path in paths]), strict=True):
-            if not isinstance(found, NoNode):
+            if isinstance(found, NoNode):
+                continue
+            try:
                 partitions.update(decode_partitions(path, data_and_stat(found)[0]))
+            except MalformedZNode as error:  # deleted with the others, which would wait behind it
+                logger.error("a notification of changed partition states is ignored: %s", error)
         known = sorted(partition for partition in partitions if core.context.assignment(partition) is not None)
         await core.states.read(known)
         self._reassignments.on_isr_changed(known)

@@ -20,6 +20,7 @@ from controller.store.metadata_store import Delete, Exists, Get, data_and_stat
 from controller.znodes.changes import decode_partitions
 from controller.znodes.layout import NO_LEADER, PREFERRED_REPLICA_ELECTION
 from controller.znodes.pauses import slices
+from controller.znodes.znode_json import MalformedZNode
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,11 @@ class LeaderElections:
         _, order = await self._core.store.pipeline([Exists(PREFERRED_REPLICA_ELECTION, watch), Get(PREFERRED_REPLICA_ELECTION)])
         if isinstance(order, NoNode):
             return
-        partitions = decode_partitions(PREFERRED_REPLICA_ELECTION, data_and_stat(order)[0])
+        partitions: list[TopicPartition] = []
+        try:
+            partitions = decode_partitions(PREFERRED_REPLICA_ELECTION, data_and_stat(order)[0])
+        except MalformedZNode as error:  # removed: with it, no broker could become controller
+            logger.error("%s is removed: %s", PREFERRED_REPLICA_ELECTION, error)
         for partition, result in (await self.elect(partitions, unclean=False)).items():
             if isinstance(result, ControllerError) and not isinstance(result, ElectionNotNeeded):
                 logger.warning("the preferred replica of %s was not elected: %s", partition, result)

@@ -24,7 +24,7 @@ from controller.errors import (
 from controller.events.isr_changes import IsrChange
 from controller.state.context import Leadership
 from controller.znodes.changes import decode_producer_id_block, encode_log_dir_event, encode_partitions
-from controller.znodes.layout import CONTROLLER, PartitionState, partition_state_path
+from controller.znodes.layout import CONTROLLER, PartitionState, encode_partition_state, partition_state_path
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from storage.disk.topic_partition import TopicPartition
@@ -305,6 +305,41 @@ def test_a_failed_log_directory_moves_its_leaderships() -> None:
         assert told.offline_replicas == (1,)
 
     run(scenario)
+
+
+def test_a_malformed_order_of_elections_does_not_keep_brokers_from_becoming_controller() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 1])
+        order = "/admin/preferred_replica_election"
+        await cluster.brokers[0].store.create(order, b"{")
+        await cluster.settle()
+        assert order not in cluster.ensemble.dump()
+        cluster.brokers[0].controller._core.is_active = False  # so that it is its successor who finds the next one
+        await cluster.brokers[1].store.create(order, b'{"version":1}')
+        await cluster.kill(0)
+        await until(lambda: cluster.brokers[1].controller.is_active)
+        await cluster.settle()
+        assert cluster.state().leader == 1
+        assert order not in cluster.ensemble.dump()
+
+    run(scenario, brokers=2)
+
+
+def test_a_malformed_notification_of_changed_states_does_not_hold_up_the_others() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 1])
+        state = cluster.state()
+        store = cluster.brokers[0].store
+        await store.set(partition_state_path(P), encode_partition_state(state._replace(isr=(0,))))
+        await store.create("/isr_change_notification/isr_change_", b"{", sequential=True)
+        await store.create("/isr_change_notification/isr_change_", encode_partitions([P]), sequential=True)
+        await cluster.settle()
+        told = cluster.peers[1].cluster.partition("t", 0)
+        assert told is not None
+        assert [*told.isr] == [0]
+        assert await store.children("/isr_change_notification") == []
+
+    run(scenario, brokers=2)
 
 
 def test_a_malformed_report_of_a_failed_log_directory_does_not_hold_up_the_others() -> None:
