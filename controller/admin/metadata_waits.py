@@ -1,7 +1,13 @@
 """Lets administrative requests wait until this broker's metadata cache shows their outcome, as CreateTopics does."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TypeVar
+
+from controller.znodes.pauses import Pause
+
+T = TypeVar("T")
 
 
 class MetadataWaits:
@@ -31,3 +37,21 @@ class MetadataWaits:
         finally:
             del self._waiting[future]
         return future.done() or condition()
+
+    async def until_all(self, things: Collection[T], holds: Callable[[T], bool], timeout_ms: int, pause: Pause) -> None:
+        """Wait at most `timeout_ms` until `holds` for each of the things, of which there may be very many.
+
+        Waits for one after the other, so that a change of the cache costs the check of one.
+        """
+        clock = asyncio.get_running_loop().time
+        until = clock() + timeout_ms / 1000
+        has_waited = True
+        while has_waited:  # one that held before may not hold any more
+            has_waited = False
+            for thing in things:
+                await pause()
+                if holds(thing):
+                    continue
+                has_waited = True
+                if not await self.until(partial(holds, thing), int((until - clock()) * 1000)):
+                    return

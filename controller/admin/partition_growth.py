@@ -87,8 +87,9 @@ class PartitionGrowth:
                     results[wanted.topic] = error.with_traceback(None)
         if validate_only or not grown:
             return results
-        await self._metadata_waits.until(lambda: all(map(self._has_leaders, grown)), timeout_ms)
+        await self._metadata_waits.until_all(grown, self._has_leaders, timeout_ms, self._pause)
         for wanted in grown:
+            await self._pause()
             if timeout_ms <= 0 or not self._has_leaders(wanted):
                 results[wanted.topic] = AdminTimeout("")
         return results

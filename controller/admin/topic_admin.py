@@ -167,10 +167,11 @@ class TopicAdmin:
         for plan, outcome in zip(plans, await self._write(plans), strict=True):
             results[plan.topic.name] = outcome
         created = [plan for plan in plans if isinstance(results[plan.topic.name], CreatedTopic)]
-        await self._metadata_waits.until(lambda: all(self._has_leaders(plan.topic.name, plan.assignments) for plan in created), timeout_ms)
+        await self._metadata_waits.until_all(created, self._has_leaders, timeout_ms, self._pause)
         for plan in created:
+            await self._pause()
             outcome = results[plan.topic.name]
-            if isinstance(outcome, CreatedTopic) and (timeout_ms <= 0 or not self._has_leaders(plan.topic.name, plan.assignments)):
+            if isinstance(outcome, CreatedTopic) and (timeout_ms <= 0 or not self._has_leaders(plan)):
                 results[plan.topic.name] = AdminTimeout("", outcome.topic_id)
         return results
 
@@ -250,8 +251,8 @@ class TopicAdmin:
         factor = len(plan.assignments[0])
         return CreatedTopic(plan.topic.name, topic_id, len(plan.assignments), factor, TopicConfig(plan.overrides, self._config))
 
-    def _has_leaders(self, topic: str, partitions: Mapping[int, object]) -> bool:
-        return all(self._cluster.leader_of(topic, index)[0] != NO_LEADER for index in partitions)
+    def _has_leaders(self, plan: _Plan) -> bool:
+        return all(self._cluster.leader_of(plan.topic.name, index)[0] != NO_LEADER for index in plan.assignments)
 
     # DeleteTopics
 
@@ -274,10 +275,15 @@ class TopicAdmin:
             return {topic: TopicDeletionDisabled("Topic deletion is disabled.") for topic in topics}
         wanted = list(dict.fromkeys(topics))
         results: dict[str, ControllerError | None] = dict.fromkeys(wanted)
-        legal = [topic for topic in wanted if is_valid_topic_name(topic)]
-        stats = await self._store.pipeline([Exists(topic_path(topic)) for topic in legal]) if legal else []
-        existing = dict.fromkeys(topic for topic, stat in zip(legal, stats, strict=True) if stat is not None)
+        requests: dict[str, Request] = {}
         for topic in wanted:
+            await self._pause()
+            if is_valid_topic_name(topic):
+                requests[topic] = Exists(topic_path(topic))
+        stats = await self._store.pipeline(list(requests.values())) if requests else []
+        existing = dict.fromkeys(topic for topic, stat in zip(requests, stats, strict=True) if stat is not None)
+        for topic in wanted:
+            await self._pause()
             if topic not in existing:
                 results[topic] = UnknownTopicOrPartition(f"Topic `{topic}` to delete does not exist")
                 continue
@@ -299,8 +305,12 @@ class TopicAdmin:
             for topic, reason in refused.items():
                 del existing[topic]
                 results[topic] = reason
-        by_name = [topic for topic in existing if topic not in by_id]
-        outcomes = await self._store.pipeline([Create(delete_topic_path(topic)) for topic in by_name]) if by_name else []
+        orders: list[Request] = []
+        for topic in existing:
+            await self._pause()
+            if topic not in by_id:
+                orders.append(Create(delete_topic_path(topic)))
+        outcomes = await self._store.pipeline(orders) if orders else []
         for outcome in outcomes:
             # A topic whose deletion was already requested is waited for as well.
             if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExists):
@@ -309,8 +319,9 @@ class TopicAdmin:
         def is_there(topic: str) -> bool:
             return topic in self._cluster.topics and (known[topic] is None or self._topic_id(topic) in (None, known[topic]))
 
-        await self._metadata_waits.until(lambda: not any(map(is_there, existing)), timeout_ms)
+        await self._metadata_waits.until_all(existing, lambda topic: not is_there(topic), timeout_ms, self._pause)
         for topic in existing:
+            await self._pause()
             if timeout_ms <= 0 or is_there(topic):
                 results[topic] = AdminTimeout("")
         return results

@@ -25,6 +25,7 @@ from controller.znodes.layout import (
     encode_topic,
     topic_path,
 )
+from controller.znodes.pauses import slices
 from controller.znodes.topic_ids import new_topic_id, uses_topic_ids
 from controller.znodes.znode_json import MalformedZNode
 from storage.disk.topic_partition import TopicPartition
@@ -45,7 +46,10 @@ class TopicChanges:
         """The topics' assignments, with a watch on each. Topics from before topic ids get one; topics deleted meanwhile
         are omitted. Equal assignments of partitions become one object."""
         wanted = list(topics)
-        requests = [Get(topic_path(topic), self._core.watch("PartitionModifications", _Modifications(self, topic))) for topic in wanted]
+        requests: list[Get] = []
+        for some in slices(wanted):
+            requests += [Get(topic_path(topic), self._core.watch("PartitionModifications", _Modifications(self, topic))) for topic in some]
+            await self._core.pause()
         outcomes = await self._core.store.pipeline(requests) if requests else []
         found: dict[str, TopicAssignment] = {}
         known: dict[ReplicaAssignment, ReplicaAssignment] = {}
@@ -74,11 +78,14 @@ class TopicChanges:
             self._context.remove_topic(topic)
         added = await self.read_topics(sorted(topics - self._context.assignments.keys()))
         with self._core.while_many(sum(len(each.partitions) for each in added.values())):
+            partitions: list[TopicPartition] = []
             for topic, assignment in added.items():
                 self._context.add_topic(topic, assignment.topic_id, assignment.partitions.items())
+                partitions += self._context.partitions_of(topic)
+                await self._core.pause()
             if added:
                 logger.info("new topics: %s", ", ".join(f"{topic} ({len(each.partitions)} partitions)" for topic, each in added.items()))
-                await self._bring_up([TopicPartition(topic, index) for topic, each in added.items() for index in each.partitions])
+                await self._bring_up(partitions)
 
     async def on_partition_modifications(self, topic: str) -> None:
         """The assignment of a topic changed: it may have new partitions."""

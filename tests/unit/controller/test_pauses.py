@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 
 from controller import controller
+from controller.admin.topic_admin import NewTopic
 from controller.znodes.layout import CONTROLLER
 from controller.znodes.pauses import PER_SLICE, clear_in_slices, no_pause, slices
 from tests.support.controlled_cluster import Cluster, P, run, until
@@ -71,6 +72,31 @@ def test_a_new_controller_pauses_between_any_few_partitions() -> None:
         assert pauses.taken > 10 * 10
 
     run(scenario, brokers=2)
+
+
+def test_new_topics_of_one_event_and_their_deletion_are_taken_in_between_pauses() -> None:
+    many = 30
+
+    async def scenario(cluster: Cluster) -> None:
+        broker = cluster.brokers[0]
+        events = Pauses(cluster, 0)
+        requests = 0
+
+        async def pause() -> None:
+            nonlocal requests
+            requests += 1
+            await asyncio.sleep(0)
+
+        broker.topics._pause = pause
+        names = [f"t{number}" for number in range(many)]
+        await broker.topics.create_topics([NewTopic(name, 1, 1) for name in names])
+        await cluster.settle()
+        assert events.taken > 2 * many
+        requests = 0
+        await broker.topics.delete_topics(names)
+        assert requests >= 4 * many
+
+    run(scenario, brokers=1)
 
 
 def test_slices_hold_everything_once() -> None:
