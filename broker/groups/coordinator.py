@@ -248,18 +248,11 @@ class GroupCoordinator:
         """The group as it is now; None without an error when there is no classic one, which Kafka calls Dead."""
         return self._classic(group_id, may_be_empty=True)
 
-    def list(self, states: Iterable[str], types: Iterable[str]) -> tuple[ErrorCode, list[Group]]:
-        """The groups coordinated here in one of these states and of one of these types (any, when empty), all in small letters."""
+    def list(self) -> tuple[ErrorCode, Iterable[Group]]:
+        """The groups coordinated here. They may change while they are iterated over."""
         if not self.groups.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        wanted_states = frozenset(states)
-        wanted_types = frozenset(types)
-        found = [
-            group
-            for group in self.groups
-            if (not wanted_states or group.state.value.lower() in wanted_states) and (not wanted_types or group.group_type in wanted_types)
-        ]
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.groups.is_loading else ErrorCode.NONE, found
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.groups.is_loading else ErrorCode.NONE, self.groups
 
     def count(self, state: GroupState | None = None) -> int:
         """How many groups there are (NumGroups), or how many in a state (NumGroupsStable and its like)."""

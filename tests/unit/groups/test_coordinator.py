@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import pytest
 
@@ -13,11 +13,20 @@ from broker.groups.joining import Join
 from broker.groups.membership import Leaving
 from broker.groups.offsets import GroupOffsets
 from broker.groups.records import GroupKey, read_group_value, read_key
+from broker.handlers.groups.list_groups import handle_list_groups
 from broker.loop.timing_wheel import Cancellable
+from broker.network.request_channel import CLOSE
+from broker.request.context import RequestContext
+from broker.request.turns import Steps
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tests.support.connections import ClientConnection
 from tests.support.group_bench import OFFSETS_TOPIC, T0, GroupBench, a_bench, run
 from tests.support.groups import RANGE
 from tests.support.log_manager import Disks, a_future_log
+from tests.support.replicas import at_once
+from tests.support.services import services_with
 
 
 @pytest.mark.parametrize(
@@ -46,8 +55,35 @@ def test_a_broker_that_leads_nothing_coordinates_nothing() -> None:
         assert bench.commit() == [ErrorCode.NOT_COORDINATOR]
         assert bench.groups.offsets.fetch("g", None, require_stable=False) == (ErrorCode.NOT_COORDINATOR, {})
         assert bench.groups.describe("g") == (ErrorCode.NOT_COORDINATOR, None)
-        assert bench.groups.list([], []) == (ErrorCode.NONE, [])
+        assert listed(bench) == (ErrorCode.NONE, [])
         assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NOT_COORDINATOR}
+
+    run(scenario)
+
+
+def listed(bench: GroupBench, states: Sequence[str] = (), types: Sequence[str] = ()) -> tuple[int, list[str]]:
+    """The answer to ListGroups."""
+    response = at_once(list_groups(bench, states, types))
+    return response.error_code, [each.group_id for each in response.groups]
+
+
+def list_groups(bench: GroupBench, states: Sequence[str], types: Sequence[str] = ()) -> Steps[ListGroupsResponse]:
+    context = RequestContext(ApiKey.LIST_GROUPS, 5, 0, "c", ClientConnection(), services_with(groups=bench.groups), lambda _, __: CLOSE)
+    return handle_list_groups(ListGroupsRequest(states_filter=[*states], types_filter=[*types]), context)
+
+
+def test_groups_that_are_not_listed_are_passed_over_in_steps_and_may_change_meanwhile() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        for number in range(20):
+            bench.commit(group=f"g{number}")
+        steps = list_groups(bench, ["Stable"])
+        taken = 0
+        for _ in steps:
+            taken += 1
+            bench.groups.offsets.delete_groups([f"g{taken}"])
+        assert taken >= 20
+        assert listed(bench) == (ErrorCode.NONE, ["g0"])
 
     run(scenario)
 
@@ -91,8 +127,8 @@ def test_a_group_begins_with_its_first_newcomer() -> None:
         _, group = bench.groups.describe("g")
         assert group is not None
         assert (group.state, list(group.members), bench.groups.count(GroupState.STABLE)) == (GroupState.STABLE, [member_id], 1)
-        assert [each.group_id for each in bench.groups.list(["stable", "dead"], ["classic"])[1]] == ["g"]
-        assert bench.groups.list(["empty"], [])[1] == bench.groups.list([], ["consumer"])[1] == []
+        assert listed(bench, ["stable", "Dead"], ["Classic"]) == (ErrorCode.NONE, ["g"])
+        assert listed(bench, ["Empty"]) == listed(bench, types=["consumer"]) == (ErrorCode.NONE, [])
 
     run(scenario)
 
@@ -194,7 +230,7 @@ def test_the_next_coordinator_goes_on_with_groups_and_offsets() -> None:
             assert bench.join()[0].error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             assert bench.groups.heartbeat("g", member_id, None, 1) == ErrorCode.NONE
             assert bench.sync(member_id, 1, {})[0].error == ErrorCode.REBALANCE_IN_PROGRESS
-            assert bench.groups.list([], [])[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert listed(bench)[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             assert bench.commit(10, member_id=member_id, generation=1) == [loading]
             assert bench.commit(6, group="simple") == [loading]
@@ -305,7 +341,7 @@ def test_a_stopped_coordinator_answers_that_it_is_not_available() -> None:
         await bench.groups.stop()
         assert waiting[0].error == ErrorCode.NOT_COORDINATOR
         assert bench.join()[0].error == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert bench.groups.list([], [])[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert listed(bench)[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     run(scenario)
 
@@ -419,8 +455,8 @@ def test_requests_of_members_do_not_know_a_group_of_another_type() -> None:
         assert bench.groups.heartbeat("g", "m", None, 3) == ErrorCode.UNKNOWN_MEMBER_ID
         assert bench.groups.leave("g", [Leaving("m", None)]) == (ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID])
         assert bench.groups.describe("g") == (ErrorCode.NONE, None)
-        assert [group.group_id for group in bench.groups.list(["stable"], ["another"])[1]] == ["g"]
-        assert bench.groups.list([], ["classic"])[1] == []
+        assert listed(bench, ["stable"], ["another"])[1] == ["g"]
+        assert listed(bench, types=["classic"])[1] == []
         bench.groups.groups.partitions[0].states.clear()
 
     run(scenario)
