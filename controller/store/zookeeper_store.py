@@ -153,14 +153,31 @@ class ZooKeeperStore(MetadataStore):
 
 
 class _Batch:
-    """The requests of one pipeline and their outcomes so far."""
+    """The requests of one pipeline and their outcomes so far.
 
-    __slots__ = ("done", "left", "outcomes")
+    A request is translated when it can be sent: a hundred thousand at once would block the event loop for a second.
+    """
 
-    def __init__(self, size: int, done: "asyncio.Future[list[Result | StoreError]]") -> None:
-        self.outcomes: list[Result | StoreError] = [None] * size
-        self.left = size
+    __slots__ = ("_requests", "_taken", "_to_wire", "done", "left", "outcomes")
+
+    def __init__(
+        self, requests: Sequence[Request], to_wire: Callable[[Request], Any], done: "asyncio.Future[list[Result | StoreError]]"
+    ) -> None:
+        self._requests = requests
+        self._taken = 0
+        self._to_wire = to_wire
+        self.outcomes: list[Result | StoreError] = [None] * len(requests)
+        self.left = len(requests)
         self.done = done
+
+    def take(self) -> "_Operation | None":
+        """The next request to send; None if all were taken."""
+        position = self._taken
+        if position == len(self._requests):
+            return None
+        self._taken += 1
+        request = self._requests[position]
+        return _Operation(self, position, request, self._to_wire(request))
 
 
 class _Operation:
@@ -194,7 +211,10 @@ class _Session:
         self.is_connected = False
         """Whether requests can be sent."""
         self._ended = self._expired = False
+        self._batches: deque[_Batch] = deque()
+        """Those with requests that were not taken."""
         self._waiting: deque[_Operation] = deque()
+        """The requests that were taken, and are sent first."""
         self._under_way: deque[_Operation] = deque()
         self._cut: list[_Operation] = []
         self._no_long_requests_until: float | None = None
@@ -234,9 +254,11 @@ class _Session:
         self._check_not_ended()
         if not requests:
             return []
-        batch = _Batch(len(requests), asyncio.get_running_loop().create_future())
-        to_wire = self._wire.to_wire
-        self._waiting.extend(_Operation(batch, position, request, to_wire(request)) for position, request in enumerate(requests))
+        return await self._add(requests, self._wire)
+
+    async def _add(self, requests: Sequence[Request], wire: ZooKeeperWire) -> list[Result | StoreError]:
+        batch = _Batch(requests, wire.to_wire, asyncio.get_running_loop().create_future())
+        self._batches.append(batch)
         self._send()
         return await batch.done
 
@@ -248,18 +270,14 @@ class _Session:
         if self._settings.chroot:
             self._check_not_ended()
             outside = ZooKeeperWire("", self._settings.set_acl, self._client.watch)
-            creates = create_chroot(self._settings.chroot)
-            batch = _Batch(len(creates), asyncio.get_running_loop().create_future())
-            self._waiting.extend(_Operation(batch, place, create, outside.to_wire(create)) for place, create in enumerate(creates))
-            self._send()
-            outcomes = await batch.done
+            outcomes = await self._add(create_chroot(self._settings.chroot), outside)
             if isinstance(outcomes[-1], str):
                 logger.info("created %s in ZooKeeper, the path of zookeeper.connect=%s", self._settings.chroot, self._settings.connect)
 
     def _send(self) -> None:
         """Send waiting requests, up to the limit of requests in flight."""
         waiting = self._waiting
-        while self.is_connected and waiting and len(self._under_way) < self._settings.max_in_flight_requests:
+        while self.is_connected and len(self._under_way) < self._settings.max_in_flight_requests and self._has_waiting():
             operation = waiting[0]
             if self._no_long_requests_until is not None and (refusal := self._refusal(operation)) is not None:
                 waiting.popleft()
@@ -271,6 +289,16 @@ class _Session:
             if not self._client.submit(operation.sent, operation):
                 return  # the connection just broke: `on_connected` continues
             self._under_way.append(waiting.popleft())
+
+    def _has_waiting(self) -> bool:
+        """Whether there is a request to send. It is the first one of `_waiting` then."""
+        while not self._waiting and self._batches:
+            operation = self._batches[0].take()
+            if operation is None:
+                self._batches.popleft()
+            else:
+                self._waiting.append(operation)
+        return bool(self._waiting)
 
     def _refusal(self, operation: _Operation) -> RequestTooLong | None:
         """The outcome of a request that is too long to be sent at present."""
@@ -294,10 +322,10 @@ class _Session:
         if not self._connected.done():
             self._connected.set_exception(SessionExpired(""))
             self._connected.exception()  # marks the exception as retrieved, as nothing may await it
-        for operation in (*self._cut, *self._under_way, *self._waiting):
-            if not operation.batch.done.done():
-                operation.batch.done.set_exception(SessionExpired(""))
-        self._cut, self._under_way, self._waiting = [], deque(), deque()
+        for batch in (*(operation.batch for operation in (*self._cut, *self._under_way, *self._waiting)), *self._batches):
+            if not batch.done.done():
+                batch.done.set_exception(SessionExpired(""))
+        self._cut, self._under_way, self._waiting, self._batches = [], deque(), deque(), deque()
 
     # Events of the client
 

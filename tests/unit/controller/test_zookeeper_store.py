@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionLoss
 
-from controller.errors import StoreUnavailable
+from controller.errors import SessionExpired, StoreUnavailable
 from controller.store import zookeeper_store
 from controller.store.metadata_store import Create, Multi, Request, SetData
 from controller.store.zookeeper_client import Listener
 from controller.store.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
-from controller.store.zookeeper_wire import MAX_REQUEST_BYTES
+from controller.store.zookeeper_wire import MAX_REQUEST_BYTES, ZooKeeperWire
 
 SESSION_ID = 5
 LONG = bytes(MAX_REQUEST_BYTES)
@@ -124,6 +124,48 @@ def test_others_as_long_are_refused_for_a_while_before_they_break_the_next_conne
         others = pipeline(Create("/before"), Create("/long", LONG), Create("/after"))
         assert await answered(others) == ["/before", "RequestTooLong" if is_refused else "/long", "/after"]
         assert caplog.text.count("refused a request: /") == (3 if is_refused else 1)
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_requests_are_translated_when_they_are_sent_in_the_order_of_their_submission(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[BreakingClient] = []
+    translated: list[str] = []
+    to_wire = ZooKeeperWire.to_wire
+
+    def a_client(*arguments: Any) -> BreakingClient:
+        clients.append(BreakingClient(*arguments))
+        return clients[-1]
+
+    def noting(wire: ZooKeeperWire, request: Request) -> Any:
+        assert isinstance(request, Create)
+        translated.append(request.path)
+        return to_wire(wire, request)
+
+    monkeypatch.setattr(zookeeper_store, "ZooKeeperClient", a_client)
+    monkeypatch.setattr(ZooKeeperWire, "to_wire", noting)
+
+    async def scenario() -> None:
+        store = ZooKeeperStore(ZooKeeperSettings("127.0.0.1:1", max_in_flight_requests=2))
+        await store.open_session()
+        (client,) = clients
+        paths = [f"/{number}" for number in range(8)]
+        first = asyncio.ensure_future(store.pipeline([Create(path) for path in paths[:4]]))
+        second = asyncio.ensure_future(store.pipeline([Create(path) for path in paths[4:]]))
+        await asyncio.sleep(0)
+        for answered in range(6):
+            assert translated == paths[: answered + 2]
+            request, tag = client.sent.pop(0)
+            client.listener.on_reply(tag, request.path, None)
+        assert await first == paths[:4]
+        third = asyncio.ensure_future(store.pipeline([Create("/never")]))
+        await asyncio.sleep(0)
+        client.listener.on_session_ended("it expired")
+        for asked in (second, third):
+            with pytest.raises(SessionExpired):
+                await asked
+        assert translated == paths
         await store.close()
 
     asyncio.run(scenario())
