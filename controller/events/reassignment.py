@@ -87,6 +87,7 @@ class Reassignments:
         ordered = await self._order.read()
         wanted, refused = {}, set()
         for partition, target in ordered.items():
+            await self._core.pause()
             try:
                 _check_list(target)
                 assignment = self._assignment_towards(partition, target)
@@ -198,6 +199,7 @@ class Reassignments:
             logger.info(
                 "reassigning %s from %s to %s", partition, list(before[partition].replicas), list(wanted[partition].target_replicas)
             )
+            await self._core.pause()
         await self._stop(
             {partition: [each for each in before[partition].replicas if each not in wanted[partition].replicas] for partition in partitions}
         )
@@ -215,6 +217,7 @@ class Reassignments:
             assignment, leadership = self._context.assignment(partition), self._context.leaderships.get(partition)
             if assignment is not None and leadership is not None:
                 batch.leader_and_isr(assignment.adding_replicas, partition, leadership, is_new=True)
+            await self._core.pause()
         await batch.send()
         await self._end(complete)
 
@@ -243,6 +246,7 @@ class Reassignments:
         await batch.send()
         for partition in partitions:
             logger.info("reassigned %s to %s", partition, list(final[partition].replicas))
+            await self._core.pause()
 
     async def _lead_among_replicas(self, partitions: Sequence[TopicPartition]) -> None:
         """Raise the epoch where the leader remains a replica, so that the new list of replicas is sent; elect a leader
@@ -277,6 +281,7 @@ class Reassignments:
         await batch.send()
         for partition, brokers in unneeded.items():
             batch.stop_replica(brokers, partition, delete=True)
+            await self._core.pause()
         await batch.send()
 
     async def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
@@ -295,6 +300,7 @@ class Reassignments:
                     self._context.remove_topic(topic)
                     del remaining[topic]
                     continue
+                await self._core.pause()
                 data, stat = data_and_stat(outcome)
                 found = decode_topic(topic_path(topic), data)
                 merged = found._replace(partitions={**found.partitions, **remaining[topic]})

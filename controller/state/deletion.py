@@ -196,13 +196,12 @@ class TopicDeletion:
         """All replicas are deleted: delete the znodes, the request last, because the next controller would continue
         from it."""
         partitions = sorted(self._context.partitions_of(topic))
-        paths = [
-            *(partition_state_path(partition) for partition in partitions),
-            *(partition_path(partition) for partition in partitions),
-            partitions_path(topic),
-            topic_path(topic),
-            config_path("topics", topic),
-        ]
+        paths: list[str] = []
+        for path_of in (partition_state_path, partition_path):
+            for some in slices(partitions):
+                paths += map(path_of, some)
+                await self._pause()
+        paths += [partitions_path(topic), topic_path(topic), config_path("topics", topic)]
         await self._remove(paths)
         await self._remove([delete_topic_path(topic)])
         self._context.remove_topic(topic)
@@ -211,7 +210,11 @@ class TopicDeletion:
         logger.info("topic %s is deleted", topic)
 
     async def _remove(self, paths: list[str]) -> None:
-        for path, outcome in zip(paths, await self._states.write([Delete(path) for path in paths]), strict=True):
+        deletes: list[Delete] = []
+        for some in slices(paths):
+            deletes += map(Delete, some)
+            await self._pause()
+        for path, outcome in zip(paths, await self._states.write(deletes), strict=True):
             if isinstance(outcome, NotEmpty):
                 # Partitions that were added during the deletion, or nodes that a tool created.
                 await self._remove_below(path)

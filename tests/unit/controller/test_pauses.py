@@ -1,14 +1,17 @@
 """Events that look at very many things pause: others have their turn, and a session that ends there ends the event."""
 
 import asyncio
+from collections import Counter
 from itertools import count
 
 import pytest
 
 from controller import controller
 from controller.admin.topic_admin import NewTopic
-from controller.znodes.layout import CONTROLLER
+from controller.state import deletion
+from controller.znodes.layout import CONTROLLER, partition_state_path
 from controller.znodes.pauses import PER_SLICE, clear_in_slices, no_pause, slices
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, P, run, until
 
 
@@ -97,6 +100,40 @@ def test_new_topics_of_one_event_and_their_deletion_are_taken_in_between_pauses(
         assert requests >= 4 * many
 
     run(scenario, brokers=1)
+
+
+def test_a_topic_of_very_many_partitions_is_removed_between_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    at: list[int] = []
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic(*([0] for _ in range(3 * PER_SLICE)))
+        pauses = Pauses(cluster, 0)
+
+        def noting(partition: TopicPartition) -> str:
+            at.append(pauses.taken)
+            return partition_state_path(partition)
+
+        monkeypatch.setattr(deletion, "partition_state_path", noting)
+        await cluster.brokers[0].topics.delete_topics(["t"])
+        await cluster.settle()
+        assert "/brokers/topics/t" not in cluster.ensemble.dump()
+
+    run(scenario, brokers=1)
+    assert len(at) == 3 * PER_SLICE
+    assert max(Counter(at).values()) == PER_SLICE
+
+
+def test_very_many_partitions_are_reassigned_between_pauses() -> None:
+    many = 100
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic(*([0] for _ in range(many)))
+        pauses = Pauses(cluster, 0)
+        controller = cluster.brokers[0].controller
+        await controller.alter_reassignments({TopicPartition("t", index): [1] for index in range(many)})
+        assert pauses.taken > 3 * many
+
+    run(scenario, brokers=2)
 
 
 def test_slices_hold_everything_once() -> None:
