@@ -1,5 +1,6 @@
 cdef class Waiters:
     cdef public list waiting
+    cdef Py_ssize_t _sweep_at
 
     cpdef void add(self, object waiter) except *
     cpdef void notify(self) except *

@@ -6,9 +6,11 @@ the next notification, so completing it elsewhere (a timeout) costs nothing here
 """
 
 import logging
-from typing import Protocol
+from typing import Final, Protocol
 
 logger = logging.getLogger(__name__)
+
+SWEPT_FROM: Final = 64
 
 
 class Waiter(Protocol):
@@ -25,15 +27,21 @@ class Waiter(Protocol):
 class Waiters:
     """The operations that wait for one partition. Usually empty, so `notify` of an empty list must cost nothing."""
 
-    __slots__ = ("waiting",)
+    __slots__ = ("_sweep_at", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[Waiter] = []
+        self._sweep_at = SWEPT_FROM
+        """Length at which completed operations are removed."""
 
     def add(self, waiter: Waiter) -> None:
-        """Add an operation. Removes completed ones once the list has grown, so that its length stays limited by the pending ones."""
-        if len(self.waiting) >= 64:
+        """Add an operation. Removes completed ones once the list has doubled, so that its length stays limited by the pending ones.
+
+        Not at every call: thousands of consumers may wait for one partition, and each would look at all others.
+        """
+        if len(self.waiting) >= self._sweep_at:
             self.waiting = [w for w in self.waiting if not w.completed]
+            self._sweep_at = max(SWEPT_FROM, 2 * len(self.waiting))
         self.waiting.append(waiter)
 
     def drop(self, waiter: Waiter) -> None:
@@ -59,3 +67,4 @@ class Waiters:
             except Exception:  # a fault of this broker: the others would wait until their timeouts
                 logger.exception("a waiting request failed; the others go on")
         self.waiting = still + self.waiting if self.waiting else still
+        self._sweep_at = SWEPT_FROM

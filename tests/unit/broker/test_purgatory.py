@@ -190,3 +190,44 @@ def test_every_operation_completes_at_most_once_and_none_is_forgotten(steps: lis
     for operation in operations:
         assert operation.events.count("completed") == (0 if operation in cancelled else 1)
     assert (purgatory.delayed, purgatory.watched) == (0, 0)
+
+
+class Looked:
+    """A waiter that counts how often somebody looks whether it has completed."""
+
+    looks = 0
+
+    def __init__(self) -> None:
+        self.is_over = False
+
+    @property
+    def completed(self) -> bool:
+        Looked.looks += 1
+        return self.is_over
+
+    def try_complete(self) -> bool:
+        return self.is_over
+
+
+def test_one_more_that_waits_costs_the_same_among_thousands_and_completed_ones_do_not_pile_up() -> None:
+    Looked.looks = 0
+    waiters = Waiters()
+    pending = [Looked() for _ in range(4000)]
+    for each in pending:
+        waiters.add(each)
+    assert Looked.looks < 2 * len(pending)
+    assert waiters.waiting == pending
+    for _ in range(20):
+        for each in waiters.waiting:
+            each.is_over = True
+        for _ in range(1000):
+            waiters.add(Looked())
+        assert len(waiters.waiting) <= 2 * len(pending)
+    for each in waiters.waiting:
+        each.is_over = True
+    waiters.notify()
+    for _ in range(1000):
+        brief = Looked()
+        brief.is_over = True
+        waiters.add(brief)
+    assert len(waiters.waiting) <= 64
