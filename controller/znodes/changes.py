@@ -5,7 +5,7 @@ As in `layout`, encoders give Apache Kafka's bytes and decoders raise MalformedZ
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from controller.znodes.java_order import properties_order
 from controller.znodes.layout import PRODUCER_ID_BLOCK
@@ -60,7 +60,7 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
     """The inverse of encode_partitions."""
     try:
-        return [TopicPartition(p["topic"], p["partition"]) for p in decode_object(path, data)["partitions"]]
+        return [_named_by(entry) for entry in decode_object(path, data)["partitions"]]
     except (KeyError, TypeError) as error:
         raise MalformedZNode(path, f"not a list of partitions: {error!r}") from error
 
@@ -74,9 +74,25 @@ def encode_reassignments(targets: Mapping[TopicPartition, tuple[int, ...]]) -> b
 def decode_reassignments(path: str, data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
     """The inverse of encode_reassignments."""
     try:
-        return {TopicPartition(p["topic"], p["partition"]): tuple(p["replicas"]) for p in decode_object(path, data)["partitions"]}
+        return {_named_by(entry): _replicas_of(entry) for entry in decode_object(path, data)["partitions"]}
     except (KeyError, TypeError) as error:
         raise MalformedZNode(path, f"not a list of reassignments: {error!r}") from error
+
+
+def _named_by(entry: Any) -> TopicPartition:
+    """Raises KeyError, TypeError."""
+    topic, partition = entry["topic"], entry["partition"]
+    if not isinstance(topic, str) or not isinstance(partition, int):
+        raise TypeError(f"{topic!r} and {partition!r} are no topic and partition")
+    return TopicPartition(topic, partition)
+
+
+def _replicas_of(entry: Any) -> tuple[int, ...]:
+    """Raises KeyError, TypeError."""
+    replicas = tuple(entry["replicas"])
+    if not all(isinstance(each, int) for each in replicas):
+        raise TypeError(f"{replicas!r} are no broker ids")
+    return replicas
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
