@@ -320,11 +320,16 @@ class LogCleaner:
     def _poll(self, task: CleaningTask, delay_ms: int) -> None:
         if self._is_stopped:
             return
-        message = task.worker.poll()
+        try:
+            message = task.worker.poll()
+            if isinstance(message, CleanedGroup):
+                self._put_in_place(task, message)
+                return
+        except Exception as error:  # a fault of this broker: the log and the worker would never be free again
+            log.exception("%s: its cleaning failed", task.log.topic_partition)
+            message = CleaningEnded(repr(error))
         if message is None:
             self._poll_in(task, min(delay_ms * 2, _LAST_POLL_MS))
-        elif isinstance(message, CleanedGroup):
-            self._put_in_place(task, message)
         else:
             self._end(task, message)
 

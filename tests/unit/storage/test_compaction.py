@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from storage.cleaner.process import CleaningEnded
+from storage.cleaner.task import CleaningTask
 from storage.disk.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from storage.disk.topic_partition import TopicPartition
 from storage.log.partition_log import PartitionLog
@@ -244,6 +245,31 @@ def test_a_log_that_kills_the_worker_is_given_up_after_three_tries(caplog: pytes
     assert len(world.cleaners) == 3
     assert world.manager.cleaner.uncleanable_partitions("/data") == {ORDERS}
     assert "3 times in a row" in caplog.text
+
+
+@pytest.mark.parametrize("failing", ["poll", "put_in_place"])
+def test_a_fault_while_a_log_is_cleaned_costs_one_try_and_no_worker(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Cleaned()
+    log = world.fill().log
+    values, size = values_of(log), log.size_bytes
+    owner = InlineCleaner if failing == "poll" else CleaningTask
+    faults = 0
+
+    def fail(*_: object) -> None:
+        nonlocal faults
+        faults += 1
+        raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, failing, fail)
+        world.wait(1000)
+    assert faults == 1
+    assert log.size_bytes == size
+    assert world.cleaners[0].is_closed
+    world.wait()
+    assert values_of(log) == values
+    assert log.size_bytes < size / 2
+    assert world.manager.cleaner.uncleanable_partitions("/data") == frozenset()
 
 
 def test_a_disk_that_fails_under_the_cleaner_takes_the_directory_offline() -> None:
