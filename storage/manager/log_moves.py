@@ -175,6 +175,11 @@ class LogMoves:
         self._background.schedule(_NAME, _BACKOFF_MS, 0, lambda: self._wait_again(move))
         self._release()
 
+    def _retry_after_fault(self, move: Move, fault: BaseException) -> None:
+        """Tries again after a fault of this broker. Otherwise the slot would never be free again."""
+        log.error("%s: the move to %s failed; it will be retried", move.current.topic_partition, move.future.log_dir, exc_info=fault)
+        self._retry(move)
+
     def _wait_again(self, move: Move) -> None:
         if not move.is_stopped:
             self._waiting.append(move)
@@ -198,9 +203,8 @@ class LogMoves:
         except StorageError as error:
             log.error("%s: %s; the move to %s will be retried", move.current.topic_partition, error, move.future.log_dir)
             self._retry(move)
-        except Exception:  # a fault of this broker: the slot would never be free again
-            log.exception("%s: the move to %s failed; it will be retried", move.current.topic_partition, move.future.log_dir)
-            self._retry(move)
+        except Exception as fault:
+            self._retry_after_fault(move, fault)
 
     def _copy_or_finish(self, move: Move) -> None:
         current, future = move.current, move.future
@@ -248,6 +252,9 @@ class LogMoves:
         def then(error: BaseException | None) -> None:
             if isinstance(error, LogDirFailure):
                 self._fail(move, error)
+            elif error is not None and not isinstance(error, LogClosed):
+                self._retry_after_fault(move, error)
+                return
             elif error is None and not move.is_stopped and move.cuts == cuts:
                 try:
                     self._append(move, data[0])
@@ -256,6 +263,9 @@ class LogMoves:
                 except StorageError as problem:
                     log.error("%s: %s; the move to %s will be retried", move.current.topic_partition, problem, move.future.log_dir)
                     self._retry(move)
+                    return
+                except Exception as fault:
+                    self._retry_after_fault(move, fault)
                     return
             self._step(move)
 

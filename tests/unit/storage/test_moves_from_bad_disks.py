@@ -8,7 +8,10 @@ import pytest
 from protocol.records.batch import HEADER_SIZE
 from storage.disk.topic_partition import TopicPartition
 from storage.log.partition_log import PartitionLog
+from storage.manager import log_moves
 from storage.manager.log_manager import LogManager
+from storage.manager.log_moves import LogMoves, Move
+from storage.segment.file_region import FileRegion
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFile, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log
@@ -119,3 +122,44 @@ def test_a_log_that_damage_keeps_from_being_truncated_takes_no_room_from_the_nex
     manager.moves.stop(FROM_BAD)
     disks.background.advance(1000)
     assert FROM_BAD not in manager.moves
+
+
+@pytest.mark.parametrize("failing", ["in the thread", "on the loop"])
+def test_a_fault_of_the_broker_takes_no_room_from_the_next_move(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    disks = Disks(log_dirs="/a,/b,/c")
+    manager = disks.start(num_replica_alter_log_dirs_threads=1)
+    for topic_partition, log_dir in ((FROM_BAD, "/a"), (FROM_GOOD, "/b")):
+        log = manager.get_or_create(topic_partition, is_new=True, log_dir=log_dir)
+        for _ in range(2):
+            append(log, a_batch(1, value_bytes=200_000))
+        a_future_log(manager, log, "/c")
+    disks.settle()
+    faults = 0
+    read, append_to = log_moves._read, LogMoves._append
+
+    def refuse(topic_partition: TopicPartition) -> None:
+        nonlocal faults
+        if topic_partition == FROM_BAD:
+            faults += 1
+            raise MemoryError
+
+    def failing_read(current: PartitionLog, region: FileRegion) -> bytes:
+        refuse(current.topic_partition)
+        return read(current, region)
+
+    def failing_append(moves: LogMoves, move: Move, data: bytes) -> None:
+        refuse(move.current.topic_partition)
+        append_to(moves, move, data)
+
+    with monkeypatch.context() as broken:
+        if failing == "in the thread":
+            broken.setattr(log_moves, "_read", failing_read)
+        else:
+            broken.setattr(LogMoves, "_append", failing_append)
+        for topic_partition in (FROM_BAD, FROM_GOOD):
+            manager.moves.start(topic_partition)
+        disks.background.advance(900)
+    assert (log_dir_of(manager, FROM_BAD), log_dir_of(manager, FROM_GOOD)) == ("/a", "/c")
+    assert faults == 1
+    disks.background.advance(1000)
+    assert log_dir_of(manager, FROM_BAD) == "/c"
