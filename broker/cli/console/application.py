@@ -26,7 +26,7 @@ from broker.cli.console.answers import error_answer, json_answer, one_line
 from broker.cli.console.clusters import CLUSTER, Clusters, Served
 from broker.cli.console.guard import API, SESSION_PATH, Guard, Rules, address_of, session_of
 from broker.cli.console.inventory import Inventory
-from broker.cli.console.login.sessions import COOKIE, SESSION_SECONDS, Session, TooManyAttempts, WrongPassword
+from broker.cli.console.login.sessions import SESSION_SECONDS, Session, TooManyAttempts, WrongPassword, cookie_name
 from broker.cli.console.parameters import MAX_BODY_BYTES, BadParameter, Body
 from broker.cli.console.streams import Streams
 from broker.cli.console.topic_changes import Path
@@ -273,15 +273,16 @@ async def _log_in(rules: Rules, request: Request) -> Response:
         return json_answer({"error": "wrong user or password"}, HTTPStatus.UNAUTHORIZED)
     rules.audit.done(session.user, address, "log in", {})
     answer = json_answer(_session_view(rules, session))
-    answer.set_cookie(COOKIE, key, max_age=int(SESSION_SECONDS), secure=rules.is_secure, httponly=True, samesite="strict")
+    name = cookie_name(request.headers["host"])
+    answer.set_cookie(name, key, max_age=int(SESSION_SECONDS), secure=rules.is_secure, httponly=True, samesite="strict")
     return answer
 
 
 def _log_out(rules: Rules, request: Request) -> Response:
     session = session_of(request)
     assert session is not None  # the guard
-    rules.sessions.log_out(request.headers.get("cookie", ""))
+    rules.sessions.log_out(request.scope["headers"])
     rules.audit.done(session.user, address_of(request.scope), "log out", {})
     answer = json_answer(_session_view(rules, None if rules.sessions.needs_login else session))
-    answer.delete_cookie(COOKIE, secure=rules.is_secure, httponly=True, samesite="strict")
+    answer.delete_cookie(cookie_name(request.headers["host"]), secure=rules.is_secure, httponly=True, samesite="strict")
     return answer

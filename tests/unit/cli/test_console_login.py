@@ -2,6 +2,7 @@
 
 from http.cookies import SimpleCookie
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +17,7 @@ from broker.cli.console.login.sessions import (
     Sessions,
     TooManyAttempts,
     WrongPassword,
+    cookie_name,
 )
 from broker.cli.console.rates import MAX_KEYS, Buckets
 from broker.cli.main import main
@@ -36,7 +38,8 @@ def log_in(console: ConsoleUnderTest, password: str = PASSWORD, user: str = "ali
 
 
 def cookie_of(answer: Answered) -> dict[str, str]:
-    return {"cookie": f"{COOKIE}={SimpleCookie(answer.headers['set-cookie'])[COOKIE].value}"}
+    (cookie,) = SimpleCookie(answer.headers["set-cookie"]).values()
+    return {"cookie": f"{cookie.key}={cookie.value}"}
 
 
 def test_without_a_session_only_the_page_and_the_login_answer(console: ConsoleUnderTest) -> None:
@@ -53,11 +56,11 @@ def test_without_a_session_only_the_page_and_the_login_answer(console: ConsoleUn
 def test_a_session_is_a_cookie_that_scripts_and_other_sites_do_not_get(console: ConsoleUnderTest) -> None:
     answer = log_in(console)
     assert (answer.status, answer.json["user"]) == (200, "alice")
-    cookie = SimpleCookie(answer.headers["set-cookie"])[COOKIE]
+    cookie = SimpleCookie(answer.headers["set-cookie"])[cookie_name(HOST)]
     assert (cookie["httponly"], cookie["samesite"], cookie["path"], cookie["secure"]) == (True, "strict", "/", "")
     assert cookie.value not in answer.body.decode()
     secure = ConsoleUnderTest(Passwords(USERS), is_secure=True)
-    assert SimpleCookie(log_in(secure).headers["set-cookie"])[COOKIE]["secure"] is True
+    assert SimpleCookie(log_in(secure).headers["set-cookie"])[cookie_name(HOST)]["secure"] is True
 
 
 @pytest.mark.parametrize("others", ['theme={"a": [1]}; {}', '{}; b="', "=; ;{};c", f"x-{COOKIE}=other; {{}}"])
@@ -65,6 +68,40 @@ def test_cookies_of_other_servers_of_the_host_end_no_session(console: ConsoleUnd
     own = cookie_of(log_in(console))["cookie"]
     assert console.get("/api/v1/session", {"host": HOST, "cookie": others.replace("{}", own)}).json["user"] == "alice"
     assert console.get("/api/v1/session", {"host": HOST, "cookie": others.replace("{}", "")}).json["user"] is None
+
+
+def test_consoles_on_several_ports_of_a_host_keep_their_sessions_apart(console: ConsoleUnderTest) -> None:
+    """Browsers send a cookie to every port of a host."""
+    other = ConsoleUnderTest(Passwords(USERS))
+    there = {"host": "127.0.0.1:8081", "origin": "http://127.0.0.1:8081"}
+    answers = log_in(console), other.change("POST", "session", {"user": "alice", "password": PASSWORD}, more=there)
+    both = SimpleCookie()
+    for answer in answers:
+        both.load(answer.headers["set-cookie"])
+    cookie = {"cookie": "; ".join(f"{each.key}={each.value}" for each in both.values())}
+
+    def shown() -> list[Any]:
+        return [console.get("/api/v1/session", {"host": HOST, **cookie}).json, other.get("/api/v1/session", {**there, **cookie}).json]
+
+    assert [each["user"] for each in shown()] == ["alice", "alice"]
+    token = shown()[1]["token"]
+    assert other.change("DELETE", "session", {}, more={**there, **cookie, "x-csrf-token": token}).status == 200
+    assert [each["user"] for each in shown()] == ["alice", None]
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost:8080", f"{COOKIE}-8080"),
+        ("[::1]:80", f"{COOKIE}-80"),
+        ("[::1]", COOKIE),
+        ("console.example", COOKIE),
+        ("localhost:a;b", COOKIE),
+        ("localhost:\u0663", COOKIE),
+    ],
+)
+def test_the_name_of_a_cookie_has_the_port(host: str, name: str) -> None:
+    assert cookie_name(host) == name
 
 
 def test_changes_have_the_token_of_their_session_and_the_log_says_who(console: ConsoleUnderTest) -> None:

@@ -19,6 +19,7 @@ from broker.cli.console.rates import Buckets
 
 LOCAL_USER: Final = "local"
 COOKIE: Final = "ottla-session"
+"""The beginning of the name of each session's cookie; see `cookie_name`."""
 MAX_SESSIONS: Final = 1000
 """Sessions at a time; the oldest ends for a new one."""
 SESSION_SECONDS: Final = 12 * 3600.0
@@ -85,9 +86,8 @@ class Sessions:
             return None if user is None else self._of_user(user)
         if self._passwords is None:
             return self._local
-        key = _key_of(next((value.decode("latin-1") for name, value in headers if name == b"cookie"), ""))
         with self._lock:
-            return self._valid(key)
+            return self._valid(_key_of(headers))
 
     def _of_user(self, user: str) -> Session:
         """The session of a user of the proxy, which has no cookie."""
@@ -122,17 +122,28 @@ class Sessions:
             self._attempts.forgive(network)
             return key, self._begin(key, user)
 
-    def log_out(self, cookies: str) -> None:
+    def log_out(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """End the session that the Cookie header names."""
         with self._lock:
-            self._sessions.pop(_key_of(cookies), None)
+            self._sessions.pop(_key_of(headers), None)
 
 
-def _key_of(cookies: str) -> str:
+def cookie_name(host: str) -> str:
+    """The name of the session's cookie for a Host header. It contains the port of the console as the browser sees it.
+
+    Browsers send a cookie to every port of a host, so consoles on several ports would replace each other's cookie.
+    """
+    port = "" if host.endswith("]") else host.rpartition(":")[2]
+    return f"{COOKIE}-{port}" if port.isascii() and port.isdecimal() else COOKIE
+
+
+def _key_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """The value of the session's cookie. Other servers of the host may have set cookies of any form, which come with it."""
-    for part in cookies.split(";"):
+    found = {name: value.decode("latin-1") for name, value in headers if name in (b"cookie", b"host")}
+    wanted = cookie_name(found.get(b"host", ""))
+    for part in found.get(b"cookie", "").split(";"):
         name, _, value = part.partition("=")
-        if name.strip() == COOKIE:
+        if name.strip() == wanted:
             return value.strip()
     return ""
 
