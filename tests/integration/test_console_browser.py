@@ -351,6 +351,21 @@ def test_escape_ends_a_search_wherever_the_focus_is(console: Console, page: Page
     page.open("about:blank")  # whose requests are answered
 
 
+def test_a_live_view_that_is_refused_or_interrupted_says_so(console: Console, page: Page) -> None:
+    page.open(f"{console.address}#/topics/t/records")
+    page.wait_for_text("records read are shown")
+    page.fill("From offset", "x")
+    page.click("button", "Live")
+    page.wait_for_text("offset is not a number")
+    refused = "Response.json({ error: 'there are 16 searches already' }, { status: 503 })"
+    interrupted = "new Response('event: records\\ndata: {\"records\":[]}\\n\\nevent: rec')"
+    for answer, shown in ((refused, "there are 16 searches already"), (interrupted, "The live view was interrupted; start it again.")):
+        page.run(f"window.fetch = () => Promise.resolve({answer})")
+        page.click("button", "Live")
+        page.wait_for_text(shown)
+    page.open("about:blank")  # whose requests are answered
+
+
 def test_a_dialog_ends_with_its_page_and_the_focus_stays_in_the_page(console: Console, page: Page) -> None:
     def open_page(place: str, heading: str) -> None:
         page.run(f"location.hash = '{place}'")

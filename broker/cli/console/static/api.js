@@ -29,6 +29,29 @@ export async function ask(path, signal) {
   return answered(await fetch(addressOf(path), { signal }));
 }
 
+// The server-sent events of a path as they come. Unlike EventSource it tells why the console refuses a request.
+export async function* events(path, signal) {
+  const answer = await fetch(addressOf(path), { signal });
+  if (!answer.ok) await answered(answer);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let parts = []; // of an event that is not complete
+  let last = "";
+  for (;;) {
+    const { done, value } = await reader.read().catch(() => ({ done: true })); // the connection is lost
+    if (done) return;
+    parts.push(value);
+    const hasEnd = (last + value).includes("\n\n");
+    last = value.slice(-1);
+    if (!hasEnd) continue;
+    const blocks = parts.join("").split("\n\n");
+    parts = [blocks.pop()];
+    for (const block of blocks) {
+      const found = /^event: (.*)\ndata: (.*)$/.exec(block); // else it only keeps the connection alive
+      if (found) yield { name: found[1], data: JSON.parse(found[2]) };
+    }
+  }
+}
+
 export async function change(method, path, body = {}) {
   return sent(method, addressOf(path), body);
 }

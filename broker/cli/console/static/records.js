@@ -1,6 +1,6 @@
 // Draws the page of records: searches with filters, a live view, exports.
 
-import { addressOf, ask, path, query } from "./api.js";
+import { addressOf, ask, events, path, query } from "./api.js";
 import { action, actions, element, failed, heading, link, note, time } from "./dom.js";
 import { produce } from "./topics.js";
 
@@ -26,8 +26,7 @@ export async function records(page, name, partition) {
   };
   const address = `topics/${path(name)}`;
   let running = null;
-  let source = null;
-  const stop = () => { left.replaceChildren(); running?.abort(); source?.close(); running = source = null; cancel.hidden = true; };
+  const stop = () => { left.replaceChildren(); running?.abort(); running = null; cancel.hidden = true; };
   page.signal.addEventListener("abort", stop);
   addEventListener("keydown", (event) => { if (event.key === "Escape" && !cancel.hidden && !document.querySelector("dialog[open]")) cancel.click(); }, { signal: page.signal });
 
@@ -58,25 +57,34 @@ export async function records(page, name, partition) {
     if (running?.signal === signal) cancel.hidden = true;
   }
 
-  function live() {
+  async function live() {
     stop();
+    running = new AbortController();
+    const { signal } = running;
     cancel.hidden = false;
     list.replaceChildren();
     state.textContent = "Waiting for new records…";
     let count = 0;
     const missing = [];
-    source = new EventSource(`${addressOf(address)}/live?${chosen()}`);
-    source.addEventListener("records", (event) => {
-      const { records: found } = JSON.parse(event.data);
-      count += found.length;
-      state.textContent = `${count} records so far; the last ${Math.min(count, MOST_SHOWN)} are shown`;
-      list.prepend(...found.slice(-MOST_SHOWN).reverse().map(drawn));
-      while (list.children.length > MOST_SHOWN) list.lastChild.remove();
-    });
-    source.addEventListener("missing", (event) => { missing.push(...JSON.parse(event.data).missing); left.replaceChildren(...omitted(missing)); });
-    source.addEventListener("failed", (event) => { stop(); state.replaceChildren(failed(new Error(JSON.parse(event.data).error))); });
-    source.addEventListener("end", () => { stop(); state.textContent = "The live view has ended; start it again."; });
-    source.addEventListener("error", () => { if (source) { stop(); state.replaceChildren(failed(new Error("The live view was interrupted; start it again."))); } });
+    const show = {
+      records({ records: found }) {
+        count += found.length;
+        state.textContent = `${count} records so far; the last ${Math.min(count, MOST_SHOWN)} are shown`;
+        list.prepend(...found.slice(-MOST_SHOWN).reverse().map(drawn));
+        while (list.children.length > MOST_SHOWN) list.lastChild.remove();
+      },
+      missing({ missing: more }) { missing.push(...more); left.replaceChildren(...omitted(missing)); },
+      failed({ error }) { throw new Error(error); },
+      end() { throw new Error("The live view has ended; start it again."); },
+    };
+    try {
+      for await (const { name, data } of events(`${address}/live?${chosen()}`, signal)) show[name](data);
+      throw new Error("The live view was interrupted; start it again.");
+    } catch (error) {
+      if (signal.aborted) return; // by a search, another view, or the button, which says so
+      stop();
+      state.replaceChildren(failed(error));
+    }
   }
 
   const save = (format) => element("a", { href: `${addressOf(address)}/export?${chosen()}&format=${format}`, download: true }).click();
