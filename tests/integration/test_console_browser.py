@@ -151,12 +151,15 @@ def test_offsets_are_reset_after_a_preview_and_a_hostile_group_is_deleted(consol
     page.wait_for("!document.body.innerText.includes('group</b>')")
 
 
-def test_a_name_that_a_field_does_not_take_is_typed_as_it_is_shown(console: Console, page: Page) -> None:
-    name = "tab\t, line\n and  blanks"
+@pytest.mark.parametrize(
+    ("name", "typed"), [("tab\t, line\n and  blanks", "tab\\u0009, line\\u000a and  blanks"), (".", "."), ("..", "..")]
+)
+def test_a_name_that_a_field_or_a_path_does_not_take_is_typed_as_it_is_shown(console: Console, page: Page, name: str, typed: str) -> None:
     offset = {"topic": "t", "partition": 0, "before": None, "offset": 0}
     console.change("POST", "group-reset", {"group": name, "offsets": [offset]})
     page.open(f"{console.address}#/groups/{urllib.parse.quote(name)}")
-    use_dialog(page, "Delete the group", {"Type": "tab\\u0009, line\\u000a and  blanks"}, "Delete")
+    page.wait_for_text("Empty, Classic")
+    use_dialog(page, "Delete the group", {"Type": typed}, "Delete")
     page.wait_for("location.hash === '#/groups'")
     assert name not in [each["group"] for each in console.get("groups")["groups"]]
 

@@ -70,13 +70,13 @@ READS: Final[dict[str, Read]] = {
     "topics/{name}/groups": lambda cluster, request: views.topic_groups(cluster, request.path_params["name"]),
     "topics/{name}/producers": lambda cluster, request: control.producers(cluster, request.path_params["name"], request.query_params),
     "groups": lambda cluster, _: views.groups(cluster),
-    "groups/{name:any}": lambda cluster, request: views.group(cluster, request.path_params["name"]),
+    "groups/{name:any}": lambda cluster, request: views.group(cluster, _path(request)["name"]),
     "group-reset": lambda cluster, request: group_changes.planned_reset(cluster, request.query_params),
     "findings": lambda cluster, _: views.findings(cluster),
     "reassignments": lambda cluster, _: control.moves(cluster),
     "reassignment-plan": lambda cluster, request: control.planned_moves(cluster, request.query_params),
     "transactions": lambda cluster, request: control.transactions(cluster, request.query_params),
-    "transactions/{name:any}": lambda cluster, request: control.transaction(cluster, request.path_params["name"]),
+    "transactions/{name:any}": lambda cluster, request: control.transaction(cluster, _path(request)["name"]),
     "hanging-transactions": lambda cluster, request: control.hanging_transactions(cluster, request.query_params),
     "acls": lambda cluster, request: security.acls(cluster, request.query_params),
     "users": lambda cluster, _: security.users(cluster),
@@ -165,6 +165,14 @@ def _plain_error(_: Request, error: Exception) -> Response:
     return json_answer({"error": error.detail}, error.status_code)
 
 
+def _path(request: Request) -> Path:
+    """The parts of the path by name. A parameter gives the name that the path lacks: clients take `.` and `..` in a path for steps."""
+    path = {name: value for name, value in request.path_params.items() if name != CLUSTER}
+    if path.get("name") == "":
+        path["name"] = request.query_params.get("name", "")
+    return path
+
+
 def _endpoint(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint that takes a body. A client that leaves in the middle of it gets no answer."""
 
@@ -219,7 +227,7 @@ def _reading_kept(clusters: Clusters, part: Callable[[Inventory], views.View]) -
 def _changing(clusters: Clusters, rules: Rules, change: Change) -> Callable[[Request], Awaitable[Response]]:
     def carry_out(served: Served, request: Request, body: Body, session: Session) -> Response:
         who = session.user, address_of(request.scope), change.action
-        path = {name: value for name, value in request.path_params.items() if name != CLUSTER}
+        path = _path(request)
         what = {**path, **body.described(change.hidden)}
         try:
             with served.connect() as cluster:

@@ -132,6 +132,13 @@ def test_a_failed_change_leaves_a_line_without_passwords_and_records(console: Co
     ]
 
 
+def test_a_parameter_gives_a_name_that_no_path_can_have(console: ConsoleUnderTest) -> None:
+    for path in ("groups/", "users/"):
+        assert console.change("DELETE", f"{path}?name=..", {"confirm": ".."}).status == 502
+        assert console.change("DELETE", f"{path}a?name=..", {"confirm": "a"}).status == 502
+    assert [line["what"]["name"] for line in console.lines] == ["..", "a"] * 2
+
+
 def test_lines_about_refusals_are_limited_and_counted(console: ConsoleUnderTest) -> None:
     for _ in range(100):
         console.change("DELETE", "topics/t", TOPIC, without="x-csrf-token")

@@ -73,9 +73,10 @@ export async function logOut() {
   Object.assign(session, await sent("DELETE", "/api/v1/session", {}));
 }
 
-// The parts of a path; names of groups may have slashes.
-export function path(...parts) {
-  return parts.map(encodeURIComponent).join("/");
+// A name at the end of a path, or between two steps of it. Names of groups may have slashes; `.` and `..` are a parameter, because browsers
+// take them in a path for steps.
+export function path(name) {
+  return name === "." || name === ".." ? `?${query({ name })}` : encodeURIComponent(name);
 }
 
 // The parameters that have a value.
