@@ -30,7 +30,7 @@ def log_dirs(cluster: Cluster, names: tuple[str, ...], broker_ids: str | None, r
 
     wanted = topic_partitions(cluster, names) if names else None
     asked = numbers(broker_ids) if broker_ids else None
-    by_broker, errors = of_brokers(cluster, lambda broker: log_dirs_of(cluster, broker, wanted), asked)
+    by_broker, errors = of_brokers(cluster, lambda own, broker: log_dirs_of(own, broker, wanted), asked)
     found = [each for of_one in by_broker.values() for each in of_one]
     if not by_broker:
         fail(map(str, errors.values()))

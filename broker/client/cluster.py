@@ -9,7 +9,8 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple, TypeVar
+from copy import copy
+from typing import Final, NamedTuple, Self, TypeVar
 
 from broker.client.connection import Address, AnyResponse, Connection
 from broker.client.errors import ClientError, ConnectionLost, Refused, Unreachable, check
@@ -91,6 +92,23 @@ class Cluster:
     def another(self) -> "Cluster":
         """A client of the same cluster, with the same settings and connections of its own."""
         return Cluster(self._bootstrap_text, client_id=self._client_id, timeout_seconds=self.timeout_seconds, security=self.security)
+
+    def apart(self, broker_id: int) -> Self:
+        """A client for another thread, which gets the connection to a broker, if there is one; `take_back` ends it."""
+        found = copy(self)
+        found._topics = dict(self._topics)
+        found._connections = {}
+        address = self._brokers.get(broker_id)
+        if address is not None and address in self._connections:
+            found._connections[address] = self._connections.pop(address)
+        return found
+
+    def take_back(self, other: "Cluster") -> None:
+        """Take the connections of a client that was apart; its thread has ended."""
+        for address, connection in other._connections.items():
+            if self._connections.setdefault(address, connection) is not connection:
+                connection.close()
+        other._connections = {}
 
     def close(self) -> None:
         """Close all connections."""

@@ -66,13 +66,13 @@ def reachable_groups(
 ) -> tuple[list[ListedGroup], dict[int, ClientError]]:
     """The groups of the brokers that answer, by default among all live ones, and the error of each other broker."""
 
-    def listed(broker_id: int) -> list[ListedGroup]:
-        connection = cluster.broker(broker_id)
+    def listed(own: Cluster, broker_id: int) -> list[ListedGroup]:
+        connection = own.broker(broker_id)
         version = connection.version_of(ApiKey.LIST_GROUPS)
         if (states and version < _STATES_SINCE) or (types and version < _TYPES_SINCE):
             raise ClientError(f"the broker at {connection.address} cannot filter groups by {'type' if types else 'state'}")
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-        answer = cluster.ask_broker(broker_id, request, ListGroupsResponse)
+        answer = own.ask_broker(broker_id, request, ListGroupsResponse)
         check(f"the groups of broker {broker_id}", answer.error_code)
         return [
             ListedGroup(group.group_id, group.protocol_type, group.group_state, group.group_type.capitalize(), broker_id)

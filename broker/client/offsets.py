@@ -60,8 +60,8 @@ def reachable_offsets(
     """
     seconds = min(seconds, cluster.timeout_seconds)
 
-    def ask(leader: int, names: list[TopicPartition]) -> dict[TopicPartition, int | ClientError]:
-        answer = cluster.ask_briefly(leader, _request(names, wanted, isolation), ListOffsetsResponse, seconds)
+    def ask(own: Cluster, leader: int, names: list[TopicPartition]) -> dict[TopicPartition, int | ClientError]:
+        answer = own.ask_briefly(leader, _request(names, wanted, isolation), ListOffsetsResponse, seconds)
         found: dict[TopicPartition, int | ClientError] = {}
         for topic in answer.topics:
             for each in topic.partitions:

@@ -1,9 +1,15 @@
-"""Asks many brokers, each for its part of an answer. A broker that does not answer is named, and the parts of the others are kept."""
+"""Asks many brokers at once, each for its part of an answer. A broker that does not answer is named, and the parts of the others are kept.
+
+Each broker has a thread and a client of its own while it is asked, so brokers that do not answer take the timeout once, and not one after
+another.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import Final, TypeVar
 
@@ -14,38 +20,68 @@ from protocol.errors import ErrorCode
 _BACKOFF_SECONDS: Final = 0.1
 
 Part = TypeVar("Part")
+Answers = Mapping[TopicPartition, Part | ClientError]
 Errors = dict[TopicPartition, ClientError]
 
 
 def of_brokers(
-    cluster: Cluster, ask: Callable[[int], Part], broker_ids: Iterable[int] | None = None
+    cluster: Cluster, ask: Callable[[Cluster, int], Part], broker_ids: Iterable[int] | None = None
 ) -> tuple[dict[int, Part], dict[int, ClientError]]:
     """The answers of brokers, by default of all live ones, and the error of each other one.
 
     Every broker has the timeout of the cluster. Raises ClientError if no broker can be asked for the others.
     """
+    alive = cluster.broker_ids()
+
+    def until_done(own: Cluster, broker_id: int) -> Part:
+        return own.until_done(partial(ask, own, broker_id))
+
+    return at_once(cluster, alive if broker_ids is None else broker_ids, until_done)
+
+
+def at_once(
+    cluster: Cluster, broker_ids: Iterable[int], ask: Callable[[Cluster, int], Part]
+) -> tuple[dict[int, Part], dict[int, ClientError]]:
+    """The answers of brokers that are asked at the same time, and the error of each other one. `ask` gets the client of a broker."""
+    clients = {broker_id: cluster.apart(broker_id) for broker_id in dict.fromkeys(broker_ids)}
+    answers: dict[int, Future[Part]] = {broker_id: Future() for broker_id in clients}
+    for at, (broker_id, answer) in enumerate(answers.items(), 1):
+        run = partial(_run, answer, partial(ask, clients[broker_id], broker_id))
+        if at < len(answers):
+            threading.Thread(target=run, daemon=True).start()  # an interrupted command does not wait for it
+        else:
+            run()  # this thread has nothing else to do
     found: dict[int, Part] = {}
     errors: dict[int, ClientError] = {}
-    for broker_id in cluster.broker_ids() if broker_ids is None else broker_ids:
+    for broker_id, answer in answers.items():
         try:
-            found[broker_id] = cluster.until_done(partial(ask, broker_id))
+            found[broker_id] = answer.result()
         except ClientError as error:
             errors[broker_id] = error
+        cluster.take_back(clients[broker_id])
     return found, errors
+
+
+def _run(answer: Future[Part], work: Callable[[], Part]) -> None:
+    try:
+        answer.set_result(work())
+    except Exception as error:  # for the thread that takes the answers
+        answer.set_exception(error)
 
 
 def of_leaders(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],
-    ask: Callable[[int, list[TopicPartition]], Mapping[TopicPartition, Part | ClientError]],
+    ask: Callable[[Cluster, int, list[TopicPartition]], Answers[Part]],
     *,
     seconds: float,
     broker_id: int | None = None,
 ) -> tuple[dict[TopicPartition, Part], Errors]:
     """The answers of the leaders of partitions, and the error of each other partition.
 
-    `ask` gets a leader and its partitions. A leader that moves or does not answer is asked again, as long as these seconds have not passed.
-    With a `broker_id` the replicas on that broker are asked instead. Raises ClientError if no broker can be asked for the leaders.
+    `ask` gets the client of a leader, the leader and its partitions. A leader that moves or does not answer is asked again, until these
+    seconds have passed. With a `broker_id` the replicas on that broker are asked instead. Raises ClientError if no broker can be asked for
+    the leaders.
     """
     wanted = list(partitions)
     found: dict[TopicPartition, Part] = {}
@@ -54,18 +90,11 @@ def of_leaders(
     while True:
         left = [name for name in wanted if name not in found and name not in lasting]
         by_broker, errors = _led(cluster, left) if broker_id is None else ({broker_id: left}, {})
-        for replica, names in by_broker.items():
-            errors |= dict.fromkeys(names, ClientError(f"the answer of broker {replica} lacks the partition"))
-            try:
-                answers = ask(replica, names)
-            except ClientError as error:
-                answers = dict.fromkeys(names, error)
-            for name, answer in answers.items():
-                if isinstance(answer, ClientError):
-                    errors[name] = answer
-                else:
-                    found[name] = answer
-                    errors.pop(name, None)
+        for name, answer in _asked(cluster, by_broker, ask).items():
+            if isinstance(answer, ClientError):
+                errors[name] = answer
+            else:
+                found[name] = answer
         passing = {name for name, error in errors.items() if may_pass(error)}
         lasting |= {name: error for name, error in errors.items() if name not in passing}
         if not passing or time.monotonic() + _BACKOFF_SECONDS > until:
@@ -73,6 +102,19 @@ def of_leaders(
         time.sleep(_BACKOFF_SECONDS)
         for name in passing:
             cluster.forget(name.topic)
+
+
+def _asked(
+    cluster: Cluster, by_broker: Mapping[int, list[TopicPartition]], ask: Callable[[Cluster, int, list[TopicPartition]], Answers[Part]]
+) -> Answers[Part]:
+    """The answers of brokers for their partitions, and an error for each partition without one."""
+    told, errors = at_once(cluster, by_broker, lambda own, replica: ask(own, replica, by_broker[replica]))
+    found: dict[TopicPartition, Part | ClientError] = {}
+    for replica, names in by_broker.items():
+        lacking = errors.get(replica) or ClientError(f"the answer of broker {replica} lacks the partition")
+        found |= dict.fromkeys(names, lacking)
+        found |= told.get(replica, {})
+    return found
 
 
 def _led(cluster: Cluster, partitions: Iterable[TopicPartition]) -> tuple[dict[int, list[TopicPartition]], Errors]:

@@ -9,6 +9,7 @@ from broker.client.cluster import Cluster, TopicPartition
 from broker.client.config_admin import Change, Operation, ResourceType, alter_configs
 from broker.client.errors import ClientError, Refused, SomeRefused, check
 from broker.client.offsets import by_topic
+from broker.client.reachable import at_once
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -154,11 +155,8 @@ def clear_throttles(cluster: Cluster, topics: Iterable[str]) -> None:
             alter_configs(cluster, ResourceType.TOPIC, topic, changes)
         except ClientError as error:
             errors[f"topic {topic}"] = error
-    for broker in cluster.broker_ids():
-        try:
-            set_rate(cluster, [broker], None)
-        except ClientError as error:
-            errors[f"broker {broker}"] = error
+    _, silent = at_once(cluster, cluster.broker_ids(), lambda own, broker: set_rate(own, [broker], None))
+    errors |= {f"broker {broker}": error for broker, error in silent.items()}
     if errors:
         raise SomeRefused(errors)
 

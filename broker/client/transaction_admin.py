@@ -91,14 +91,14 @@ def reachable_transactions(
 ) -> tuple[list[ListedTransaction], dict[int, ClientError]]:
     """The transactional ids of all coordinators that answer, and the error of each other broker."""
 
-    def listed(broker_id: int) -> list[ListedTransaction]:
-        connection = cluster.broker(broker_id)
+    def listed(own: Cluster, broker_id: int) -> list[ListedTransaction]:
+        connection = own.broker(broker_id)
         if longer_than_ms != NO_FILTER and connection.version_of(ApiKey.LIST_TRANSACTIONS) < _DURATION_SINCE:
             raise ClientError(f"the broker at {connection.address} cannot filter transactions by duration")
         request = ListTransactionsRequest(
             state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=longer_than_ms
         )
-        answer = cluster.ask_broker(broker_id, request, ListTransactionsResponse)
+        answer = own.ask_broker(broker_id, request, ListTransactionsResponse)
         check(f"the transactions of broker {broker_id}", answer.error_code)
         return [
             ListedTransaction(found.transactional_id, broker_id, found.producer_id, found.transaction_state)
@@ -152,11 +152,11 @@ def reachable_producers(cluster: Cluster, partitions: Iterable[TopicPartition], 
     Raises ClientError for a partition that does not exist.
     """
 
-    def ask(replica: int, names: list[TopicPartition]) -> dict[TopicPartition, list[Producer] | ClientError]:
+    def ask(own: Cluster, replica: int, names: list[TopicPartition]) -> dict[TopicPartition, list[Producer] | ClientError]:
         found: dict[TopicPartition, list[Producer] | ClientError] = {}
         for at in range(0, len(names), _PARTITIONS_IN_REQUEST):
             try:
-                found |= _producers_on(cluster, replica, names[at : at + _PARTITIONS_IN_REQUEST])
+                found |= _producers_on(own, replica, names[at : at + _PARTITIONS_IN_REQUEST])
             except ClientError as error:
                 return {**dict.fromkeys(names, error), **found}
         return found

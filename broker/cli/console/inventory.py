@@ -19,6 +19,7 @@ from broker.client.config_admin import ResourceType
 from broker.client.connection import AnyResponse, Connection
 from broker.client.errors import ClientError, ConnectionLost, Refused
 from broker.client.offsets import LEADER_SECONDS
+from broker.client.reachable import at_once
 from broker.client.versions import ApiTable, with_other_requests
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
@@ -57,11 +58,14 @@ class _Told:
     versions: ApiTable = field(default_factory=dict)
 
 
-def take_inventory(cluster: Cluster, monotonic: Callable[[], float] = time.monotonic) -> Inventory:
-    """Ask all brokers once. Those that do not answer have an error instead. Raises ClientError if the cluster does not answer."""
+def take_inventory(cluster: Cluster) -> Inventory:
+    """Ask all brokers once, at the same time. Those that do not answer have an error instead.
+
+    Raises ClientError if the cluster does not answer.
+    """
     answer = cluster.refresh(None)
     found = overview_of(answer)
-    told = _told_by_all(cluster, [broker["id"] for broker in found["brokers"]], monotonic)
+    told = _told_by_all(cluster, [broker["id"] for broker in found["brokers"]])
     for broker in found["brokers"]:
         own = told[broker["id"]]
         broker |= {"error": own.error, "protocol_version": own.protocol_version, "log_dirs": own.log_dirs}
@@ -77,26 +81,21 @@ def take_inventory(cluster: Cluster, monotonic: Callable[[], float] = time.monot
     return Inventory(brokers, {"topics": topics, "errors": list(_reasons(told, found["missing"]))})
 
 
-def _told_by_all(cluster: Cluster, broker_ids: Iterable[int], monotonic: Callable[[], float]) -> dict[int, _Told]:
-    """The answers of each broker. All are asked before the first answer, so they work at the same time."""
-    until = monotonic() + min(ANSWER_SECONDS, cluster.timeout_seconds)
-    found: dict[int, _Told] = {}
-    asked: dict[int, Connection] = {}
-    for broker_id in broker_ids:
-        found[broker_id] = _Told()
+def _told_by_all(cluster: Cluster, broker_ids: Sequence[int]) -> dict[int, _Told]:
+    """The answers of each broker."""
+    until = time.monotonic() + min(ANSWER_SECONDS, cluster.timeout_seconds)
+
+    def ask(own: Cluster, broker_id: int) -> _Told:
+        connection = own.broker_briefly(broker_id, LEADER_SECONDS)
         try:
-            connection = cluster.broker_briefly(broker_id, min(LEADER_SECONDS, until - monotonic()))
             connection.send(DescribeLogDirsRequest(topics=None))
             connection.send(_protocol_version_request(broker_id))
-            asked[broker_id] = connection
+            return _told(broker_id, connection, until)
         except ClientError as error:
-            found[broker_id] = _Told(one_line(error))
-    for broker_id, connection in asked.items():
-        try:
-            found[broker_id] = _told(broker_id, connection, until, monotonic)
-        except ClientError as error:
-            found[broker_id] = _Told(one_line(error), versions=connection.versions)
-    return found
+            return _Told(one_line(error), versions=connection.versions)
+
+    told, errors = at_once(cluster, broker_ids, ask)
+    return {broker_id: told.get(broker_id) or _Told(one_line(errors[broker_id])) for broker_id in broker_ids}
 
 
 def _protocol_version_request(broker_id: int) -> DescribeConfigsRequest:
@@ -106,10 +105,10 @@ def _protocol_version_request(broker_id: int) -> DescribeConfigsRequest:
     return DescribeConfigsRequest(resources=[resource])
 
 
-def _told(broker_id: int, connection: Connection, until: float, monotonic: Callable[[], float]) -> _Told:
+def _told(broker_id: int, connection: Connection, until: float) -> _Told:
     """The answers of a broker. Raises ClientError."""
-    answer = _received(connection, DescribeLogDirsResponse, until - monotonic())
-    configs = _received(connection, DescribeConfigsResponse, until - monotonic())
+    answer = _received(connection, DescribeLogDirsResponse, until - time.monotonic())
+    configs = _received(connection, DescribeConfigsResponse, until - time.monotonic())
     error = None
     if answer.error_code:
         error = one_line(Refused(f"the log directories of broker {broker_id}", answer.error_code))

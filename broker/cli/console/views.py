@@ -14,10 +14,11 @@ from broker.cli.doctor.cluster_facts import gather
 from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
 from broker.client.committed import committed_offsets
 from broker.client.config_admin import SOURCES, ResourceType, describe_configs
-from broker.client.errors import ClientError, Refused
+from broker.client.errors import Refused
 from broker.client.group_admin import NO_GROUP, describe_group, list_groups
 from broker.client.log_dirs import log_dirs
 from broker.client.offsets import EARLIEST, LATEST, reachable_offsets
+from broker.client.reachable import of_brokers
 from broker.client.topic_admin import all_topics
 from broker.client.topic_readers import readers_of
 from protocol.errors import ErrorCode
@@ -125,14 +126,12 @@ def topic(cluster: Cluster, name: str) -> View:
 
 def _sizes(cluster: Cluster, led: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The bytes of partitions on their leaders. Partitions whose leader does not answer, or refuses to, are left out."""
-    found: dict[TopicPartition, int] = {}
-    for leader in sorted(set(led.values())):
-        try:
-            directories = log_dirs(cluster, leader, [where for where, broker_id in led.items() if broker_id == leader])
-        except ClientError:
-            continue
-        found |= {each.partition: each.bytes for directory in directories for each in directory.replicas if not each.is_future}
-    return found
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for where, leader in led.items():
+        by_leader.setdefault(leader, []).append(where)
+    directories, _ = of_brokers(cluster, lambda own, leader: log_dirs(own, leader, by_leader[leader]), sorted(by_leader))
+    replicas = (each for of_one in directories.values() for directory in of_one for each in directory.replicas)
+    return {each.partition: each.bytes for each in replicas if not each.is_future}
 
 
 def _configs(described: Iterable[DescribeConfigsResourceResult]) -> list[View]:

@@ -4,7 +4,7 @@ If a broker does not answer, or does not support a request, the missing part is 
 """
 
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -17,6 +17,7 @@ from broker.client.errors import ClientError, ConnectionLost, check
 from broker.client.group_admin import describe_group, reachable_groups
 from broker.client.hanging import OpenTransaction, late_transactions, search
 from broker.client.offsets import LATEST, READ_COMMITTED, reachable_offsets
+from broker.client.reachable import Part, at_once
 from broker.client.reassignments import FOLLOWER_RATE, LEADER_RATE, moves
 from broker.client.transaction_admin import reachable_producers
 from broker.client.versions import ApiTable
@@ -100,12 +101,13 @@ def gather(cluster: Cluster, now: Callable[[], float] = time.time) -> ClusterFac
 
 
 def _ask_brokers(facts: ClusterFacts, cluster: Cluster, answer: MetadataResponse) -> None:
-    for broker in sorted(answer.brokers, key=lambda each: each.node_id):
+    listed = sorted(answer.brokers, key=lambda each: each.node_id)
+    connections, errors = at_once(cluster, [broker.node_id for broker in listed], lambda own, broker_id: own.broker(broker_id))
+    for broker in listed:
         address = f"{broker.host}:{broker.port}"
-        try:
-            connection = cluster.broker(broker.node_id)
-        except ClientError as error:
-            facts.brokers[broker.node_id] = BrokerFacts(address, broker.rack, {}, str(error))
+        connection = connections.get(broker.node_id)
+        if connection is None:
+            facts.brokers[broker.node_id] = BrokerFacts(address, broker.rack, {}, str(errors[broker.node_id]))
         else:
             ends_at = _certificate_ends_at(connection.certificate)
             facts.brokers[broker.node_id] = BrokerFacts(address, broker.rack, connection.versions, certificate_ends_at=ends_at)
@@ -123,17 +125,23 @@ def _answering(facts: ClusterFacts) -> list[int]:
     return [broker_id for broker_id, broker in facts.brokers.items() if broker.versions]
 
 
-def ask_each(facts: ClusterFacts, what: str, ask: Callable[[int], None]) -> None:
-    """Ask every broker that answers. One that is lost is asked nothing more; the refusal of another is noted, and the rest is asked."""
-    refused: dict[str, ClientError] = {}
-    for broker_id in _answering(facts):
-        try:
-            ask(broker_id)
-        except ConnectionLost as error:
-            _give_up(facts, broker_id, error)
-        except ClientError as error:
-            refused[f"broker {broker_id}"] = error
+def ask_each(facts: ClusterFacts, cluster: Cluster, what: str, ask: Callable[[Cluster, int], Part]) -> dict[int, Part]:
+    """The answer of every broker that answers. One that is lost is asked nothing more; the refusal of another is noted."""
+    found, errors = at_once(cluster, _answering(facts), ask)
+    refused = _without_lost(facts, errors)
     facts.not_examined += [f"{what} of {line}" for line in reasons(refused)]
+    return found
+
+
+def _without_lost(facts: ClusterFacts, errors: Mapping[int, ClientError]) -> dict[str, ClientError]:
+    """The errors of brokers that refuse. Brokers that are lost are asked nothing more."""
+    refused: dict[str, ClientError] = {}
+    for broker_id, error in errors.items():
+        if isinstance(error, ConnectionLost):
+            _give_up(facts, broker_id, error)
+        else:
+            refused[f"broker {broker_id}"] = error
+    return refused
 
 
 def _give_up(facts: ClusterFacts, broker_id: int, error: ClientError) -> None:
@@ -160,25 +168,23 @@ def ask_configs(facts: ClusterFacts, cluster: Cluster) -> None:
 
 
 def _ask_disks(facts: ClusterFacts, cluster: Cluster) -> None:
-    def ask(broker_id: int) -> None:
-        answer = cluster.ask_broker(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+    def ask(own: Cluster, broker_id: int) -> list[DiskFacts]:
+        answer = own.ask_broker(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
         check(f"broker {broker_id}", answer.error_code)
+        found = []
         for each in answer.results:
             size = sum(partition.partition_size for topic in each.topics for partition in topic.partitions)
             is_online = each.error_code != ErrorCode.KAFKA_STORAGE_ERROR
-            facts.disks.append(DiskFacts(broker_id, each.log_dir, is_online, size, each.total_bytes, each.usable_bytes))
+            found.append(DiskFacts(broker_id, each.log_dir, is_online, size, each.total_bytes, each.usable_bytes))
+        return found
 
-    ask_each(facts, "log directories", ask)
+    for disks in ask_each(facts, cluster, "log directories", ask).values():
+        facts.disks += disks
 
 
 def _ask_groups(facts: ClusterFacts, cluster: Cluster) -> None:
     found, errors = reachable_groups(cluster, broker_ids=_answering(facts))
-    refused: dict[str, ClientError] = {}
-    for broker_id, error in errors.items():
-        if isinstance(error, ConnectionLost):
-            _give_up(facts, broker_id, error)
-        else:
-            refused[f"broker {broker_id}"] = error
+    refused = _without_lost(facts, errors)
     listed = [each for each in found if each.protocol_type == "consumer"]
     if len(listed) > _MOST_GROUPS:
         facts.not_examined.append(f"groups: only the first {_MOST_GROUPS} of {len(listed)} were examined")
@@ -234,10 +240,9 @@ def _led_partitions(topics: Iterable[MetadataResponseTopic], leaders: Container[
 def _ask_throttles(facts: ClusterFacts, cluster: Cluster) -> None:
     facts.is_reassigning = bool(moves(cluster))
 
-    def ask(broker_id: int) -> None:
-        for config in describe_configs(cluster, ResourceType.BROKER, str(broker_id)):
+    configs = ask_each(facts, cluster, "throttles", lambda own, broker_id: describe_configs(own, ResourceType.BROKER, str(broker_id)))
+    for broker_id, of_one in configs.items():
+        for config in of_one:
             if config.name in {LEADER_RATE, FOLLOWER_RATE} and config.config_source in DYNAMIC:
                 is_default = SOURCES[config.config_source] == "DYNAMIC_DEFAULT_BROKER_CONFIG"
                 facts.throttled["default" if is_default else str(broker_id)] = f"{config.name}={config.value}"
-
-    ask_each(facts, "throttles", ask)

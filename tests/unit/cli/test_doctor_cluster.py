@@ -145,16 +145,18 @@ def test_a_broker_that_is_lost_or_refuses_keeps_no_other_from_being_examined() -
     facts = healthy()
     asked: list[int] = []
 
-    def ask(broker_id: int) -> None:
+    def ask(_: Cluster, broker_id: int) -> int:
         asked.append(broker_id)
         if broker_id == 0:
             raise ConnectionLost("broker 0: the broker at 127.0.0.1:9092 did not answer in time")
         if broker_id == 1:
             raise Refused("broker 1", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return broker_id
 
-    ask_each(facts, "log directories", ask)
-    ask_each(facts, "throttles", ask)
-    assert asked == [0, 1, 2, 1, 2]
+    with Cluster("127.0.0.1:1") as cluster:
+        assert ask_each(facts, cluster, "log directories", ask) == {2: 2}
+        assert ask_each(facts, cluster, "throttles", ask) == {2: 2}
+    assert sorted(asked) == [0, 1, 1, 2, 2]
     refused = "of broker 1: Cluster authorization failed. (CLUSTER_AUTHORIZATION_FAILED)"
     assert facts.not_examined == [f"log directories {refused}", f"throttles {refused}"]
     (lost,) = check_cluster(facts)

@@ -129,6 +129,7 @@ def test_the_directories_of_the_brokers_that_answer_are_shown(monkeypatch: pytes
         return [LogDir(broker_id, "/data", None, None, None, [])]
 
     monkeypatch.setattr("broker.client.log_dirs.log_dirs", directories)
+    monkeypatch.setattr("broker.client.cluster.Cluster.broker_ids", lambda _: [0, 1])
     failed("log-dirs", "--broker", "0,1")
     printed = capsys.readouterr()
     assert [each["broker"] for each in json.loads(printed.out)] == [0]
