@@ -25,7 +25,6 @@ from broker.cli.console import control, group_changes, security, topic_changes, 
 from broker.cli.console.answers import error_answer, json_answer, one_line
 from broker.cli.console.clusters import CLUSTER, Clusters, Served
 from broker.cli.console.guard import API, SESSION_PATH, Guard, Rules, address_of, session_of
-from broker.cli.console.inventory import Inventory
 from broker.cli.console.login.sessions import SESSION_SECONDS, Session, TooManyAttempts, WrongPassword, cookie_name
 from broker.cli.console.parameters import MAX_BODY_BYTES, BadParameter, Body
 from broker.cli.console.streams import Streams
@@ -72,7 +71,6 @@ READS: Final[dict[str, Read]] = {
     "groups": lambda cluster, _: views.groups(cluster),
     "groups/{name:any}": lambda cluster, request: views.group(cluster, _path(request)["name"]),
     "group-reset": lambda cluster, request: group_changes.planned_reset(cluster, request.query_params),
-    "findings": lambda cluster, _: views.findings(cluster),
     "reassignments": lambda cluster, _: control.moves(cluster),
     "reassignment-plan": lambda cluster, request: control.planned_moves(cluster, request.query_params),
     "transactions": lambda cluster, request: control.transactions(cluster, request.query_params),
@@ -84,11 +82,21 @@ READS: Final[dict[str, Read]] = {
 }
 """The functions that answer GET, by path below the API."""
 
-KEPT: Final[dict[str, Callable[[Inventory], views.View]]] = {
-    "brokers": lambda inventory: inventory.brokers,
-    "topic-sizes": lambda inventory: inventory.sizes,
-}
-"""The parts of an inventory that answer GET, by path. It costs the brokers much, so several requests share one."""
+
+async def _brokers(served: Served) -> views.View:
+    return (await served.inventory.get()).brokers
+
+
+async def _sizes(served: Served) -> views.View:
+    return (await served.inventory.get()).sizes
+
+
+async def _findings(served: Served) -> views.View:
+    return await served.findings.get()
+
+
+KEPT: Final[dict[str, Callable[[Served], Awaitable[views.View]]]] = {"brokers": _brokers, "topic-sizes": _sizes, "findings": _findings}
+"""The answers to GET, by path, that cost the brokers much. Several requests share one."""
 
 CHANGES: Final = (
     Change("POST", "topics", "create topic", topic_changes.create),
@@ -156,7 +164,7 @@ def _routes(prefix: str, clusters: Clusters, streams: Streams, rules: Rules) -> 
         Route(f"{prefix}topics/{{name}}/export", streams.export),
         *(Route(prefix + change.path, _changing(clusters, rules, change), methods=[change.method]) for change in CHANGES),
         *(Route(prefix + path, _reading(clusters, read)) for path, read in READS.items()),
-        *(Route(prefix + path, _reading_kept(clusters, part)) for path, part in KEPT.items()),
+        *(Route(prefix + path, _reading_kept(clusters, kept)) for path, kept in KEPT.items()),
     ]
 
 
@@ -212,14 +220,14 @@ def _reading(clusters: Clusters, read: Read) -> Callable[[Request], Awaitable[Re
     return endpoint
 
 
-def _reading_kept(clusters: Clusters, part: Callable[[Inventory], views.View]) -> Callable[[Request], Awaitable[Response]]:
+def _reading_kept(clusters: Clusters, kept: Callable[[Served], Awaitable[views.View]]) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         served = clusters.of(request)
         try:
-            inventory = await served.inventory.get()
+            found = await kept(served)
         except ClientError as error:
             return error_answer(error)
-        return await served.in_thread(json_answer, part(inventory))
+        return await served.in_thread(json_answer, found)
 
     return endpoint
 

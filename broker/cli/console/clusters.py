@@ -15,7 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from broker.cli.console.decoding import Decoder
-from broker.cli.console.inventory import Inventory, KeptInventory, take_inventory
+from broker.cli.console.inventory import Inventory, Kept, take_inventory
+from broker.cli.console.views import View, findings
 from broker.client.cluster import Cluster
 from broker.client.errors import ClientError
 
@@ -38,7 +39,8 @@ class Served:
         self.decoder = decoder
         self.streams = 0
         """Searches, live views and exports that run."""
-        self.inventory = KeptInventory(self._inventory)
+        self.inventory = Kept(self._inventory)
+        self.findings = Kept(self._findings)
         self._threads: CapacityLimiter | None = None
 
     async def in_thread(self, work: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -48,11 +50,14 @@ class Served:
         return await to_thread.run_sync(partial(work, *args, **kwargs), limiter=self._threads)
 
     async def _inventory(self) -> Inventory:
-        def taken() -> Inventory:
-            with self.connect() as cluster:
-                return take_inventory(cluster)
+        return await self.in_thread(self._taken, take_inventory)
 
-        return await self.in_thread(taken)
+    async def _findings(self) -> View:
+        return await self.in_thread(self._taken, findings)
+
+    def _taken(self, take: Callable[[Cluster], Result]) -> Result:
+        with self.connect() as cluster:
+            return take(cluster)
 
 
 class Clusters:

@@ -1,7 +1,7 @@
 """Takes the inventory of a cluster: the disks and versions of its brokers, and the sizes of its topics.
 
 One request to each broker gives its log directories with all replicas, so the whole inventory costs as much as a part of it. A value is
-None if no broker tells it: it is unknown, and not zero.
+None if no broker tells it: it is unknown, and not zero. Answers that cost the brokers as much are kept for a while.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from broker.cli.console.answers import one_line
 from broker.cli.console.views import View, overview_of
@@ -27,14 +27,16 @@ from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, Describe
 from protocol.messages.metadata import MetadataResponseTopic
 
 KEPT_SECONDS: Final = 10.0
-"""Time in which an inventory is given again, seconds."""
+"""Time in which an answer is given again, seconds."""
 KEPT_FACTOR: Final = 4.0
-"""An inventory is kept for so many times the time that it took, if that is longer: brokers spend a fifth of their time on it at most."""
+"""An answer is kept for so many times the time that it took, if that is longer: brokers spend a fifth of their time on it at most."""
 ANSWER_SECONDS: Final = 20.0
 """Time for the answers of all brokers, seconds; one with many replicas needs some of them."""
 PROTOCOL_VERSION: Final = "inter.broker.protocol.version"
 _NO_DIRECTORY: Final = "the broker gives no log directory; the right to describe the cluster may be missing"
 _NOT_ALIVE: Final = "the broker is not alive"
+
+Value = TypeVar("Value")
 
 _Bytes = dict[str, dict[int, int]]
 """The bytes of replicas by topic and partition."""
@@ -184,21 +186,21 @@ def _reasons(told: Mapping[int, _Told], missing: Iterable[int]) -> Iterator[View
         yield {"broker": broker_id, "error": _NOT_ALIVE}
 
 
-class KeptInventory:
-    """The inventory of a cluster, which is taken once for all requests that come meanwhile, and kept for a while. For the event loop.
+class Kept(Generic[Value]):
+    """An answer that costs the brokers much: taken once for all requests that come meanwhile, and kept for a while. For the event loop.
 
-    `take` takes an inventory. An error is for those that wait for it, and is not kept.
+    `take` takes it. An error is for those that wait for it, and is not kept.
     """
 
-    def __init__(self, take: Callable[[], Awaitable[Inventory]], monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, take: Callable[[], Awaitable[Value]], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._take = take
         self._monotonic = monotonic
-        self._kept: Inventory | None = None
+        self._kept: Value | None = None
         self._kept_until = 0.0
-        self._taking: asyncio.Task[Inventory] | None = None
+        self._taking: asyncio.Task[Value] | None = None
 
-    async def get(self) -> Inventory:
-        """The inventory as it was some seconds ago, or a new one. Raises ClientError."""
+    async def get(self) -> Value:
+        """The answer as it was some seconds ago, or a new one. Raises ClientError."""
         if self._kept is not None and self._monotonic() < self._kept_until:
             return self._kept
         if self._taking is None:
@@ -206,18 +208,18 @@ class KeptInventory:
             self._taking.add_done_callback(_looked_at)
         return await asyncio.shield(self._taking)  # a client that leaves does not end it for the others
 
-    async def _taken(self) -> Inventory:
+    async def _taken(self) -> Value:
         began_at = self._monotonic()
         try:
-            self._kept = await self._take()
+            taken = self._kept = await self._take()
             now = self._monotonic()
             self._kept_until = now + max(KEPT_SECONDS, KEPT_FACTOR * (now - began_at))
-            return self._kept
+            return taken
         finally:
             self._taking = None
 
 
-def _looked_at(taking: asyncio.Task[Inventory]) -> None:
+def _looked_at(taking: asyncio.Task[Any]) -> None:
     """Take the error. Otherwise the event loop logs it if no request waits for it any longer."""
     if not taking.cancelled():
         taking.exception()

@@ -245,4 +245,5 @@ def findings(cluster: Cluster) -> View:
             for each in found
         ],
         "not_examined": facts.not_examined,
+        "examined_at_ms": int(facts.examined_at * 1000),
     }

@@ -36,6 +36,21 @@ def test_a_path_names_the_cluster_and_without_a_name_it_is_the_first(console: Co
         assert set(console.asked_clusters) == {name}
 
 
+def test_requests_for_findings_share_one_examination(monkeypatch: pytest.MonkeyPatch) -> None:
+    examined: list[Cluster] = []
+
+    def findings(cluster: Cluster) -> dict[str, object]:
+        examined.append(cluster)
+        return {"findings": [], "not_examined": [], "examined_at_ms": len(examined)}
+
+    async def answers(console: ConsoleUnderTest) -> list[int]:
+        paths = ["/api/v1/findings"] * 3 + [f"/api/v1/clusters/{SECOND}/findings"] * 2
+        return [(await console.sent("GET", path, b"", {"host": HOST})).json["examined_at_ms"] for path in paths]
+
+    monkeypatch.setattr("broker.cli.console.clusters.findings", findings)
+    assert asyncio.run(answers(ConsoleUnderTest())) == [1, 1, 1, 2, 2]
+
+
 def test_a_change_goes_to_the_named_cluster_and_its_line_says_which(console: ConsoleUnderTest) -> None:
     for prefix, name in (("", FIRST), (f"clusters/{SECOND}/", SECOND)):
         console.asked_clusters.clear()

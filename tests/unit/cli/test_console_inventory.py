@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from broker.cli.console.inventory import KEPT_FACTOR, KEPT_SECONDS, PROTOCOL_VERSION, Inventory, KeptInventory, take_inventory
+from broker.cli.console.inventory import KEPT_FACTOR, KEPT_SECONDS, PROTOCOL_VERSION, Inventory, Kept, take_inventory
 from broker.client.cluster import NO_LEADER, Cluster
 from broker.client.connection import Address, Connection
 from broker.client.errors import ClientError, ConnectionLost, Unreachable, UnsupportedByBroker
@@ -223,7 +223,7 @@ class Taking:
         self.error: ClientError | None = None
         self.may_end = asyncio.Event()
         self.may_end.set()
-        self.kept = KeptInventory(self.take, lambda: self.now)
+        self.kept = Kept(self.take, lambda: self.now)
 
     async def take(self) -> Inventory:
         self.count += 1

@@ -1,7 +1,7 @@
 // Draws the pages about the cluster: overview, brokers with their disks and configurations, and findings.
 
 import { ask, change, path } from "./api.js";
-import { action, arrived, dialog, element, failed, filtered, heading, late, link, note, number, size, table, text, wide } from "./dom.js";
+import { action, arrived, dialog, element, failed, filtered, heading, late, link, note, number, size, table, text, time, wide } from "./dom.js";
 
 // The page shows the metadata at once. The disks and versions of the brokers come when all brokers have answered.
 export async function overview({ signal }) {
@@ -101,7 +101,7 @@ export function configTable(page, address, configs) {
 export async function findings({ signal }) {
   const found = await ask("findings", signal);
   return [
-    heading("Findings"),
+    heading("Findings"), note(`Examined at ${time(found.examined_at_ms)}. The findings are kept for a while, because an examination costs the brokers much.`),
     found.findings.length ? null : element("p", null, "Nothing is wrong."),
     ...found.findings.map((one) => element("article", null,
       element("b", { class: one.severity === "problem" ? "bad" : "warn" }, `${one.severity} ${one.id}`),
