@@ -7,6 +7,8 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _SPAN_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _ISO_SPAN = re.compile(r"(-?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _SECONDS_DIGITS = 10
+_MOST_DIGITS = 18
+"""Of milliseconds that fit the timestamp of a record."""
 _LONGEST_SPAN = 100
 """Characters of a duration."""
 
@@ -21,7 +23,7 @@ def parse_time(text: str, now_ms: int) -> int:
         return now_ms
     if text.startswith("-"):
         return max(now_ms - parse_span(text[1:]), 0)
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= _MOST_DIGITS:
         return int(text) * 1000 if len(text) == _SECONDS_DIGITS else int(text)
     try:
         moment = datetime.fromisoformat(text)

@@ -22,6 +22,7 @@ _SUFFIX = "_base64"
 TIMESTAMP_TYPES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
 """The names of the types in lines."""
 _WITH_BYTES = 3
+_INT64 = range(-(2**63), 2**63)
 
 
 class NotARecord(ValueError):
@@ -77,9 +78,18 @@ def parse_json_line(line: bytes, *, as_base64: bool) -> OutgoingRecord:
     Values that are not strings are stored as their JSON text. Raises NotARecord.
     """
     try:
-        found = json.loads(line)
+        return _record(json.loads(line), as_base64)
+    except NotARecord:
+        raise
+    except RecursionError:
+        raise NotARecord("it is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise NotARecord("it has half of a surrogate pair, which is no character") from None
     except ValueError as error:
         raise NotARecord(f"it is not JSON: {error}") from None
+
+
+def _record(found: object, as_base64: bool) -> OutgoingRecord:
     if not isinstance(found, dict):
         raise NotARecord("it is not a JSON object")
     if not found.keys() & {"key", "value", "key" + _SUFFIX, "value" + _SUFFIX}:
@@ -118,6 +128,8 @@ def _number(found: dict[str, Any], name: str) -> int | None:
     value = found.get(name)
     if value is not None and type(value) is not int:
         raise NotARecord(f'"{name}" is not an integer')
+    if value is not None and value not in _INT64:
+        raise NotARecord(f'"{name}" is out of range')
     return value
 
 

@@ -56,7 +56,7 @@ def test_spans(text: str, expected: int) -> None:
     assert parse_span(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "-soon", "P", "PT", "12", "h", "1x", f"{'9' * 400}d", f"PT{'9' * 400}S"])
+@pytest.mark.parametrize("text", ["", "yesterday", "-soon", "P", "PT", "12", "h", "1x", "9" * 19, f"{'9' * 400}d", f"PT{'9' * 400}S"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a "):
         parse_span(text)
@@ -166,6 +166,11 @@ def test_json_that_others_write_is_understood() -> None:
         b'{"value": "x", "headers": [1]}',
         b'{"value_base64": "?"}',
         b'{"value_base64": 1}',
+        b'{"value": "\\ud800"}',
+        b'{"value": "x", "headers": {"\\ud800": "x"}}',
+        b'{"value": ' + b"[" * 200_000,
+        b'{"value": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+        b'{"value": "x", "timestamp": 9223372036854775808}',
     ],
 )
 def test_lines_that_are_no_records_are_refused(line: bytes) -> None:
