@@ -146,6 +146,7 @@ def _reader(
 ) -> LineReader:
     """The reader that converts lines to records. Raises UsageError for an invalid time or header."""
     from broker.cli.options import pairs
+    from broker.cli.records.record_format import encoded
     from broker.cli.records.record_input import LineReader
     from broker.cli.times import parse_time
 
@@ -154,9 +155,9 @@ def _reader(
     except ValueError as error:
         raise click.UsageError(f"{error}.") from None
     return LineReader(
-        key=None if key is None else key.encode(),
+        key=None if key is None else encoded(key),
         key_delimiter=end_of_key,
-        headers=tuple((name.encode(), value.encode()) for name, value in pairs(headers, "--header")),
+        headers=tuple((encoded(name), encoded(value)) for name, value in pairs(headers, "--header")),
         partition=partition,
         timestamp_ms=timestamp_ms,
         empty_is_null=empty_is_null,

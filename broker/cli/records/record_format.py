@@ -39,13 +39,18 @@ def parse_format(text: str, *, null: bytes = b"") -> Formatter:
             parts.append(data)
         else:
             end = min((found for found in (text.find("%", at), text.find("\\", at)) if found >= 0), default=len(text))
-            parts.append(text[at:end].encode())
+            parts.append(encoded(text[at:end]))
             at = end
 
     def formatted(partition: TopicPartition, record: Record) -> bytes:
         return b"".join([part if isinstance(part, bytes) else part(partition, record) for part in parts])
 
     return formatted
+
+
+def encoded(argument: str) -> bytes:
+    """The bytes of an argument as they were typed, also those that are not UTF-8."""
+    return argument.encode(errors="surrogateescape")
 
 
 def unescape(text: str) -> bytes:
@@ -57,7 +62,7 @@ def unescape(text: str) -> bytes:
             data, at = unescape_at(text, at)
             found += data
         else:
-            found += text[at].encode()
+            found += encoded(text[at])
             at += 1
     return bytes(found)
 

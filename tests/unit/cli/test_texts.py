@@ -1,11 +1,14 @@
 """What people write on a command line, and what records look like when they are printed."""
 
+import os
+
 import pytest
 from click import BadParameter, UsageError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.cli.options import Amount, amounts, numbers, replica_assignment
+from broker.cli.produce import _reader
 from broker.cli.records.record_format import parse_format, unescape
 from broker.cli.records.record_json import NotARecord, json_line, parse_json_line
 from broker.cli.times import parse_span, parse_time
@@ -133,6 +136,14 @@ def test_what_no_format_has_is_refused(wrong: str) -> None:
 
 def test_delimiters() -> None:
     assert unescape(r"a\tb\x00") == b"a\tb\0"
+
+
+def test_arguments_that_are_no_utf_8_are_the_bytes_that_were_typed() -> None:
+    argument = os.fsdecode(b"a\xff")
+    assert unescape(argument) == b"a\xff"
+    assert parse_format(argument)(P0, RECORD) == b"a\xff"
+    reader = _reader(argument, None, (f"{argument}={argument}",), None, None, empty_is_null=False)
+    assert reader.record(b"v") == OutgoingRecord(b"v", b"a\xff", ((b"a\xff", b"a\xff"),))
 
 
 TEXTS = st.binary(max_size=12) | st.none() | st.text(max_size=12).map(str.encode)
