@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from broker.cli.console.answers import Conflict, one_line
 from broker.cli.console.parameters import BadParameter, Body, number
 from broker.cli.console.topic_changes import Path
-from broker.cli.console.views import View
+from broker.cli.console.views import View, unanswered
 from broker.cli.doctor.kinds import reasons, some
 from broker.cli.options import check_brokers
 from broker.client import reassignments
@@ -28,8 +28,8 @@ from broker.client.transaction_admin import (
     describe_producers,
     describe_transaction,
     forget_transaction,
-    list_transactions,
     marker_of_transaction,
+    reachable_transactions,
 )
 from protocol.errors import ErrorCode
 
@@ -158,9 +158,9 @@ def _raise_first(outcomes: Mapping[TopicPartition, ClientError | None]) -> None:
 
 
 def transactions(cluster: Cluster, query: QueryParams) -> View:
-    """The transactional ids of all coordinators, all or in some states. Raises ClientError."""
-    found = list_transactions(cluster, states=query.getlist("state"))
-    return {"transactions": [each._asdict() for each in found]}
+    """The transactional ids of all coordinators, all or in some states. Coordinators that do not answer are named. Raises ClientError."""
+    found, errors = reachable_transactions(cluster, states=query.getlist("state"))
+    return {"transactions": [each._asdict() for each in found], **unanswered("not_examined", cluster, errors)}
 
 
 def transaction(cluster: Cluster, name: str) -> View:

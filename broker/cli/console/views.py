@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from broker.cli.doctor.cluster_checks import check_cluster
 from broker.cli.doctor.cluster_facts import gather
+from broker.cli.doctor.kinds import reasons
 from broker.client.cluster import NO_LEADER, Cluster, TopicPartition
 from broker.client.committed import committed_offsets
 from broker.client.config_admin import SOURCES, ResourceType, describe_configs
-from broker.client.errors import Refused
-from broker.client.group_admin import NO_GROUP, describe_group, list_groups
+from broker.client.errors import ClientError, Refused
+from broker.client.group_admin import NO_GROUP, describe_group, reachable_groups
 from broker.client.log_dirs import log_dirs
 from broker.client.offsets import EARLIEST, LATEST, reachable_offsets
 from broker.client.reachable import of_brokers
@@ -153,8 +154,17 @@ def _configs(described: Iterable[DescribeConfigsResourceResult]) -> list[View]:
 
 
 def groups(cluster: Cluster) -> View:
-    """All groups."""
-    return {"groups": [each._asdict() for each in list_groups(cluster)]}
+    """All groups. Coordinators that do not answer are named."""
+    found, errors = reachable_groups(cluster)
+    return {"groups": [each._asdict() for each in found], **unanswered("not_examined", cluster, errors)}
+
+
+def unanswered(field: str, cluster: Cluster, errors: Mapping[int, ClientError]) -> View:
+    """The field of an answer with the brokers that are missing from it, if there are any. Raises ClientError if no broker answered."""
+    if errors and len(errors) == len(cluster.broker_ids()):
+        raise next(iter(errors.values()))
+    lines = reasons({f"broker {broker_id}": error for broker_id, error in errors.items()})
+    return {field: lines} if lines else {}
 
 
 def group(cluster: Cluster, name: str) -> View:
@@ -202,9 +212,11 @@ def group(cluster: Cluster, name: str) -> View:
 def topic_groups(cluster: Cluster, name: str) -> View:
     """The groups that read a topic: with committed offsets for it, or with members that have its partitions.
 
-    `not_examined` is the number of groups that this client may not describe, or that are too many.
+    `not_examined` is the number of groups that this client may not describe, or that are too many. Coordinators that do not answer are
+    named.
     """
-    listed = list_groups(cluster)
+    listed, errors = reachable_groups(cluster)
+    silent = unanswered("missing", cluster, errors)
     readers, refused = readers_of(cluster, name, listed[:MAX_GROUPS])
     led = [TopicPartition(name, each.partition_index) for each in cluster.topic(name).partitions if each.leader_id != NO_LEADER]
     reached, _ = reachable_offsets(cluster, dict.fromkeys(led, LATEST))
@@ -219,7 +231,7 @@ def topic_groups(cluster: Cluster, name: str) -> View:
         }
         for each in readers
     ]
-    return {"groups": lines, "not_examined": len(refused) + max(0, len(listed) - MAX_GROUPS)}
+    return {"groups": lines, "not_examined": len(refused) + max(0, len(listed) - MAX_GROUPS), **silent}
 
 
 def _lag(offsets: Mapping[int, int], ends: Mapping[int, int]) -> int | None:

@@ -123,7 +123,7 @@ def test_the_page_of_a_topic_shows_the_offsets_of_the_leaders_that_answer(monkey
 def test_the_lag_of_a_group_is_unknown_without_the_end_of_a_partition(
     offsets: dict[int, int], lag: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "list_groups", lambda _: [])
+    monkeypatch.setattr(views, "reachable_groups", lambda _: ([], {}))
     monkeypatch.setattr(views, "readers_of", lambda *_: ([Reader("g", "Empty", 0, offsets)], []))
     (line,) = views.topic_groups(ClusterOfTest(ALIVE, LEADERLESS, DEAD), "t")["groups"]
     assert line["lag"] == lag

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.datastructures import QueryParams
 
-from broker.cli.console import control, group_changes
+from broker.cli.console import control, group_changes, views
 from broker.cli.main import main
 from broker.cli.offset_reset import planned_offsets
 from broker.client.cluster import TopicPartition
@@ -14,6 +14,7 @@ from broker.client.committed import Committed
 from broker.client.errors import ConnectionLost, Refused
 from broker.client.group_admin import DescribedGroup, ListedGroup
 from broker.client.log_dirs import LogDir
+from broker.client.transaction_admin import ListedTransaction
 from protocol.errors import ErrorCode
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, ClusterOfTest
 
@@ -23,6 +24,24 @@ def test_a_look_for_hanging_transactions_names_the_leader_that_does_not_answer()
     lost = f"t-1: no broker can be reached at 127.0.0.1:{DEAD}"
     assert found == {"held_back": [], "hanging": [], "not_examined": [lost]}
     assert "not_examined" not in control.hanging_transactions(ClusterOfTest(ALIVE), QueryParams())
+
+
+def test_the_pages_of_groups_and_transactions_name_the_coordinators_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, errors = ClusterOfTest(ALIVE, DEAD), {DEAD: ConnectionLost("broker 2: it does not answer")}
+    group, transaction = ListedGroup("g", "consumer", "Empty", "", ALIVE), ListedTransaction("x", ALIVE, 7, "Ongoing")
+    monkeypatch.setattr(views, "reachable_groups", lambda _: ([group], errors))
+    monkeypatch.setattr(control, "reachable_transactions", lambda _, **__: ([transaction], errors))
+    lines = ["broker 2: it does not answer"]
+    assert views.groups(cluster) == {"groups": [group._asdict()], "not_examined": lines}
+    assert control.transactions(cluster, QueryParams()) == {"transactions": [transaction._asdict()], "not_examined": lines}
+    monkeypatch.setattr(views, "readers_of", lambda *_: ([], []))
+    assert views.topic_groups(cluster, "t") == {"groups": [], "not_examined": 0, "missing": lines}
+    errors[ALIVE] = ConnectionLost("broker 1: it does not answer")
+    for page in (views.groups, lambda each: control.transactions(each, QueryParams())):
+        with pytest.raises(ConnectionLost):
+            page(cluster)
+    errors.clear()
+    assert views.groups(cluster) == {"groups": [group._asdict()]}
 
 
 @pytest.mark.parametrize("other", [LEADERLESS, DEAD])

@@ -1,7 +1,7 @@
 // Draws the pages of reassignments with elections, and of transactions.
 
 import { ask, change, path, query } from "./api.js";
-import { action, actions, dialog, element, failed, filtered, heading, link, note, number, table, text, time, wide } from "./dom.js";
+import { action, actions, dialog, element, failed, filtered, heading, link, missing, note, number, table, text, time, wide } from "./dom.js";
 
 const list = (ids) => ids.join(", ");
 const split = (typed) => typed.split(",").map((each) => each.trim()).filter((each) => each !== "");
@@ -86,7 +86,7 @@ export async function transactions(page, name) {
     hanging.replaceChildren(...await hangingParts(page).catch((error) => [failed(error)]));
   };
   return [
-    heading("Transactions"), ...filtered("Transactions", columns, found.transactions, (one) => one.transactional_id),
+    heading("Transactions"), ...missing(found.not_examined), ...filtered("Transactions", columns, found.transactions, (one) => one.transactional_id),
     element("h2", null, "Hanging transactions"), element("button", { type: "button", onclick: find }, "Find hanging transactions"), hanging,
   ];
 }
@@ -101,7 +101,7 @@ async function hangingParts(page) {
   return [
     note(`The last stable offset of ${found.held_back.length} partitions is behind their end.`),
     found.hanging.length ? table("Hanging transactions", columns, found.hanging).box : note("No transaction hangs."),
-    ...(found.not_examined ?? []).map((line) => failed(new Error(`Not examined: ${line}`))),
+    ...missing(found.not_examined),
   ];
 }
 

@@ -192,6 +192,11 @@ export function failed(error) {
   return element("p", { class: "bad", role: "alert" }, error.message);
 }
 
+// The parts of an answer that are missing, if it names any.
+export function missing(lines = []) {
+  return lines.map((line) => failed(new Error(`Not examined: ${line}`)));
+}
+
 // A dialog with fields `{name, label, kind, value, options, optional}`. `carryOut` gets their values, and its error is shown in the dialog.
 // With `confirm` the name has to be typed first, as it is shown.
 export function dialog(title, fields, carryOut, { button = "Save", confirm, explanation } = {}) {

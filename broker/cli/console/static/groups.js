@@ -1,7 +1,7 @@
 // Draws the pages of groups: the list, and one group with its members, offsets and lag; resets offsets after a preview.
 
 import { ask, change, path, query } from "./api.js";
-import { action, actions, dialog, element, failed, filtered, heading, link, note, number, table, text, wide } from "./dom.js";
+import { action, actions, dialog, element, failed, filtered, heading, link, missing, note, number, table, text, wide } from "./dom.js";
 
 export async function groups(page, name) {
   if (name !== undefined) return group(page, name);
@@ -10,7 +10,7 @@ export async function groups(page, name) {
     wide("group", (one) => one.group, (one) => link(one.group, "groups", one.group)), text("state", (one) => one.state),
     text("type", (one) => one.type), text("protocol", (one) => one.protocol_type), number("coordinator", (one) => one.coordinator),
   ];
-  return [heading("Groups"), ...filtered("Groups", columns, found.groups, (one) => one.group)];
+  return [heading("Groups"), ...missing(found.not_examined), ...filtered("Groups", columns, found.groups, (one) => one.group)];
 }
 
 async function group(page, name) {

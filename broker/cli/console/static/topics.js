@@ -2,7 +2,7 @@
 
 import { ask, change, path, query } from "./api.js";
 import { configTable } from "./cluster.js";
-import { action, actions, arrived, byName, dialog, element, failed, fault, filteredTable, heading, late, link, note, number, pairs, size, table, text, time, wide } from "./dom.js";
+import { action, actions, arrived, byName, dialog, element, failed, fault, filteredTable, heading, late, link, missing, note, number, pairs, size, table, text, time, wide } from "./dom.js";
 import { records } from "./records.js";
 
 const MOST_REASONS = 5;
@@ -106,7 +106,7 @@ function readers(page, address) {
   ];
   ask(`${address}/groups`, page.signal).then((found) => {
     const omitted = found.not_examined ? note(`${found.not_examined} more groups were not examined.`) : "";
-    shown.replaceChildren(found.groups.length ? table("Groups", columns, found.groups).box : note("No group reads this topic."), omitted);
+    shown.replaceChildren(found.groups.length ? table("Groups", columns, found.groups).box : note("No group reads this topic."), omitted, ...missing(found.missing));
   }).catch((error) => { if (error.name !== "AbortError") shown.replaceChildren(failed(error)); });
   return shown;
 }
