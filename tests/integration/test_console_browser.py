@@ -179,6 +179,8 @@ def test_security_is_changed_by_dialogs(console: Console, page: Page) -> None:
     page.fill("Value", "1000")
     page.click("dialog button", "Set")
     page.wait_for_text("default user")
+    use_dialog(page, "Remove", {"Type": "producer_byte_rate"}, "Remove")
+    page.wait_for("!document.body.innerText.includes('default user')")
 
 
 def test_the_page_is_used_by_keyboard_alone(console: Console, page: Page) -> None:

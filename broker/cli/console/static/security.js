@@ -62,7 +62,7 @@ export async function quotas(page) {
   const found = await ask("quotas", page.signal);
   const rows = found.quotas.flatMap((one) => Object.entries(one.values).map(([key, value]) => ({ entity: one.entity, key, value })));
   const named = (entity) => Object.entries(entity).map(([kind, name]) => (name === null ? `default ${kind}` : `${kind} ${name}`)).join(", ");
-  const remove = (one) => dialog(`Remove ${one.key} of ${named(one.entity)}`, [], async () => { await change("PATCH", "quotas", { entity: one.entity, remove: [one.key] }); page.reload(); }, { button: "Remove" });
+  const remove = (one) => dialog(`Remove ${one.key} of ${named(one.entity)}`, [], async () => { await change("PATCH", "quotas", { entity: one.entity, remove: [one.key] }); page.reload(); }, { button: "Remove", confirm: one.key });
   const columns = [
     wide("of", (one) => named(one.entity)), wide("quota", (one) => one.key), number("value", (one) => one.value),
     { name: "", show: (one) => action("Remove", () => remove(one), true) ?? "" },
