@@ -10,6 +10,8 @@ from typing import Final
 from broker.supervisor.layout import Layout
 from ottla.launcher import command
 
+_PROFILE: Final = "OTTLA_PROFILE"
+"""The variable with the default of `--profile`; a profile has an address and a credential."""
 STOP_SECONDS: Final = 10.0
 """Time for the console to stop before it is killed, seconds."""
 
@@ -26,6 +28,7 @@ class ConsoleProcess:
         arguments = [str(os.getpid()), "console", "--bootstrap-server", layout.bootstrap, "--listen", listen]
         if layout.command_config is not None:
             arguments += ["--command-config", str(layout.command_config)]
+        environment = {name: value for name, value in os.environ.items() if name != _PROFILE}  # of another cluster
         log_file = layout.directory / "console.log"
         with log_file.open("ab") as log:
             begin = log.tell()
@@ -34,6 +37,7 @@ class ConsoleProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env=environment,
                 text=True,
                 process_group=0,  # Ctrl-C in a terminal reaches the supervisor alone
             )

@@ -263,7 +263,8 @@ def test_ctrl_c_ends_a_cluster_in_the_foreground(tmp_path: Path) -> None:
     assert not any(name.is_alive for name in left)
 
 
-def test_a_cluster_has_a_console_that_ends_with_it(tmp_path: Path) -> None:
+def test_a_cluster_has_a_console_that_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_PROFILE", "of another cluster")
     cluster = ClusterCommand(tmp_path)
     refused = cluster("up", "1", "--base-port", "0", "--console", "--console-listen", "0.0.0.0:0", status=1)
     assert "ottla: --listen 0.0.0.0: others reach this address" in refused.stderr
