@@ -195,6 +195,10 @@ def test_the_page_is_used_by_keyboard_alone(console: Console, page: Page) -> Non
     page.press("Enter")
     page.wait_for_text("Topic t")
     page.run("document.querySelector('.skip').focus()")
+    page.press("Enter")
+    page.wait_for("document.activeElement.id === 'main'")
+    assert page.run("[location.hash, document.querySelector('h1').textContent]") == ["#/topics/t", "Topic t"]
+    page.run("document.querySelector('.skip').focus()")
     reached = set()
     for _ in range(60):
         page.press("Tab")

@@ -129,6 +129,7 @@ addEventListener("hashchange", () => {
   for (const one of document.querySelectorAll("dialog[open]")) one.close(); // it is about the page that is left
   open().then(() => main.focus());
 });
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); }); // its address is no page
 document.getElementById("reload").addEventListener("click", () => open());
 document.getElementById("log-out").addEventListener("click", async () => {
   await logOut().catch(() => null);
