@@ -315,6 +315,21 @@ def test_the_chosen_cluster_is_that_of_every_page_and_of_the_live_view(broker: J
 
 
 @only_ottla
+def test_a_page_is_used_again_after_its_console_was_restarted(broker: JudgedBroker, page: Page) -> None:
+    with a_console(broker.bootstrap) as console:
+        page.open(f"{console.address}#/topics")
+        page.wait_for_text("__consumer_offsets")
+    with a_console(broker.bootstrap, "--listen", console.address.removeprefix("http://").rstrip("/")):
+        use_dialog(page, "Create a topic", {"Name": "again"}, "Create")
+        page.wait_for_text("the X-CSRF-Token header is not that of this session; reload the page")
+        page.click("dialog button", "Cancel")
+        page.click("header button", "Reload")
+        page.wait_for("!document.querySelector('main[aria-busy]')")
+        use_dialog(page, "Create a topic", {"Name": "again"}, "Create")
+        page.wait_for_text("Topic again")
+
+
+@only_ottla
 def test_a_page_behind_a_proxy_that_names_no_user_asks_for_no_password(broker: JudgedBroker, page: Page, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("a secret of the proxy\n")
     with a_console(broker.bootstrap, "--user-header", "X-User", "--proxy-secret", str(tmp_path / "secret")) as console:

@@ -130,7 +130,9 @@ addEventListener("hashchange", () => {
   open().then(() => main.focus());
 });
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); }); // its address is no page
-document.getElementById("reload").addEventListener("click", () => open());
+// The session is loaded again, too: that of a console that was started anew has another token.
+const reload = () => { session.token = null; open(); };
+document.getElementById("reload").addEventListener("click", reload);
 document.getElementById("log-out").addEventListener("click", async () => {
   await logOut().catch(() => null);
   Object.assign(session, { user: null, token: null });
@@ -139,6 +141,6 @@ document.getElementById("log-out").addEventListener("click", async () => {
 addEventListener("keydown", (event) => {
   if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "/") { main.querySelector(".filter, input")?.focus(); event.preventDefault(); }
-  if (event.key === "r") open();
+  if (event.key === "r") reload();
 });
 open();
