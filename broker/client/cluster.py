@@ -32,6 +32,8 @@ NO_LEADER: Final = -1
 _BACKOFF_SECONDS: Final = 0.1
 _LEAST_SECONDS: Final = 0.05
 """Time for one attempt to connect when no time is left, in seconds."""
+_MOST_SHARES: Final = 10
+"""A broker among many has at least one of so many shares of the timeout to accept a connection, which includes the login."""
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 
@@ -145,15 +147,26 @@ class Cluster:
             del self._connections[connection.address]
 
     def any_connection(self) -> Connection:
-        """A connection to any broker that can be reached. Raises Unreachable with the reason of each."""
+        """A connection to any broker that can be reached. Raises Unreachable with the reason of each.
+
+        All of them together have the timeout: one that does not answer leaves time for those after it.
+        """
         for connection in self._connections.values():
             return connection
         reasons = []
-        for address in dict.fromkeys((*self._bootstrap, *self._brokers.values())):
+        addresses = list(dict.fromkeys((*self._bootstrap, *self._brokers.values())))
+        until = time.monotonic() + self._seconds_left(self.timeout_seconds)
+        for at, address in enumerate(addresses):
+            now = time.monotonic()
+            share = max((until - now) / (len(addresses) - at), self.timeout_seconds / _MOST_SHARES)
             try:
-                return self.connection(address)
+                with self.until(min(now + share, until)):
+                    found = self.connection(address)
             except (Unreachable, ConnectionLost) as error:
                 reasons.append(str(error))
+                continue
+            found.timeout_seconds = self.timeout_seconds  # of the requests that follow
+            return found
         raise (ConnectionLost if self._brokers else Unreachable)("\n".join(reasons))
 
     def broker_address(self, broker_id: int) -> Address:

@@ -10,7 +10,7 @@ import pytest
 
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.connection import Address, Connection
-from broker.client.errors import ClientError, ConnectionLost, Refused
+from broker.client.errors import ClientError, ConnectionLost, Refused, Unreachable
 from broker.client.group_admin import reachable_groups
 from broker.client.offsets import LATEST, reachable_offsets
 from broker.client.reachable import at_once, of_brokers
@@ -50,6 +50,15 @@ def test_silent_leaders_take_the_timeout_once(silent: Cluster) -> None:
     found, errors = reachable_offsets(silent, dict.fromkeys(names, LATEST), seconds=SECONDS)
     assert time.monotonic() - began < len(BROKERS) * SECONDS / 2
     assert (found, sorted(errors)) == ({}, names)
+
+
+def test_bootstrap_servers_that_do_not_answer_take_the_timeout_together(silent: Cluster) -> None:
+    bootstrap = ",".join(map(str, silent._brokers.values()))
+    began = time.monotonic()
+    with Cluster(bootstrap, timeout_seconds=SECONDS) as cluster, pytest.raises(Unreachable) as raised:
+        cluster.refresh([])
+    assert time.monotonic() - began < len(BROKERS) * SECONDS / 2
+    assert str(raised.value).count("does not answer") == len(BROKERS)
 
 
 class Known:
