@@ -33,7 +33,7 @@ _PARAMETERS = {"bootstrap-server": "bootstrap", "timeout": "timeout_seconds", "c
 
 _MOST_SECONDS = 1_000_000.0  # fits the requests when in milliseconds
 _MOST_NUMBERS = 1_000_000
-_MOST_DIGITS = 18
+_MOST_DIGITS = 19  # of a number of 64 bits
 
 
 class CommandGroup(click.Group):
@@ -289,7 +289,7 @@ def numbers(text: str) -> list[int]:
     found: list[int] = []
     for part in filter(None, text.split(",")):
         first, dash, last = part.strip().partition("-")
-        if not _is_number(first) or (dash and not _is_number(last)):
+        if not is_number(first) or (dash and not is_number(last)):
             raise click.UsageError(f"{text!r} is not a list of numbers; write 0,2,5-7.")
         span = range(int(first), int(last if dash else first) + 1)
         if not span:
@@ -300,7 +300,7 @@ def numbers(text: str) -> list[int]:
     return found
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     """Whether a text has a few decimal digits alone; int() raises for thousands of them."""
     return text.isdecimal() and len(text) <= _MOST_DIGITS
 
@@ -322,7 +322,7 @@ def replica_assignment(text: str) -> list[list[int]]:
     found = []
     for partition in text.split(","):
         replicas = partition.strip().split(":")
-        if not all(map(_is_number, replicas)):
+        if not all(map(is_number, replicas)):
             raise click.UsageError(f"{text!r} is not an assignment; write 0:1,1:2 for two partitions with two replicas each.")
         found.append([int(replica) for replica in replicas])
     return found

@@ -16,6 +16,7 @@ from broker.cli.options import (
     cluster_command,
     command_group,
     fail,
+    is_number,
     json_option,
     key_values,
     replica_assignment,
@@ -249,7 +250,7 @@ def delete_records(cluster: Cluster, names: tuple[str, ...], before: str, as_jso
     partitions = topic_partitions(cluster, names)
     if before == "end":
         wanted = dict.fromkeys(partitions, -1)
-    elif before.isdecimal():
+    elif is_number(before):
         wanted = dict.fromkeys(partitions, int(before))
     elif before.startswith("@"):
         wanted = offsets_at(cluster, partitions, _time(before[1:]))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from broker.cli.options import cluster_command, connecting_by_profile
+from broker.cli.options import cluster_command, connecting_by_profile, is_number
 from broker.cli.output import say
 from broker.client.errors import ClientError
 
@@ -212,7 +212,7 @@ def _decoder(registry: str | None, login_file: Path | None, environment: Mapping
 def _listener(listen: str, certificate: Path | None, key: Path | None) -> Listener:
     """The address and TLS files that the options give. Raises UsageError."""
     host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    if not colon or not is_number(port) or int(port) > 65535:
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT.")
     host = "127.0.0.1" if host == "localhost" else host.strip("[]")
     try:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from broker.cli.console.parameters import BadParameter, Body
 from broker.cli.console.views import View
-from broker.cli.options import check_brokers
+from broker.cli.options import check_brokers, is_number
 from broker.cli.records.record_json import NotARecord, parse_json_line
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.config_admin import Change, Operation, ResourceType, alter_configs
@@ -79,7 +79,7 @@ def broker_name(text: str) -> str:
     """The name of a broker in requests about configurations: its id, or empty for all brokers. Raises BadParameter."""
     if text == "default":
         return ""
-    if not (text.isascii() and text.isdecimal()) or int(text) >= 2**31:
+    if not (text.isascii() and is_number(text)) or int(text) >= 2**31:
         raise BadParameter("a broker is an id, or default for all")
     return text
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from broker.cli.options import is_number
 from broker.cli.times import parse_time
 from broker.client.errors import ClientError
 
@@ -38,12 +39,12 @@ def start_positions(cluster: Cluster, partitions: Sequence[TopicPartition], text
         return end_offsets(cluster, partitions, isolation=isolation)
     if text.startswith(("@", "s@")):
         return offsets_at(cluster, partitions, _time(text.partition("@")[2]))
-    if text.isdecimal():
+    if is_number(text):
         return _within(cluster, partitions, int(text))
-    if text.startswith("+") and text[1:].isdecimal():
+    if text.startswith("+") and is_number(text[1:]):
         starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions, isolation=isolation)
         return {name: min(starts[name] + int(text[1:]), ends[name]) for name in partitions}
-    if text.startswith("-") and text[1:].isdecimal():
+    if text.startswith("-") and is_number(text[1:]):
         starts, ends = start_offsets(cluster, partitions), end_offsets(cluster, partitions, isolation=isolation)
         return {name: max(starts[name], ends[name] - int(text[1:])) for name in partitions}
     raise click.UsageError(f"--offset {text!r} is none of start, end, N, +N, -N and @TIME.")
@@ -70,7 +71,7 @@ def limits(cluster: Cluster, partitions: Sequence[TopicPartition], text: str | N
     ends = end_offsets(cluster, partitions, isolation=isolation)
     if text in _ENDS:
         return Limits(ends, None)
-    if text.isdecimal():
+    if is_number(text):
         return Limits(dict.fromkeys(partitions, int(text)), None)
     if text.startswith(("@", "e@")):
         return Limits(ends, _time(text.partition("@")[2]))

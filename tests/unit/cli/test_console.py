@@ -132,6 +132,15 @@ def test_a_failed_change_leaves_a_line_without_passwords_and_records(console: Co
     ]
 
 
+@pytest.mark.parametrize("broker", ["x", "-1", "2147483648", "9" * 5000])
+def test_what_is_no_id_of_a_broker_is_one_line(console: ConsoleUnderTest, broker: str) -> None:
+    for answer in (
+        console.get(f"/api/v1/brokers/{broker}/configs"),
+        console.change("PATCH", f"brokers/{broker}/configs", {"delete": ["a"]}),
+    ):
+        assert (answer.status, answer.error) == (400, "a broker is an id, or default for all")
+
+
 def test_a_parameter_gives_a_name_that_no_path_can_have(console: ConsoleUnderTest) -> None:
     for path in ("groups/", "users/"):
         assert console.change("DELETE", f"{path}?name=..", {"confirm": ".."}).status == 502
@@ -284,6 +293,7 @@ def test_all_addresses_need_a_name() -> None:
         (("--listen", "127.0.0.1"), "is not HOST:PORT"),
         (("--listen", "127.0.0.1:x"), "is not HOST:PORT"),
         (("--listen", "127.0.0.1:99999"), "is not HOST:PORT"),
+        (("--listen", f"127.0.0.1:{'9' * 5000}"), "is not HOST:PORT"),
         (("--listen", "example.com:80"), "has no IP address"),
         (("--tls-key", "x"), "need each other"),
         (("--schema-registry", "file:///etc"), "is not an http(s) URL"),

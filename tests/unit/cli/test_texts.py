@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from broker.cli.options import Amount, amounts, numbers, replica_assignment
 from broker.cli.produce import _reader
+from broker.cli.records.consume_range import limits, start_positions
 from broker.cli.records.record_format import parse_format, unescape
 from broker.cli.records.record_json import NotARecord, json_line, parse_json_line
 from broker.cli.times import parse_span, parse_time
-from broker.client.cluster import TopicPartition, parse_bootstrap
+from broker.client.cluster import Cluster, TopicPartition, parse_bootstrap
 from broker.client.errors import ClientError
 from broker.client.producer import OutgoingRecord
 from protocol.records.batch import TimestampType
@@ -86,6 +87,12 @@ def test_a_number_of_thousands_of_digits_is_none() -> None:
         numbers("9" * 5000)
     with pytest.raises(UsageError, match="is not an assignment"):
         replica_assignment("9" * 5000)
+    with Cluster("127.0.0.1:1") as cluster:
+        for text in ("9" * 5000, f"+{'9' * 5000}", f"-{'9' * 5000}"):
+            with pytest.raises(UsageError, match="is none of start, end"):
+                start_positions(cluster, [], text, 0)
+        with pytest.raises(UsageError, match="is none of end, OFFSET"):
+            limits(cluster, [], "9" * 5000, 0)
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e400"])
