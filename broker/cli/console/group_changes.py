@@ -70,7 +70,7 @@ def _mode(query: QueryParams) -> Mapping[str, Any]:
         if mode == "time":
             return {"to_time_ms": parse_time(value, now_ms)}
         if mode == "ago":
-            return {"to_time_ms": now_ms - parse_span(value)}
+            return {"to_time_ms": max(now_ms - parse_span(value), 0)}  # brokers look up no earlier time
     except (ValueError, OverflowError) as error:
         raise BadParameter(str(error)) from None
     return {"to_offset": number(value, "value")} if mode == "offset" else {"shift_by": signed(value, "value")}

@@ -82,6 +82,11 @@ def test_the_preview_of_a_reset_has_the_partitions_that_it_lacks(monkeypatch: py
     assert "missing" not in group_changes.planned_reset(ClusterOfTest(ALIVE), query)
 
 
+def test_a_reset_to_a_time_before_1970_is_one_to_the_first_record() -> None:
+    for query in ("to=ago&value=100000d", "to=time&value=-100000d", "to=time&value=1969-12-31"):
+        assert group_changes._mode(QueryParams(query)) == {"to_time_ms": 0}
+
+
 @pytest.fixture
 def one_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands get a cluster in which partition 0 of t has a leader that answers, and partition 1 one that does not."""
