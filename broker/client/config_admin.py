@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.client.cluster import Cluster
+from broker.client.cluster import Cluster, UnknownTopic
 from broker.client.connection import AnyResponse
 from broker.client.errors import check
+from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -75,7 +76,7 @@ def describe_configs(
 
     def attempt() -> list[DescribeConfigsResourceResult]:
         (result,) = _ask(cluster, kind, name, request, DescribeConfigsResponse).results
-        check(_what(kind, name), result.error_code, result.error_message)
+        _check(kind, name, result.error_code, result.error_message)
         return sorted(result.configs, key=lambda config: config.name)
 
     return cluster.until_done(attempt)
@@ -96,7 +97,7 @@ def alter_configs(cluster: Cluster, kind: ResourceType, name: str, changes: Sequ
 
     def attempt() -> None:
         (result,) = _ask(cluster, kind, name, request, IncrementalAlterConfigsResponse).responses
-        check(_what(kind, name), result.error_code, result.error_message)
+        _check(kind, name, result.error_code, result.error_message)
 
     cluster.until_done(attempt)
 
@@ -106,6 +107,12 @@ def _ask(cluster: Cluster, kind: ResourceType, name: str, request: Message, resp
     if kind is not ResourceType.TOPIC and name:
         return cluster.ask_broker(int(name), request, response)
     return cluster.ask(cluster.any_connection, request, response)
+
+
+def _check(kind: ResourceType, name: str, code: int, message: str | None) -> None:
+    if kind is ResourceType.TOPIC and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise UnknownTopic(name)
+    check(_what(kind, name), code, message)
 
 
 def _what(kind: ResourceType, name: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from broker.client.cluster import Cluster, TopicPartition
+from broker.client.cluster import Cluster, TopicPartition, UnknownTopic
 from broker.client.errors import ClientError, Refused, check
 from broker.client.offsets import by_topic
 from protocol.errors import ErrorCode
@@ -72,7 +72,7 @@ def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validate_only
     def attempt() -> Outcomes:
         answer = cluster.ask(cluster.controller, request, CreateTopicsResponse)
         _retry_elsewhere(result.error_code for result in answer.topics)
-        return {result.name: _outcome(f"topic {result.name}", result.error_code, result.error_message) for result in answer.topics}
+        return {result.name: _outcome(result.name, result.error_code, result.error_message) for result in answer.topics}
 
     outcomes = cluster.until_done(attempt)
     created = [name for name, outcome in outcomes.items() if outcome is None]
@@ -102,7 +102,7 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
     def attempt() -> Outcomes:
         answer = cluster.ask(cluster.controller, request, DeleteTopicsResponse)
         _retry_elsewhere(result.error_code for result in answer.responses)
-        return {result.name or "": _outcome(f"topic {result.name}", result.error_code, result.error_message) for result in answer.responses}
+        return {result.name or "": _outcome(result.name or "", result.error_code, result.error_message) for result in answer.responses}
 
     return cluster.until_done(attempt)
 
@@ -127,7 +127,7 @@ def grow_topic(
         answer = cluster.ask(cluster.controller, request, CreatePartitionsResponse)
         _retry_elsewhere(result.error_code for result in answer.results)
         for result in answer.results:
-            outcome = _outcome(f"topic {result.name}", result.error_code, result.error_message)
+            outcome = _outcome(result.name, result.error_code, result.error_message)
             if outcome is not None:
                 raise outcome
 
@@ -171,10 +171,10 @@ def _timeout_ms(cluster: Cluster) -> int:
     return int(cluster.timeout_seconds * 900)
 
 
-def _outcome(what: str, code: int, message: str | None) -> ClientError | None:
+def _outcome(name: str, code: int, message: str | None) -> ClientError | None:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return Refused(what, code, "there is no such topic")
-    return Refused(what, code, message) if code else None
+        return UnknownTopic(name)
+    return Refused(f"topic {name}", code, message) if code else None
 
 
 def _retry_elsewhere(codes: Iterable[int]) -> None:

@@ -3,20 +3,28 @@
 import random
 import socket
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from broker.client.cluster import Cluster
+from broker.client.cluster import Cluster, UnknownTopic
+from broker.client.config_admin import Change, Operation, ResourceType, alter_configs, describe_configs
 from broker.client.connection import Address, Connection
 from broker.client.errors import ClientError, ConnectionLost, Refused, Unreachable
 from broker.client.group_member import GroupMember
 from broker.client.producer import Delivery, OutgoingRecord, Producer, ProducerSettings
+from broker.client.topic_admin import grow_topic
 from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+from protocol.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.incremental_alter_configs import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
 from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 GONE = Address("127.0.0.1", 1)
 LONG_SECONDS = 60.0
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("host", ["a..b", ".", "a" * 70, "\udcff"])
@@ -100,6 +108,38 @@ class WithoutCoordinator(Cluster):
         assert isinstance(request, FindCoordinatorRequest)
         self.asked += 1
         return FindCoordinatorResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class WithoutTopics(Cluster):
+    """A cluster that does not know the topic of any request."""
+
+    def __init__(self) -> None:
+        super().__init__(str(GONE), timeout_seconds=LONG_SECONDS)
+        self.asked = 0
+
+    def ask(self, find: object, request: object, response: type[Any], **options: object) -> Any:
+        self.asked += 1
+        results: dict[type[Any], dict[str, Any]] = {
+            CreatePartitionsResponse: {"results": [CreatePartitionsTopicResult(name="t", error_code=UNKNOWN)]},
+            DescribeConfigsResponse: {"results": [DescribeConfigsResult(resource_name="t", error_code=UNKNOWN)]},
+            IncrementalAlterConfigsResponse: {"responses": [AlterConfigsResourceResponse(resource_name="t", error_code=UNKNOWN)]},
+        }
+        return response(**results[response])
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda cluster: grow_topic(cluster, "t", 2),
+        lambda cluster: describe_configs(cluster, ResourceType.TOPIC, "t"),
+        lambda cluster: alter_configs(cluster, ResourceType.TOPIC, "t", [Change("retention.ms", Operation.DELETE, None)]),
+    ],
+)
+def test_no_command_waits_for_a_topic_to_appear(work: Callable[[Cluster], object]) -> None:
+    cluster = WithoutTopics()
+    with pytest.raises(UnknownTopic, match="topic t: there is no such topic"):
+        work(cluster)
+    assert cluster.asked == 1
 
 
 def test_a_member_waits_for_a_coordinator_as_long_as_the_timeout() -> None:
