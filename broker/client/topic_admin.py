@@ -7,6 +7,7 @@ from typing import NamedTuple
 from broker.client.cluster import Cluster, TopicPartition, UnknownTopic
 from broker.client.errors import ClientError, Refused, check
 from broker.client.offsets import by_topic
+from broker.client.reachable import at_once
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -77,8 +78,7 @@ def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validate_only
     outcomes = cluster.until_done(attempt)
     created = [name for name, outcome in outcomes.items() if outcome is None]
     if created and not validate_only:
-        for broker_id in cluster.broker_ids():
-            _wait_until_known(cluster, broker_id, created)
+        at_once(cluster, cluster.broker_ids(), lambda own, broker_id: _wait_until_known(own, broker_id, created))
     return outcomes
 
 
@@ -88,7 +88,7 @@ def _wait_until_known(cluster: Cluster, broker_id: int, topics: Sequence[str]) -
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False)
 
     def attempt() -> None:
-        for topic in cluster.ask_broker(broker_id, request, MetadataResponse).topics:
+        for topic in cluster.ask_briefly(broker_id, request, MetadataResponse, _KNOWN_SECONDS).topics:
             check(f"topic {topic.name}", topic.error_code)
 
     with suppress(ClientError):

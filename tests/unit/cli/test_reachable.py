@@ -3,11 +3,12 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 
+from broker.client import topic_admin
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.connection import Address, Connection
 from broker.client.errors import ClientError, ConnectionLost, Refused, Unreachable
@@ -15,7 +16,9 @@ from broker.client.group_admin import reachable_groups
 from broker.client.offsets import LATEST, reachable_offsets
 from broker.client.reachable import at_once, of_brokers
 from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from protocol.schema.message import Message
 
 BROKERS = range(20)
 SECONDS = 0.5
@@ -50,6 +53,19 @@ def test_silent_leaders_take_the_timeout_once(silent: Cluster) -> None:
     found, errors = reachable_offsets(silent, dict.fromkeys(names, LATEST), seconds=SECONDS)
     assert time.monotonic() - began < len(BROKERS) * SECONDS / 2
     assert (found, sorted(errors)) == ({}, names)
+
+
+def test_silent_brokers_delay_the_creation_of_a_topic_once(silent: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(find: Callable[[], Connection], _: Message, response: type[Any], **__: object) -> CreateTopicsResponse:
+        if response is not CreateTopicsResponse:
+            find()
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name="new")])
+
+    monkeypatch.setattr(silent, "ask", ask)
+    monkeypatch.setattr(topic_admin, "_KNOWN_SECONDS", SECONDS)
+    began = time.monotonic()
+    assert topic_admin.create_topics(silent, [topic_admin.NewTopic("new")]) == {"new": None}
+    assert SECONDS / 2 < time.monotonic() - began < len(BROKERS) * SECONDS / 2
 
 
 def test_bootstrap_servers_that_do_not_answer_take_the_timeout_together(silent: Cluster) -> None:
