@@ -131,12 +131,12 @@ def test_an_export_is_what_the_command_line_reads(console: Console, ottla: Comma
 def test_a_live_view_shows_every_new_record_and_ends_with_its_reader(console: Console, ottla: CommandLine) -> None:
     ottla("topics", "create", "live", "-p", "1")
     with console.open("GET", "topics/live/live") as answer:
-        assert answer.readline() == b": open\n"
+        assert answer.readline() == b"event: begun\n"
         ottla("produce", "live", input="".join(f"{number}\n" for number in range(500)))
         seen: list[int] = []
         while len(seen) < 500:
             line = answer.readline()
-            if line.startswith(b"data: "):
+            if line.startswith(b'data: {"records":'):
                 seen += [record["offset"] for record in json.loads(line[6:])["records"]]
         assert seen == list(range(500))
     views: list[HTTPResponse] = []
@@ -152,7 +152,7 @@ def test_a_live_view_shows_every_new_record_and_ends_with_its_reader(console: Co
     try:
         for _ in range(MAX_STREAMS):
             eventually(has_one_more)
-            assert views[-1].readline() == b": open\n"
+            assert views[-1].readline() == b"event: begun\n"
         refused = console.get("topics/live/records", 503)
         assert refused == {"error": f"there are {MAX_STREAMS} searches, live views and exports already; end one"}
     finally:

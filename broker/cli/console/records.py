@@ -296,12 +296,14 @@ def live(
 ) -> Generator[LiveStep, None, None]:
     """New records in steps, from the end or from where the query begins. Raises ClientError.
 
-    A reader that is slower than the topic gets all records late: the next step begins when the last one was taken.
+    The first step is empty: each record that is written from then on is in a later one. A reader that is slower than the topic gets all
+    records late: the next step begins when the last one was taken.
     """
     until = monotonic() + MAX_LIVE_SECONDS
     scan = Scan(cluster, query, monotonic)
     if not query.has_beginning:
         scan.positions = dict(scan.ends)
+    yield LiveStep([], [])
     said = 0
     for found in scan.on_and_on():
         missing = dict(list(scan.missing.items())[said:])

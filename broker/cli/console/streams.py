@@ -79,7 +79,7 @@ class Streams:
     async def live(self, request: Request) -> Response:
         """Records as server-sent events `records`, and partitions that are left out as `missing`.
 
-        `failed` has an error, and `end` ends a view that was open for too long.
+        `begun` precedes all records that are new. `failed` has an error, and `end` ends a view that was open for too long.
         """
         asked = self._asked(request)
         if isinstance(asked, Response):
@@ -87,13 +87,15 @@ class Streams:
         served, query = asked
 
         async def events() -> AsyncIterator[str]:
-            said_at = time.monotonic()
-            yield ": open\n\n"
+            said_at = 0.0
             async with aclosing(self._steps(served, lambda cluster: live(cluster, query, served.decoder))) as steps:
                 async for step in steps:
                     if isinstance(step, str):
                         yield _event("failed", {"error": step})
                         return
+                    if not said_at:
+                        said_at = time.monotonic()
+                        yield _event("begun", {})
                     if step.missing:
                         yield _event("missing", {"missing": step.missing})
                     if step.records or time.monotonic() - said_at > _KEEP_ALIVE_SECONDS:

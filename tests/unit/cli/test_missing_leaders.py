@@ -8,7 +8,7 @@ import pytest
 
 from broker.cli.console import views
 from broker.cli.console.decoding import Decoder
-from broker.cli.console.records import Query, Search, export, live
+from broker.cli.console.records import LiveStep, Query, Search, export, live
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.connection import Address
 from broker.client.errors import ClientError, Refused
@@ -16,6 +16,7 @@ from broker.client.fetcher import Fetcher, FetchSettings
 from broker.client.topic_readers import Reader
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse
+from tests.support import played_leaders
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, RECORDS, ClusterOfTest
 
 
@@ -88,10 +89,19 @@ def test_an_export_ends_with_the_partitions_that_it_lacks() -> None:
 
 def test_a_live_view_tells_once_which_partitions_it_lacks() -> None:
     steps = live(ClusterOfTest(ALIVE, LEADERLESS), Query("t", offset=0), Decoder())
-    seen = list(islice(steps, 3))
+    seen = list(islice(steps, 4))
     steps.close()
-    assert [[each["offset"] for each in step.records] for step in seen] == [[0, 1], [], []]
-    assert [[each["partition"] for each in step.missing] for step in seen] == [[1], [], []]
+    assert [[each["offset"] for each in step.records] for step in seen] == [[], [0, 1], [], []]
+    assert [[each["partition"] for each in step.missing] for step in seen] == [[], [1], [], []]
+
+
+def test_a_live_view_has_each_record_that_is_written_after_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(played_leaders, "RECORDS", 1)
+    steps = live(ClusterOfTest(ALIVE), Query("t"), Decoder())
+    assert next(steps) == LiveStep([], [])
+    monkeypatch.setattr(played_leaders, "RECORDS", 2)
+    assert [each["offset"] for each in next(steps).records] == [1]
+    steps.close()
 
 
 def test_a_reader_gives_up_a_partition_without_leader_after_the_timeout() -> None:

@@ -63,10 +63,11 @@ export async function records(page, name, partition) {
     const { signal } = running;
     cancel.hidden = false;
     list.replaceChildren();
-    state.textContent = "Waiting for new records…";
+    state.textContent = "Reading…";
     let count = 0;
     const missing = [];
     const show = {
+      begun() { state.textContent = "Waiting for new records…"; },
       records({ records: found }) {
         count += found.length;
         state.textContent = `${count} records so far; the last ${Math.min(count, MOST_SHOWN)} are shown`;
