@@ -436,7 +436,9 @@ class Broker:
         ip_quotas = IpQuotas(self.services.administration.config_admin, self.services.administration.dynamic_config, server.quotas)
         await in_session(self.store, ip_quotas.load)
         self._held.push_async_callback(ip_quotas.close)
-        reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, self.services.broker_id, self._registration)
+        prepare = partial(self._security.prepare, credentials, self.store)
+        broker_id = self.services.broker_id
+        reconfiguration = Reconfiguration(self.config, hosts, self.socket_server, self.store, broker_id, self._registration, prepare)
         reconfiguration.start()
         CertificateRenewal(self.config, server).start()
         self._held.push_async_callback(reconfiguration.close)

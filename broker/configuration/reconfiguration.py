@@ -6,7 +6,7 @@ values when it needs them. Made by the server once it listens.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from broker.network.acceptor import BindFailed
 from broker.network.host_names import HostNames
@@ -15,6 +15,7 @@ from broker.network.socket_server import SocketServer
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.keys.network import ADVERTISED_LISTENERS, LISTENER_SECURITY_PROTOCOL_MAP, LISTENERS
+from config.listeners import EndPoint
 from controller.errors import StoreError
 from controller.store.metadata_store import MetadataStore
 from controller.znodes.layout import BrokerRegistration, broker_id_path, encode_broker
@@ -35,14 +36,17 @@ class Reconfiguration:
         store: MetadataStore,
         broker_id: int,
         registration: Callable[[], BrokerRegistration],
+        prepare: Callable[[EndPoint], Awaitable[None]],
     ) -> None:
-        """`registration` returns the broker's registration with its current listeners."""
+        """`registration` returns the broker's registration with its current listeners. `prepare` is awaited before a listener is added,
+        and raises ConfigError for one that cannot be."""
         self._config = config
         self._hosts = hosts
         self._socket_server = socket_server
         self._store = store
         self._broker_id = broker_id
         self._registration = registration
+        self._prepare = prepare
         self._names_task: asyncio.Task[None] | None = None
         self._listener_names: list[str] = []
         self._task: asyncio.Task[None] | None = None
@@ -94,6 +98,7 @@ class Reconfiguration:
             if name in self._listener_names:
                 continue
             try:
+                await self._prepare(endpoint)
                 await self._socket_server.add_listener(endpoint)
             except (BindFailed, ConfigError, ValueError) as error:
                 logger.error("listener %s cannot be added: %s", endpoint.connection_string, error)

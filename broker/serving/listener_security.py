@@ -18,13 +18,15 @@ from broker.serving.dispatch import Dispatcher
 from config.broker import BrokerConfig
 from config.errors import ConfigError
 from config.listeners import EndPoint, SecurityProtocol
-from config.sasl import accepts_unsecured_tokens, ignored_jaas_key, sasl_listener
+from config.sasl import accepts_unsecured_tokens, ignored_jaas_key, offers_scram, sasl_listener
+from controller.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.request.services import Services
     from broker.security.tls.listener import ListenerTls
+    from controller.store.metadata_store import MetadataStore
     from storage.disk.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -90,6 +92,18 @@ class ListenerSecurity:
         return found
 
     # -- clients ---------------------------------------------------------------------------------------------------------
+
+    async def prepare(self, scram: ScramCredentials, store: MetadataStore, endpoint: EndPoint) -> None:
+        """Read what a listener needs from the metadata store, before it is added to a running broker. Raises ConfigError."""
+        if endpoint.security_protocol.uses_sasl and offers_scram(sasl_listener(self._config.current, endpoint.listener_name)):
+            try:
+                await scram.load_secret(store)
+            except StoreError as error:
+                logger.warning(
+                    "the answers of listener %s tell which SCRAM users exist, because the secret of the cluster cannot be read: %s; "
+                    "remove the listener and add it again once the metadata store answers",
+                    endpoint.listener_name, error,
+                )  # fmt: skip
 
     def authentication(
         self,

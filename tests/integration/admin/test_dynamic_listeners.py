@@ -16,6 +16,7 @@ from tests.support.admin_requests import BROKER, DELETE, OK, SET, change
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import eventually
 from tests.support.in_process_broker import InProcessBroker, a_broker_in_process
+from tests.support.scram_client import ScramClient
 from tests.support.wire_client import WireClient, a_wire_client
 
 PROTOCOLS = "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT"
@@ -91,6 +92,32 @@ def test_the_users_of_a_listener_may_be_in_the_dynamic_configuration_alone(tmp_p
         assert change(client, BROKER, "0", (name, DELETE, None)) == OK
     with pytest.raises(CannotStart, match=f"for configuration {name}: "), a_broker_in_process(tmp_path, broker_id=0, **both):
         pass
+
+
+def test_an_added_listener_answers_for_users_that_do_not_exist_by_the_secret_of_the_cluster(tmp_path: Path) -> None:
+    """As every other broker and a later run of this one do, so that answers do not tell which users exist."""
+    settings = {
+        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,SECOND:SASL_PLAINTEXT",
+        "sasl_enabled_mechanisms": "SCRAM-SHA-256",
+        "listener.name.second.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    }
+    (second,) = free_ports(1)
+
+    def salt_of_nobody(port: int) -> bytes:
+        with Wire(port) as stranger:
+            assert stranger.handshake("SCRAM-SHA-256").error_code == ErrorCode.NONE
+            answer = bytes(stranger.authenticate(ScramClient("SCRAM-SHA-256", "nobody", "").first).auth_bytes)
+        return answer.split(b",")[1]
+
+    with a_broker_in_process(tmp_path, broker_id=0, **settings) as broker, a_wire_client(broker.port) as client:
+        both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{second}"
+        assert change(client, BROKER, "0", ("listeners", SET, both)) == OK
+        eventually(lambda: is_open(second), what="the second listener")
+        salt = salt_of_nobody(second)
+        assert change(client, BROKER, "0", ("listeners", DELETE, None)) == OK
+    settings["listeners"] = "PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:0"
+    with a_broker_in_process(tmp_path, broker_id=0, **settings) as broker:
+        assert salt_of_nobody(port_of(broker, "SECOND")) == salt
 
 
 def test_a_port_that_is_taken_is_logged_and_the_broker_goes_on(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
