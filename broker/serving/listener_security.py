@@ -17,7 +17,7 @@ from broker.serving.authentication import ListenerAuthentication
 from broker.serving.dispatch import Dispatcher
 from config.broker import BrokerConfig
 from config.errors import ConfigError
-from config.listeners import EndPoint, SecurityProtocol
+from config.listeners import EndPoint, SecurityProtocol, check_principal_builder
 from config.sasl import accepts_unsecured_tokens, ignored_jaas_key, offers_scram, sasl_listener
 from controller.errors import StoreError
 
@@ -62,8 +62,10 @@ class ListenerSecurity:
     # -- the configuration -----------------------------------------------------------------------------------------------
 
     def problem(self) -> ConfigError | None:
-        """The first problem with logins, keys and certificates, by the configuration as it is known now."""
+        """The first problem with principals, logins, keys and certificates, by the configuration as it is known now."""
         try:
+            for endpoint in self._config.listeners.listeners:
+                check_principal_builder(self._config.current, endpoint.listener_name)
             check_listeners(self._config)
             for security in self._between_brokers():
                 if security.protocol.uses_sasl:
@@ -94,7 +96,8 @@ class ListenerSecurity:
     # -- clients ---------------------------------------------------------------------------------------------------------
 
     async def prepare(self, scram: ScramCredentials, store: MetadataStore, endpoint: EndPoint) -> None:
-        """Read what a listener needs from the metadata store, before it is added to a running broker. Raises ConfigError."""
+        """Check a listener before it is added to a running broker, and read what it needs from the metadata store. Raises ConfigError."""
+        check_principal_builder(self._config.current, endpoint.listener_name)
         if endpoint.security_protocol.uses_sasl and offers_scram(sasl_listener(self._config.current, endpoint.listener_name)):
             try:
                 await scram.load_secret(store)

@@ -120,6 +120,21 @@ def test_an_added_listener_answers_for_users_that_do_not_exist_by_the_secret_of_
         assert salt_of_nobody(port_of(broker, "SECOND")) == salt
 
 
+def test_a_principal_builder_in_the_dynamic_configuration_alone_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A broker that ignored it would know the clients of the listener by other principals than the operator meant."""
+    (second,) = free_ports(1)
+    refusal = "a.B for configuration listener.name.second.principal.builder.class: only "
+    with a_broker_in_process(tmp_path, broker_id=0, listener_security_protocol_map=PROTOCOLS) as broker:
+        both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{second}"
+        with a_wire_client(broker.port) as client:
+            changes = (("listener.name.second.principal.builder.class", SET, "a.B"), ("listeners", SET, both))
+            assert change(client, BROKER, "0", *changes) == OK
+        eventually(lambda: refusal in caplog.text, what="the line in the log")
+        assert not is_open(second)
+    with pytest.raises(CannotStart, match=refusal), a_broker_in_process(tmp_path, broker_id=0, listener_security_protocol_map=PROTOCOLS):
+        pass
+
+
 def test_a_port_that_is_taken_is_logged_and_the_broker_goes_on(broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as taken, a_wire_client(broker.port) as client:
         taken.bind(("127.0.0.1", 0))
