@@ -233,6 +233,7 @@ class Connection:
     def _refuse(self, size: int, head: memoryview) -> None:
         """Close the connection because of an impossible length, with a line in the log, as Apache Kafka does."""
         self._processor.on_bad_length(self.client, size, self.max_request_bytes, bytes(head))
+        self.handler.on_bad_length(self)
         self.abort()
 
     # Answers out ----------------------------------------------------------------------------------------------------------------------

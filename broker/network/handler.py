@@ -32,6 +32,9 @@ class RequestHandler:
     def on_kept(self, connection: Connection) -> None:
         """Called when `connection` keeps bytes of frames that cannot be handled yet, and when its memory for them grows."""
 
+    def on_bad_length(self, connection: Connection) -> None:
+        """Called before `connection` is closed because of the length of a frame."""
+
     def takes_empty(self) -> bool:
         """Whether the next frame may be empty. A request never is, but a token of SASL without a header may be."""
         return False

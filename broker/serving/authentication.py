@@ -193,6 +193,11 @@ class AuthenticationHandler(RequestHandler):
         if not self._is_known and (size := self._connection.kept_bytes + len(client_id)):
             self._listener.hold(self, size)
 
+    def on_bad_length(self, connection: Connection) -> None:
+        """Counts as a failure to authenticate, until the client is authenticated."""
+        if self._session.state not in (State.AUTHENTICATED, State.FAILED):
+            self._listener.counts.on_failure(self._loop.time(), is_again=self._is_known)
+
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
         """See `RequestHandler`."""
         return self._session.is_authenticated and self._dispatcher.may_follow_appends(view, begin, end)

@@ -226,7 +226,11 @@ def test_damaged_frames_authenticate_nobody_and_say_little(broker: InProcessBrok
 
 
 @pytest.mark.parametrize("listener", ["SASL", "BOTH"])
-def test_a_frame_that_is_too_large_is_not_read(broker: InProcessBroker, listener: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_frame_that_is_too_large_is_not_read_and_counts_as_a_failure(
+    broker: InProcessBroker, listener: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (counts,) = (each.authentications for each in broker.broker.socket_server.acceptors if each.endpoint.listener_name == listener)
+    before = counts.failed_authentication_total
     with SecureWire(broker, listener) as wire:
         wire.handshake()
         with contextlib.suppress(OSError):
@@ -237,6 +241,7 @@ def test_a_frame_that_is_too_large_is_not_read(broker: InProcessBroker, listener
         listener,
         f"a request of {MAX_RECEIVE + 1} bytes is larger than sasl.server.max.receive.size={MAX_RECEIVE}; closing the connection",
     )
+    assert counts.failed_authentication_total == before + 1
 
 
 def metrics(broker: InProcessBroker) -> list[str]:
