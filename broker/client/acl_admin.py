@@ -86,7 +86,13 @@ def create_acls(cluster: Cluster, acls: Sequence[AclBinding]) -> dict[AclBinding
 
 
 def delete_acls(cluster: Cluster, filters: Iterable[AclFilter]) -> dict[AclBinding, ClientError | None]:
-    """Delete the ACLs that filters select: for each the reason why it was not deleted, or None. Raises Refused."""
+    """Delete the ACLs that filters select: for each the reason why it was not deleted, or None. Raises Refused.
+
+    An attempt whose answer is lost may have deleted some. They are known from a list of before.
+    """
+    filters = list(filters)
+    selected = _selected(cluster, filters)
+    attempts = 0
     request = DeleteAclsRequest(
         filters=[
             DeleteAclsFilter(
@@ -103,6 +109,8 @@ def delete_acls(cluster: Cluster, filters: Iterable[AclFilter]) -> dict[AclBindi
     )
 
     def attempt() -> dict[AclBinding, ClientError | None]:
+        nonlocal attempts
+        attempts += 1
         deleted: dict[AclBinding, ClientError | None] = {}
         for result in cluster.ask(cluster.any_connection, request, DeleteAclsResponse).filter_results:
             check("the ACLs", result.error_code, result.error_message)
@@ -111,7 +119,16 @@ def delete_acls(cluster: Cluster, filters: Iterable[AclFilter]) -> dict[AclBindi
                 deleted[acl] = _outcome(acl, each.error_code, each.error_message)
         return deleted
 
-    return cluster.until_done(attempt)
+    outcomes = cluster.until_done(attempt)
+    return outcomes if attempts == 1 else {**dict.fromkeys(selected), **outcomes}
+
+
+def _selected(cluster: Cluster, filters: Iterable[AclFilter]) -> list[AclBinding]:
+    """The ACLs that filters select; none for a client that may delete ACLs, but not see them."""
+    try:
+        return sorted({acl for each in filters for acl in list_acls(cluster, each)})
+    except Refused:
+        return []
 
 
 class _Entry(Protocol):
