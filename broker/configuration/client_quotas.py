@@ -45,7 +45,7 @@ class StoredQuotas:
     async def _read_all(self) -> None:
         """Apply the stored quotas, and remove all others."""
         clients = await self._admin.read_all(CLIENTS)
-        users = await self._admin.read_all(USERS) | await self._admin.read_all_user_clients()
+        users = await self._admin.read_all(USERS) | await self._admin.read_user_clients()
         former, self._limited = self._limited, set()
         for name, config in clients.items():
             self._on_client(name, config)

@@ -107,9 +107,10 @@ class ConfigAdmin:
         """The overrides of all entities of a type, by name."""
         return await self.read_many(entity_type, await self._store.children(config_type_path(entity_type)))
 
-    async def read_all_user_clients(self) -> dict[str, dict[str, str]]:
-        """The overrides of all pairs of user and client id, as `user/clients/client`."""
-        users = await self._store.children(config_type_path("users"))
+    async def read_user_clients(self, users: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
+        """The overrides of the pairs of user and client id, as `user/clients/client`; of all users, or of these."""
+        if users is None:
+            users = await self._store.children(config_type_path("users"))
         pairs = []
         for some in slices(users, _ENTITIES_AT_ONCE):
             outcomes = await self._store.pipeline([Children(f"{config_path('users', user)}/clients") for user in some])

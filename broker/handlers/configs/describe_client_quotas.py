@@ -1,6 +1,7 @@
 """Handles DescribeClientQuotas (api 48), versions 0-1. KIP-546: lists the stored quotas of users, client ids and addresses (KIP-612)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from broker.request.context import RequestContext
 from broker.request.error_map import api_error, cut
@@ -9,7 +10,7 @@ from broker.security.authorizer import Operation, ResourceType
 from controller.admin.client_quotas import CLIENT_ID, IP, USER
 from controller.admin.config_admin import ConfigAdmin
 from controller.errors import ControllerError, InvalidAdminRequest
-from controller.znodes.layout import DEFAULT_ENTITY, desanitize
+from controller.znodes.layout import DEFAULT_ENTITY, desanitize, sanitize
 from controller.znodes.pauses import Pause
 from protocol.errors import ErrorCode
 from protocol.messages.describe_client_quotas import (
@@ -26,6 +27,8 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 CLIENT_QUOTAS = ("request_percentage", "producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate")
 """In the order of Apache Kafka's answers."""
 IP_QUOTAS = ("connection_creation_rate",)
+_NOT_A_NODE: Final = frozenset({"", ".", ".."})
+"""Names that no node can have."""
 
 Entity = dict[str, str | None]
 """Name by type of entity; None is the default of that type."""
@@ -48,7 +51,8 @@ async def handle_describe_client_quotas(request: DescribeClientQuotasRequest, co
         message = f"Custom entity type '{kind}' not supported"
         return DescribeClientQuotasResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=cut(message), entries=None)
     entries = []
-    for entity, quotas in await _stored(context.broker.administration.config_admin, turns.pause):
+    admin = context.broker.administration.config_admin
+    for entity, quotas in await _stored(admin, components, turns.pause, strict=request.strict):
         await turns.pause()
         if quotas and _matches(entity, components, strict=request.strict):
             entries.append(
@@ -84,22 +88,53 @@ def _components(asked: Iterable[ComponentData]) -> dict[str, ComponentData] | No
     return components
 
 
-async def _stored(admin: ConfigAdmin, pause: Pause) -> list[tuple[Entity, dict[str, float]]]:
+async def _stored(
+    admin: ConfigAdmin, components: Mapping[str, ComponentData], pause: Pause, *, strict: bool
+) -> list[tuple[Entity, dict[str, float]]]:
+    """The entities that may match, with their quotas. There may be many users, of which a component with a name selects one."""
+
+    def may_match(*kinds: str) -> bool:
+        return components.keys() <= {*kinds} and (not strict or len(components) == len(kinds))
+
+    users, clients = _nodes(components.get(USER)), _nodes(components.get(CLIENT_ID))
     found: list[tuple[Entity, dict[str, float]]] = []
-    for name, config in (await admin.read_all("ips")).items():
-        await pause()
-        found.append(({IP: _name(name)}, _quotas(config, IP_QUOTAS)))
-    for name, config in (await admin.read_all("users")).items():
-        await pause()
-        found.append(({USER: _name(name)}, _quotas(config, CLIENT_QUOTAS)))
-    for name, config in (await admin.read_all("clients")).items():
-        await pause()
-        found.append(({CLIENT_ID: _name(name)}, _quotas(config, CLIENT_QUOTAS)))
-    for name, config in (await admin.read_all_user_clients()).items():
-        await pause()
-        user, _, client = name.split("/")
-        found.append(({USER: _name(user), CLIENT_ID: _name(client)}, _quotas(config, CLIENT_QUOTAS)))
+    if may_match(IP):
+        for name, config in (await admin.read_all("ips")).items():
+            await pause()
+            found.append(({IP: _name(name)}, _quotas(config, IP_QUOTAS)))
+    if may_match(USER):
+        for name, config in (await _read(admin, "users", users)).items():
+            await pause()
+            found.append(({USER: _name(name)}, _quotas(config, CLIENT_QUOTAS)))
+    if may_match(CLIENT_ID):
+        for name, config in (await _read(admin, "clients", clients)).items():
+            await pause()
+            found.append(({CLIENT_ID: _name(name)}, _quotas(config, CLIENT_QUOTAS)))
+    if may_match(USER, CLIENT_ID):
+        for name, config in (await _read_pairs(admin, users, clients)).items():
+            await pause()
+            user, _, client = name.split("/")
+            found.append(({USER: _name(user), CLIENT_ID: _name(client)}, _quotas(config, CLIENT_QUOTAS)))
     return found
+
+
+def _nodes(component: ComponentData | None) -> list[str] | None:
+    """The nodes of the users or client ids that a component selects; None for all."""
+    if component is None or component.match_type == ANY:
+        return None
+    if component.match_type == DEFAULT or component.match is None:
+        return [DEFAULT_ENTITY]
+    return [] if component.match in _NOT_A_NODE else [sanitize(component.match)]
+
+
+async def _read(admin: ConfigAdmin, entity_type: str, nodes: Sequence[str] | None) -> dict[str, dict[str, str]]:
+    return await admin.read_all(entity_type) if nodes is None else await admin.read_many(entity_type, nodes)
+
+
+async def _read_pairs(admin: ConfigAdmin, users: Sequence[str] | None, clients: Sequence[str] | None) -> dict[str, dict[str, str]]:
+    if users is None or clients is None:
+        return await admin.read_user_clients(users)
+    return await admin.read_many("users", [f"{user}/clients/{client}" for user in users for client in clients])
 
 
 def _name(node: str) -> str | None:

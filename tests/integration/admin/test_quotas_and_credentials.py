@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -149,6 +149,46 @@ def test_the_quota_of_an_address_is_in_force_at_once_and_after_a_restart(tmp_pat
         alter(client, name, 0)
     with a_broker_in_process(tmp_path) as broker:
         assert not is_accepted(broker)
+
+
+def part(kind: str, name: str | None) -> ComponentData:
+    """The component that selects a name, or every name."""
+    return ComponentData(entity_type=kind, match_type=2 if name is None else 0, match=name)
+
+
+@pytest.mark.parametrize(
+    ("components", "strict", "read", "found"),
+    [
+        ([part("user", "u/")], False, [["u%2F"], ["u%2F/clients/c"]], 2),
+        ([part("user", "u/")], True, [["u%2F"]], 1),
+        ([part("user", "u/"), part("client-id", "c")], False, [["u%2F/clients/c"]], 1),
+        ([part("user", "u/"), part("client-id", None)], True, [["u%2F/clients/c"]], 1),
+        ([part("user", "nobody"), part("client-id", None)], True, [[]], 0),
+        ([part("user", "..")], True, [[]], 0),
+    ],
+)
+def test_the_quotas_of_a_user_are_found_without_those_of_other_users(
+    client: WireClient,
+    broker: InProcessBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    components: list[ComponentData],
+    strict: bool,
+    read: list[list[str]],
+    found: int,
+) -> None:
+    admin = broker.services.administration.config_admin
+    for entity in ("u%2F", "v", "<default>", "u%2F/clients/c", "v/clients/c"):
+        broker.run(admin.alter_entity_config, "users", entity, lambda _: {"consumer_byte_rate": "7.5"})
+    asked: list[list[str]] = []
+    read_many = admin.read_many
+
+    async def noted(entity_type: str, entities: Sequence[str]) -> dict[str, dict[str, str]]:
+        asked.append(list(entities))
+        return await read_many(entity_type, entities)
+
+    monkeypatch.setattr(admin, "read_many", noted)
+    assert len(client.ask(DescribeClientQuotasRequest(components=components, strict=strict), 1).entries) == found
+    assert asked == read
 
 
 def test_a_broker_that_is_not_the_controller_refuses_credentials(client: WireClient, broker: InProcessBroker) -> None:

@@ -151,7 +151,7 @@ def test_every_change_is_the_node_and_then_a_notification() -> None:
             f'{{"version":2,"entity_path":"{entity}"}}'
             for entity in ("topics/cfg", "brokers/0", "brokers/<default>", "users/u1/clients/c1")
         ]
-        assert await admin.read_all_user_clients() == {"u1/clients/c1": {"controller_mutation_rate": "5.0"}}
+        assert await admin.read_user_clients() == {"u1/clients/c1": {"controller_mutation_rate": "5.0"}}
 
     run(scenario)
 

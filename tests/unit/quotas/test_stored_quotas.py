@@ -26,7 +26,7 @@ class Store:
     async def read_all(self, entity_type: str) -> dict[str, dict[str, str]]:
         return self.entities.get(entity_type, {})
 
-    async def read_all_user_clients(self) -> dict[str, dict[str, str]]:
+    async def read_user_clients(self) -> dict[str, dict[str, str]]:
         return self.entities.get("pairs", {})
 
     def on_entity_change(self, entity_type: str, callback: EntityChanged) -> None:
