@@ -25,6 +25,7 @@ from controller.admin.token_store import TokenStore
 from controller.errors import NoNode, StoreError
 from controller.store.metadata_store import MetadataStore
 from controller.znodes.layout import desanitize, sanitize
+from controller.znodes.pauses import slices
 from controller.znodes.security import TOKEN_CHANGES, DelegationToken
 from controller.znodes.znode_json import MalformedZNode
 from storage.disk.clock import Clock
@@ -277,15 +278,22 @@ class DelegationTokens:
     async def _read_all(self) -> None:
         async with self._lock:
             found = {}
-            for stored in await self._store.read_all():
-                try:
-                    found[stored.token_id] = _information(stored)
-                except MalformedZNode as error:
-                    logger.error("a delegation token is ignored: %s", error)
-            for token_id in self._tokens.keys() - found.keys():
-                self._forget(token_id)
-            for token in found.values():
-                self._keep(token)
+            for some in slices(await self._store.read_all()):
+                for stored in some:
+                    try:
+                        found[stored.token_id] = _information(stored)
+                    except MalformedZNode as error:
+                        logger.error("a delegation token is ignored: %s", error)
+                await asyncio.sleep(0)
+            for gone in slices(self._tokens.keys() - found.keys()):
+                for token_id in gone:
+                    self._forget(token_id)
+                await asyncio.sleep(0)
+            for each in slices(found.values()):
+                for token in each:
+                    if token != self._tokens.get(token.token_id):
+                        self._keep(token)
+                await asyncio.sleep(0)
 
     def _keep(self, token: TokenInformation) -> None:
         self._tokens[token.token_id] = token

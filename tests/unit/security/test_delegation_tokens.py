@@ -29,6 +29,7 @@ from broker.security.sasl.scram import ScramServer
 from controller.errors import InvalidAdminRequest, StoreError, StoreUnavailable
 from controller.store.memory_store import MemoryEnsemble, MemoryStore
 from controller.store.metadata_store import Children, Request, Result
+from controller.znodes.pauses import PER_SLICE
 from controller.znodes.security import TOKENS
 from protocol.errors import ErrorCode
 from tests.support.clocks import ManualClock
@@ -297,6 +298,56 @@ def test_tokens_that_a_new_session_cannot_read_are_read_again_until_that_succeed
         assert [*two.tokens] == [token]
         await until(lambda: not two.tokens)
         assert failures == 0
+
+    run(scenario)
+
+
+def test_no_hmac_is_computed_again_for_tokens_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        one, two = await brokers.add(), await brokers.add()
+        kept, gone = [await one.create(ALICE, ALICE, [], -1) for _ in range(2)]
+        await until(lambda: len(two.tokens) == 2)
+        await brokers.stores[0].delete(f"{TOKENS}/{gone.token_id}")  # its notification is gone, too
+        computed: list[str] = []
+        hmac_of = two.hmac_of
+
+        def noted(token_id: str) -> bytes:
+            computed.append(token_id)
+            return hmac_of(token_id)
+
+        monkeypatch.setattr(two, "hmac_of", noted)
+        await two._read_all()  # as in a new session
+        assert (two.tokens, computed) == ([kept], [gone.token_id])
+
+    run(scenario)
+
+
+def test_other_work_goes_on_while_many_tokens_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        one = await brokers.add()
+        for _ in range(3 * PER_SLICE):
+            await one.create(ALICE, ALICE, [], -1)
+        in_this_turn, most = 0, 0
+        keep = DelegationTokens._keep
+
+        def counted(tokens: DelegationTokens, token: TokenInformation) -> None:
+            nonlocal in_this_turn, most
+            in_this_turn += tokens is not one  # it reads the notifications of its own tokens
+            most = max(most, in_this_turn)
+            keep(tokens, token)
+
+        async def take_turns() -> None:
+            nonlocal in_this_turn
+            while True:
+                in_this_turn = 0
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(DelegationTokens, "_keep", counted)
+        other = asyncio.create_task(take_turns())
+        two = await brokers.add()
+        other.cancel()
+        assert len(two.tokens) == 3 * PER_SLICE
+        assert 0 < most <= PER_SLICE
 
     run(scenario)
 
