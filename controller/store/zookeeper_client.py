@@ -50,6 +50,10 @@ _SHARES = 3
 a session would end with its first unanswered attempt. A ZooKeeper that is starting may accept a connection and
 forget it (its log has a NullPointerException in removeCnxn)."""
 
+MAX_BROKEN_LOGINS = 5
+"""Connections in a row that may break during the login of a session that has logged in before. ZooKeeper breaks the connection of a client
+that it refuses, but a server that stops at this moment breaks it, too."""
+
 _EVENT_TYPES = {
     KazooEventType.CREATED: EventType.CREATED,
     KazooEventType.CHANGED: EventType.DATA_CHANGED,
@@ -258,9 +262,13 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
     """
 
     begin_login: Callable[[str], SaslExchange] | None = None
+    _has_logged_in = False
+    _broken_logins = 0
+    """Connections in a row that broke during the login."""
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
-        """Log in, without the package that kazoo needs for that. Raises AuthFailedError; ZooKeeper drops a client that fails."""
+        """Log in, without the package that kazoo needs for that. Raises AuthFailedError for a refused login; ConnectionDropped for a
+        connection that broke, so that kazoo tries again."""
         assert self.begin_login is not None
         exchange = self.begin_login(host)
         try:
@@ -268,8 +276,13 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
             while (answer := exchange.answer(self._ask_sasl(token, xid, timeout))) is not None:
                 token, xid = answer, xid + 1
         except (ConnectionDropped, LoginFailed) as error:
+            if isinstance(error, ConnectionDropped):
+                self._broken_logins += 1
+                if self._has_logged_in and self._broken_logins <= MAX_BROKEN_LOGINS:
+                    raise
             self.logger.warning("SASL: %s", f"the login by SASL failed: {error}")
             raise AuthFailedError(str(error)) from None
+        self._has_logged_in, self._broken_logins = True, 0
         self.client.on_logged_in()
 
     def _ask_sasl(self, token: bytes, xid: int, timeout: float) -> bytes:
