@@ -135,7 +135,7 @@ test-fast: $(VENV)/.installed-test compile
 	OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) -m "not java" tests/unit tests/wire tests/contract
 
 test-medium: $(VENV)/.installed-test compile
-	@$(BIN)/python -m tests.support.prerequisites cc kcat
+	@$(BIN)/python -m tests.support.prerequisites cc kcat go
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
 test-pure: $(VENV)/.installed-test compile

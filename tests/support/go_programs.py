@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,7 +15,23 @@ _QUICKLY = ("-gcflags=all=-N -l -dwarf=false", "-ldflags=-s -w")
 """Nothing is optimised: the standard library takes most of the time, and the programs run for seconds."""
 _PROGRAMS = Path(__file__).with_name("go")
 
-needs_go = pytest.mark.skipif(GO is None, reason="there is no go")
+needs_go = pytest.mark.skipif(GO is None, reason="there is no Go (https://go.dev/dl)")
+
+
+def missing_go() -> str:
+    """The reason why this machine cannot compile the programs, with the remedy; empty if it can, given their modules."""
+    needed = max((re.search(r"^go (\S+)", each.read_text(), re.MULTILINE)[1] for each in _PROGRAMS.glob("*/go.mod")), key=_numbers)
+    if GO is None:
+        return f"install Go {needed} or a later one: https://go.dev/dl"
+    said = subprocess.run([GO, "version"], env={**os.environ, "GOTOOLCHAIN": "local"}, capture_output=True, text=True, check=False).stdout
+    found = re.search(r"\bgo(\d[\d.]*)", said)
+    if found is not None and _numbers(found[1]) >= _numbers(needed):
+        return ""
+    return f"install Go {needed} or a later one: https://go.dev/dl; {GO} is {'of no known version' if found is None else found[1]}"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in version.rstrip(".").split(".")]
 
 
 def compiled_program(name: str, directory: Path) -> Path:

@@ -16,6 +16,7 @@ from functools import partial
 from tests.support import kerberos
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError, ensure_jars
 from tests.support.apache_kafka.training import write_missing_archives
+from tests.support.go_programs import missing_go
 from tests.support.kafka_streams.application import ensure_streams_jars
 from tests.support.neighbours.artifacts import FOR_ALL_TESTS
 from tests.support.old_java import ensure_old_jars
@@ -33,7 +34,9 @@ PROGRAMS = {
     "debootstrap": ("debootstrap", "tests of the packages for servers"),
     "ip": ("iproute2", "tests of the packages for servers"),
 }
-UNASKED = [program for program in PROGRAMS if program not in ("debootstrap", "ip")]
+GO = "go"
+"""Named and not installed, since Debian's package is too old."""
+UNASKED = [*(program for program in PROGRAMS if program not in ("debootstrap", "ip")), GO]
 """The programs for `make test`; `make package-test` asks for the other two."""
 
 
@@ -84,6 +87,9 @@ def prepare_apache_kafka() -> None:
 
 def main(wanted: Collection[str]) -> None:
     """Install what can be installed, name what stays missing, prepare what only needs to be done once."""
+    if GO in wanted and (remedy := missing_go()):
+        print(f"missing: {GO}: tests of Go clients will be skipped ({remedy})", file=sys.stderr)
+    wanted = [program for program in wanted if program != GO]
     if can_install() and (missing := missing_programs(wanted)):
         packages = ", ".join(dict.fromkeys(PROGRAMS[program][0] for program in missing))
         print(f"as root on Debian: apt-get installs {packages}; without them the tests that need them would be skipped", flush=True)
