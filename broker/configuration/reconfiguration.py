@@ -13,9 +13,10 @@ from broker.network.host_names import HostNames
 from broker.network.limits import limits_of
 from broker.network.socket_server import SocketServer
 from config.broker import BrokerConfig
+from config.broker_properties import BrokerProperties
 from config.errors import ConfigError
 from config.keys.network import ADVERTISED_LISTENERS, LISTENER_SECURITY_PROTOCOL_MAP, LISTENERS
-from config.listeners import EndPoint
+from config.listeners import EndPoint, broker_listeners, check_principal_builder
 from controller.errors import StoreError
 from controller.store.metadata_store import MetadataStore
 from controller.znodes.layout import BrokerRegistration, broker_id_path, encode_broker
@@ -54,6 +55,7 @@ class Reconfiguration:
     def start(self) -> None:
         """Begin to follow changes. The configured listeners are bound already."""
         self._listener_names = [endpoint.listener_name for endpoint in self._config.listeners.listeners]
+        self._config.on_check(_check_principal_builders)
         self._config.on_change(self._on_change)
 
     async def close(self) -> None:
@@ -109,3 +111,9 @@ class Reconfiguration:
             await self._store.set(broker_id_path(self._broker_id), encode_broker(self._registration()))
         except (StoreError, KeyError) as error:
             logger.error("the listeners of broker %d cannot be registered: %s", self._broker_id, error)
+
+
+def _check_principal_builders(proposed: BrokerProperties) -> None:
+    """Raises ConfigError for a class that a listener could not use. Apache Kafka loads the class before it stores the change."""
+    for endpoint in broker_listeners(proposed).listeners:
+        check_principal_builder(proposed, endpoint.listener_name)

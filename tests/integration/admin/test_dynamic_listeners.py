@@ -120,15 +120,25 @@ def test_an_added_listener_answers_for_users_that_do_not_exist_by_the_secret_of_
         assert salt_of_nobody(port_of(broker, "SECOND")) == salt
 
 
-def test_a_principal_builder_in_the_dynamic_configuration_alone_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_with_another_principal_builder_is_refused_before_the_change_is_stored(broker: InProcessBroker) -> None:
+    name = "listener.name.second.principal.builder.class"
+    both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:0"
+    with a_wire_client(broker.port) as client:
+        code, message = change(client, BROKER, "0", (name, SET, "a.B"), ("listeners", SET, both))
+        assert code == "INVALID_REQUEST"
+        assert f"Invalid value a.B for configuration {name}: only " in (message or "")
+        assert change(client, BROKER, "0", ("num.io.threads", SET, "9")) == OK
+
+
+def test_a_principal_builder_in_the_stored_configuration_alone_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A broker that ignored it would know the clients of the listener by other principals than the operator meant."""
     (second,) = free_ports(1)
     refusal = "a.B for configuration listener.name.second.principal.builder.class: only "
     with a_broker_in_process(tmp_path, broker_id=0, listener_security_protocol_map=PROTOCOLS) as broker:
         both = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{second}"
-        with a_wire_client(broker.port) as client:
-            changes = (("listener.name.second.principal.builder.class", SET, "a.B"), ("listeners", SET, both))
-            assert change(client, BROKER, "0", *changes) == OK
+        stored = {"listener.name.second.principal.builder.class": "a.B", "listeners": both}
+        admin = broker.services.administration.config_admin
+        broker.run(admin.alter_entity_config, "brokers", "0", lambda _: stored)  # as another program may
         eventually(lambda: refusal in caplog.text, what="the line in the log")
         assert not is_open(second)
     with pytest.raises(CannotStart, match=refusal), a_broker_in_process(tmp_path, broker_id=0, listener_security_protocol_map=PROTOCOLS):
