@@ -224,7 +224,8 @@ class Broker:
         await self._surroundings.check_addresses(config)
         self._key_sets = KeySets(self._executor, self._clock)
         self._held.push_async_callback(self._key_sets.close)
-        await self._load_key_sets()
+        if problem is None:  # else the dynamic configuration has to complete that of the listeners first
+            await self._load_key_sets()
         await self._open_directories()
         await self._open_store()
         await self._load_logs()
