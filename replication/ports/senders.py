@@ -2,7 +2,8 @@
 
 `Senders` gives every broker a queue and a task of its own, with one request in flight, so that a slow broker delays no other. As in Apache
 Kafka, there is no barrier between brokers. The `Channel` knows the kind of the requests and their transport. A channel may also build a new
-request at each attempt, from everything that is due for the broker.
+request at each attempt, from everything that is due for the broker. A request that cannot be encoded is dropped, because no attempt would
+succeed and the next requests would wait for it.
 
 The controller uses it for its requests (`controller.state.channels`).
 """
@@ -13,7 +14,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+
+from protocol.schema.wire import InvalidValue, UnsupportedField
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +35,10 @@ RETRY_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_FACTOR = 8
 """Largest pause between attempts, in multiples of the first; pauses double up to it. A broker that is back is added
 again, and gets requests at once."""
+
+
+_NEVER_SENT: Final = (InvalidValue, UnsupportedField)
+"""The errors of a request that cannot be encoded."""
 
 
 class Channel(Protocol[Request_contra, Response_co]):
@@ -161,7 +168,14 @@ class _Sender(Generic[Request, Response]):
                 senders = self._senders
                 if senders.on_sent is not None:
                     senders.on_sent(self._broker_id, senders.monotonic() - queued_at)
-                response = await self._deliver(request)
+                try:
+                    response = await self._deliver(request)
+                except _NEVER_SENT as error:
+                    logger.error(
+                        "%s: %s to broker %d cannot be encoded (%s); it is dropped, and the broker does not learn what it says",
+                        senders.name, type(request).__name__, self._broker_id, error,
+                    )  # fmt: skip
+                    continue
                 try:
                     on_response(response)
                 except Exception:  # a fault of this broker, in a task without a caller; the next requests follow
@@ -170,11 +184,13 @@ class _Sender(Generic[Request, Response]):
             self._idle.set()
 
     async def _deliver(self, request: Request) -> Response:
-        """Send until the request is answered, because a broker must miss no request while it may be alive."""
+        """Send until the request is answered, because a broker must miss no request while it may be alive. Raises _NEVER_SENT."""
         failures = 0
         while True:
             try:
                 response = await self._channel.send(request)
+            except _NEVER_SENT:
+                raise
             except Exception as error:  # other errors than OSError are faults of this broker, which must not end the task
                 if not failures:
                     logger.warning(

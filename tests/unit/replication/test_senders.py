@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from protocol.schema.wire import InvalidValue
 from replication.ports.senders import Senders
 from tests.support.controlled_cluster import until
 
@@ -87,6 +88,22 @@ def test_a_fault_of_this_broker_loses_no_request(caplog: pytest.LogCaptureFixtur
     play(scenario, losses=1, loss=ValueError("a fault of the channel"))
     assert "a fault of the caller" in caplog.text
     assert "Traceback" in caplog.text.partition("a fault of the caller")[0]
+
+
+def test_a_request_that_cannot_be_encoded_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(senders: PortSenders, reached: Reached) -> None:
+        send(senders, 1, 2)
+        await asyncio.wait_for(senders.delivered(), 10)
+        assert reached == [(1000, 2)]
+
+    play(scenario, losses=1, loss=InvalidValue("required argument is not an integer"))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            "ERROR",
+            "controller: UpdateMetadataRequest to broker 1 cannot be encoded (required argument is not an integer); it is dropped, and the "
+            "broker does not learn what it says",
+        )
+    ]
 
 
 def test_what_waits_goes_to_where_the_broker_is_now() -> None:
