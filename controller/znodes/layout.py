@@ -7,7 +7,7 @@ wrote. `docs/znodes.md` shows each body. Configs and notifications are in `chang
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
 from controller.znodes.java_order import scala_map_order
@@ -73,6 +73,9 @@ EPOCH_DURING_DELETE = -2
 RECOVERED = 0
 RECOVERING = 1
 """leader_recovery_state of a partition after an unclean leader election."""
+
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
 
 DEFAULT_ENTITY = "<default>"
 
@@ -309,10 +312,14 @@ def decode_topic(path: str, data: bytes | None) -> TopicAssignment:
         ordered = body.get("original_order") or {}
         partitions = {
             int(name): ReplicaAssignment(
-                tuple(replicas), tuple(adding.get(name, ())), tuple(removing.get(name, ())), tuple(ordered.get(name, ()))
+                _int32s(replicas),
+                _int32s(adding[name]) if name in adding else (),
+                _int32s(removing[name]) if name in removing else (),
+                _int32s(ordered[name]) if name in ordered else (),
             )
             for name, replicas in body.get("partitions", {}).items()
         }
+        _int32s(partitions)
         topic_id = body.get("topic_id")
         return TopicAssignment(None if topic_id is None else from_text(topic_id), partitions)
     except (TypeError, ValueError, AttributeError) as error:
@@ -332,11 +339,27 @@ def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
     """See PartitionState."""
     body = decode_object(path, data)
     try:
+        recovery_state = _int32(body.get("leader_recovery_state", RECOVERED))
+        if recovery_state not in (RECOVERED, RECOVERING):
+            raise TypeError(f"{recovery_state} is no recovery state")
         return PartitionState(
-            body["leader"], tuple(body["isr"]), body["leader_epoch"], body["controller_epoch"], body.get("leader_recovery_state", RECOVERED)
+            _int32(body["leader"]), _int32s(body["isr"]), _int32(body["leader_epoch"]), _int32(body["controller_epoch"]), recovery_state
         )
     except (KeyError, TypeError) as error:
         raise MalformedZNode(path, f"not a partition state: {error!r}") from error
+
+
+def _int32s(found: Any) -> tuple[int, ...]:
+    """Numbers that the controller's requests can carry. Raises TypeError."""
+    for each in found:
+        if type(each) is not int or not INT32_MIN <= each <= INT32_MAX:  # a boolean is an int, too
+            raise TypeError(f"{each!r} is no number of 32 bits")
+    return tuple(found)
+
+
+def _int32(found: Any) -> int:
+    """As `_int32s`."""
+    return _int32s((found,))[0]
 
 
 def encode_controller(node: ControllerNode) -> bytes:

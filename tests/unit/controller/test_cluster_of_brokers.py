@@ -24,7 +24,7 @@ from controller.errors import (
 from controller.events.isr_changes import IsrChange
 from controller.state.context import Leadership
 from controller.znodes.changes import decode_producer_id_block, encode_log_dir_event, encode_partitions
-from controller.znodes.layout import CONTROLLER, PartitionState, encode_partition_state, partition_state_path
+from controller.znodes.layout import CONTROLLER, PartitionState, encode_partition_state, partition_state_path, topic_path
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from storage.disk.topic_partition import TopicPartition
@@ -321,6 +321,20 @@ def test_a_malformed_order_of_elections_does_not_keep_brokers_from_becoming_cont
         await cluster.settle()
         assert cluster.state().leader == 1
         assert order not in cluster.ensemble.dump()
+
+    run(scenario, brokers=2)
+
+
+def test_a_malformed_topic_keeps_no_broker_from_becoming_controller() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 1])
+        await cluster.topic([0, 1], name="edited")
+        await cluster.brokers[1].store.set(topic_path("edited"), b'{"partitions":{"0":["0","1"]},"version":3}')
+        await cluster.kill(0)
+        await until(lambda: cluster.brokers[1].controller.is_active)
+        await cluster.settle()
+        assert cluster.state().leader == 1
+        assert "edited" not in cluster.brokers[1].controller._core.context.assignments
 
     run(scenario, brokers=2)
 

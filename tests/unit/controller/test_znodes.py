@@ -176,6 +176,35 @@ def test_a_malformed_registration_is_named(data: bytes | None) -> None:
         znodes.decode_broker("/brokers/ids/7", data)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        '"partitions":{"0":["1"]}',
+        '"partitions":{"0":"12"}',
+        '"partitions":{"0":[1.0]}',
+        '"partitions":{"0":[true]}',
+        '"partitions":{"0":[2147483648]}',
+        '"partitions":{"2147483648":[1]}',
+        '"partitions":{"0":[1,2]},"adding_replicas":{"0":["2"]}',
+        '"partitions":{"0":[1,2]},"removing_replicas":{"0":[null]}',
+        '"partitions":{"0":[1,2]},"original_order":{"0":[[1]]}',
+    ],
+)
+def test_an_assignment_that_no_request_can_carry_is_malformed(body: str) -> None:
+    with pytest.raises(MalformedZNode, match=r"^/brokers/topics/t: .*; repair or remove the node$"):
+        znodes.decode_topic("/brokers/topics/t", f'{{{body},"version":3}}'.encode())
+
+
+@pytest.mark.parametrize(
+    "field",
+    ['"leader":"1"', '"isr":["1"]', '"leader_epoch":1.5', '"controller_epoch":2147483648', '"leader_recovery_state":2'],
+)
+def test_a_partition_state_that_no_request_can_carry_is_malformed(field: str) -> None:
+    body = f'{{"leader":1,"isr":[1],"leader_epoch":0,"controller_epoch":1,"version":1,{field}}}'  # of two equal names the last one counts
+    with pytest.raises(MalformedZNode, match="/brokers/topics/t/partitions/0/state"):
+        znodes.decode_partition_state(znodes.partition_state_path(TopicPartition("t", 0)), body.encode())
+
+
 @pytest.mark.parametrize("data", [None, b"{}", b'{"leader":0}', b"\xff"])
 def test_a_malformed_partition_state_is_named(data: bytes | None) -> None:
     path = znodes.partition_state_path(TopicPartition("t", 0))
