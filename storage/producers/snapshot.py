@@ -64,20 +64,20 @@ def _encode_entries(entries: Iterable[ProducerStateEntry]) -> bytes:
 class SnapshotWrite:
     """A snapshot that is being written. `entries` must not change until it `is_done`.
 
-    Any thread may call `step` and `run`, even several threads at once. Both may raise OSError.
+    Any thread may call `step` and `run`, even several threads at once. Both may raise OSError, and do so again in all later calls. After
+    any other error, for example a lack of memory, the next call begins again with the first piece.
     """
 
-    __slots__ = ("_checksum", "_count", "_error", "_file", "_lock", "_position", "_rest", "is_done")
+    __slots__ = ("_checksum", "_count", "_entries", "_error", "_file", "_lock", "_position", "_rest", "is_done")
 
     def __init__(self, file: File, entries: Mapping[int, ProducerStateEntry]) -> None:
         self._file = file
         self._count = len(entries)
-        self._rest = iter(entries.values())
-        self._checksum = crc32c(_COUNT.pack(self._count))
-        self._position = 0
+        self._entries = entries
         self._lock = threading.Lock()
         self._error: OSError | None = None
         self.is_done = False
+        self._begin()
 
     def step(self) -> None:
         """Writes the next piece, if any is left."""
@@ -90,6 +90,11 @@ class SnapshotWrite:
             while not self.is_done:
                 self._step()
 
+    def _begin(self) -> None:
+        self._rest = iter(self._entries.values())
+        self._checksum = crc32c(_COUNT.pack(self._count))
+        self._position = 0
+
     def _step(self) -> None:
         if self._error is not None:
             raise self._error  # a piece is missing
@@ -99,6 +104,9 @@ class SnapshotWrite:
             self._write_piece(self._file)
         except OSError as error:
             self._error = error
+            raise
+        except Exception:
+            self._begin()  # a piece is missing
             raise
 
     def _write_piece(self, file: File) -> None:

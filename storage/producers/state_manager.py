@@ -184,7 +184,8 @@ class ProducerStateManager:
     def end_snapshot(self) -> SnapshotWrite | None:
         """Complete the snapshot that is being written. Begins and returns the waiting one, if any.
 
-        Blocks unless the snapshot is written already. May raise OSError; then no snapshot is left, unfinished or waiting.
+        Blocks unless the snapshot is written already. May raise OSError; then no snapshot is left, unfinished or waiting. After any other
+        error both are left, and may be completed later.
         """
         writing, self.writing = self.writing, None
         waiting, self._waiting = self._waiting, None
@@ -195,6 +196,9 @@ class ProducerStateManager:
         except OSError:
             while self.state.unfreeze() is not None:
                 pass
+            raise
+        except Exception:
+            self.writing, self._waiting = writing, waiting
             raise
         frozen = self.state.unfreeze()
         if frozen is not None and waiting is not None:

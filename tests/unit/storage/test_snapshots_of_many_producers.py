@@ -292,6 +292,39 @@ def test_a_disk_that_refuses_it_takes_its_directory_offline() -> None:
     assert log.is_closed
 
 
+@pytest.mark.parametrize("steps_before", [0, 1, 2])
+def test_it_is_begun_again_after_an_error_that_is_none_of_the_disk(steps_before: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    disks, manager, log = a_broker()
+    first = encode_snapshot(log.active_producers())
+    log.roll()
+    write(log, 3, 2)
+    second = encode_snapshot(log.active_producers())
+    log.roll()
+    for _ in zip(range(steps_before), steps(disks), strict=False):
+        pass
+    with monkeypatch.context() as broken:
+        broken.setattr(producer_snapshot, "_encode_entries", fail)
+        disks.settle()
+        with pytest.raises(MemoryError):
+            log.flush()
+    assert log.recovery_point == 2 * MANY
+    assert manager.offline_log_dirs == []
+
+    disks.background.advance(10_000)
+    assert snapshot(log, 2 * MANY) == first
+    assert snapshot(log, 2 * MANY + 1) == second
+    assert log.recovery_point == 2 * MANY + 1
+    write(log, 3, 3)
+    third = encode_snapshot(log.active_producers())
+    log.roll()
+    disks.settle()
+    assert snapshot(log, 2 * MANY + 2) == third
+
+
+def fail(_: object) -> bytes:
+    raise MemoryError
+
+
 @pytest.mark.parametrize("rolls", [1, 3])
 @pytest.mark.parametrize("power", [False, True])
 def test_a_crash_at_any_step_forgets_no_producer(power: bool, rolls: int) -> None:
