@@ -15,6 +15,10 @@ Pairs: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 ATTRIBUTES_AND_TIME: Final = b"\0\0"
 """Of every record: no attributes, the time of the batch."""
 
+TOMBSTONE_OVERHEAD: Final = 16
+"""Most bytes that a record without a value has besides its key. Its size, its offset and the size of the key have four each. Attributes,
+time, the size of the value and the number of headers have one each."""
+
 _KNOWN_VARINTS: Final = len(VARINTS)
 _NULL: Final = encode_varint(-1)
 _NO_HEADERS: Final = b"\0"

@@ -18,7 +18,14 @@ from broker.request.acks import ACKS_ALL
 from broker.request.delayed_produce import AppendedPartition, DelayedProduce
 from broker.request.error_map import error_code
 from protocol.errors import ErrorCode
-from protocol.records.batch import NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_MASK
+from protocol.records.batch import (
+    HEADER_SIZE,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_MASK,
+)
 from protocol.records.builder import frame_batch
 from protocol.records.compression import CompressionCodec, compress
 from replication.control.replica_manager import ReplicaManager
@@ -142,6 +149,15 @@ class TopicLog:
             self._failed(index, error)
             return False
         return True
+
+    def room_for_records(self, index: int, most: int) -> int:
+        """The number of bytes of records, at most `most`, that one batch in a partition may have. `max.message.bytes` and `segment.bytes`
+        of the topic limit the batch."""
+        partition = self._replica_manager.partition(self._topic, index)
+        if partition is None:
+            return most
+        log = partition.log
+        return min(most, min(log.rules.max_message_bytes, log.settings.segment_bytes) - HEADER_SIZE)
 
     def has_what_was_loaded(self, owned: OwnedPartition[State]) -> bool:
         """Whether all in-sync replicas have the loaded records of a partition."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
+from broker.coordination.record_encoding import TOMBSTONE_OVERHEAD
 from broker.coordination.runner import EffectRunner
 from broker.coordination.topic_log import NOT_APPENDED, UNAVAILABLE, TopicLog
 from broker.groups.commits import Commit, Transaction, Verifier
@@ -52,7 +53,7 @@ OFFSETS_PER_APPEND = 100
 """An append of tombstones takes as long as a check of so many offsets."""
 
 TOMBSTONE_BYTES = 256 * 1024
-"""Keys in one batch of tombstones, bytes; a batch that is larger than `max.message.bytes` of the topic would be refused."""
+"""Size of the records in one batch of tombstones, bytes; less if the topic does not accept such batches."""
 
 NO_OFFSETS = GroupOffsets()
 """The offsets of a group that does not exist: always empty."""
@@ -389,20 +390,22 @@ class OffsetCommits:
             self._groups.leave_transactions(group)
             self._runner.cancel_timers(group)
             keys += group.tombstones()
-        for some in _in_batches(keys):
-            self._log.append_tombstones(self._groups.partition_for(group.group_id), some)
+        index = self._groups.partition_for(group.group_id)
+        for some in _in_batches(keys, self._log.room_for_records(index, TOMBSTONE_BYTES)):
+            self._log.append_tombstones(index, some)
 
 
-def _in_batches(keys: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The keys, about TOMBSTONE_BYTES of them at a time."""
+def _in_batches(keys: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
+    """The keys, some at a time, whose tombstones have at most `limit` bytes."""
     some: list[bytes] = []
     size = 0
     for key in keys:
-        some.append(key)
-        size += len(key)
-        if size >= TOMBSTONE_BYTES:
+        record_bytes = len(key) + TOMBSTONE_OVERHEAD
+        if some and size + record_bytes > limit:
             yield some
             some, size = [], 0
+        some.append(key)
+        size += record_bytes
     if some:
         yield some
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from broker.coordination.owned import OwnedPartition, OwnedStates
-from broker.coordination.record_encoding import encode_pairs
+from broker.coordination.record_encoding import TOMBSTONE_OVERHEAD, encode_pairs
 from broker.coordination.topic_log import TopicLog
 from broker.loop.timing_wheel import TimerTask, TimingWheel
 from broker.transactions.log_records import transaction_key
@@ -30,7 +30,7 @@ IDS_PER_TURN: Final = 2_000
 """Transactional ids that are checked in one turn: 0.5 ms."""
 
 TOMBSTONE_BYTES: Final = 16 * 1024
-"""Size of the keys in one batch of tombstones, bytes; the same as in Apache Kafka."""
+"""Size of the records in one batch of tombstones, bytes; less if the topic does not accept such batches."""
 
 Expired = tuple[TransactionMetadata, bytes]
 
@@ -108,18 +108,21 @@ class TransactionExpiration:
         """Remove transactional ids without a transaction that were not used for `transactional.id.expiration.ms`."""
         last_ms = self._clock.now_ms() - self._expiration_ms
         expired: list[Expired] = []
-        size = 0
+        size = limit = 0
         last_owned: OwnedPartition[TransactionMetadata] | None = None
         async for owned, txn in self._all():
             if txn.pending_state is not None or txn.state not in FINISHED or txn.last_update_ms > last_ms:
                 continue
             key = transaction_key(txn.transactional_id)
-            if last_owned is not None and (last_owned is not owned or size + len(key) > TOMBSTONE_BYTES):
+            record_bytes = len(key) + TOMBSTONE_OVERHEAD
+            if last_owned is not None and (last_owned is not owned or size + record_bytes > limit):
                 self._append_tombstones(last_owned, expired)
                 expired, size = [], 0
+            if last_owned is not owned:
+                limit = self._log.room_for_records(owned.index, TOMBSTONE_BYTES)
             txn.prepare_dead()
             expired.append((txn, key))
-            size += len(key)
+            size += record_bytes
             last_owned = owned
         if last_owned is not None:
             self._append_tombstones(last_owned, expired)

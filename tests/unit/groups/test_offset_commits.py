@@ -284,6 +284,18 @@ def test_offsets_are_deleted_some_in_a_step_and_the_group_ends_with_its_last(mon
     run(scenario)
 
 
+def test_offsets_are_removed_by_batches_that_the_topic_accepts() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        partitions = [TopicPartition("t", index) for index in range(40)]
+        for partition in partitions:
+            assert bench.commit(1, partition=partition) == [ErrorCode.NONE]
+        bench.groups.offsets.delete_groups(["g"])
+        assert tombstones(bench) == [OffsetKey("g", partition) for partition in partitions]
+
+    run(scenario, message_max_bytes=400)
+
+
 @pytest.mark.parametrize("gives_up", [False, True])
 def test_offsets_of_a_deleted_topic_are_deleted_in_some_groups_per_turn(gives_up: bool) -> None:
     count = 3 * OFFSETS_PER_TURN // OFFSETS_PER_APPEND

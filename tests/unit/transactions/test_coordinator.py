@@ -306,6 +306,26 @@ def test_unused_ids_are_removed_with_tombstones_and_others_stay() -> None:
     )
 
 
+def test_unused_ids_are_removed_by_batches_that_the_topic_accepts() -> None:
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        names = [f"id-{number}" for number in range(40)]
+        for name in names:
+            bench.init(name)
+        bench.clock.move(61_000)
+        bench.wheel.advance()
+        await bench.until(lambda: not list(bench.transactions.transactions))
+        assert bench.stored()[-40:] == [(name, "") for name in names]
+
+    run(
+        scenario,
+        message_max_bytes=400,
+        transactional_id_expiration_ms=60_000,
+        transaction_remove_expired_transaction_cleanup_interval_ms=10_000,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=10_000_000,
+    )
+
+
 def test_an_id_whose_tombstone_is_not_safe_stays() -> None:
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate(isr=(0, 1))
