@@ -59,6 +59,9 @@ LEAST_PAUSE_MS: Final = 10
 PARTITIONS_PER_TURN: Final = 2_000
 """Partitions of a transaction that are looked up in a turn of the event loop, and in one request to a broker: about a millisecond."""
 
+MARKER_WEIGHT: Final = 4
+"""A marker takes as long to build and to encode as so many partitions in it."""
+
 TRANSACTIONS_PER_TURN: Final = 100
 """Transactions whose markers are written, and whose ends are stored, in a turn of the event loop: 3 ms."""
 
@@ -458,7 +461,7 @@ class TransactionMarkers:
             if epoch is not None and self._is_pending(marked):
                 former, _ = taken.get(marked, (NO_PARTITIONS, epoch))
                 taken[marked] = union(former, partitions), epoch
-                left -= sum(map(len, partitions.values()))
+                left -= MARKER_WEIGHT + sum(map(len, partitions.values()))
         if not waiting:
             self._due.pop(broker_id, None)
         return taken

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from broker.transactions.markers import PARTITIONS_PER_TURN, PUT_OFF_PER_TURN, RETRIABLE, RETRY_BACKOFF_MS
+from broker.transactions.markers import MARKER_WEIGHT, PARTITIONS_PER_TURN, PUT_OFF_PER_TURN, RETRIABLE, RETRY_BACKOFF_MS
 from controller.errors import StoreUnavailable
 from protocol.errors import ErrorCode
 from tests.support.transaction_bench import TransactionBench, run
@@ -280,6 +280,24 @@ def test_markers_that_come_up_while_a_request_is_in_flight_share_the_next_one() 
         for name in ("a", "b", "c", "d"):
             await ends(bench, name)
         assert [len(request.markers) for _, request in bench.leaders.asked] == [1, 3]
+
+    run(scenario)
+
+
+def test_the_markers_of_many_small_transactions_take_some_requests() -> None:
+    most = PARTITIONS_PER_TURN // MARKER_WEIGHT
+    names = [f"id {number}" for number in range(most + 100)]
+
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.leaders.answering.clear()
+        for name in names:
+            await commit(bench, 1, name=name)
+        bench.leaders.answering.set()
+        await bench.until(lambda: not bench.transactions.markers.transactions)
+        sizes = [len(request.markers) for _, request in bench.leaders.asked]
+        assert max(sizes) <= most
+        assert sum(sizes) == len(names)
 
     run(scenario)
 
