@@ -3,6 +3,8 @@
 import pytest
 
 from storage.disk.topic_partition import TopicPartition
+from storage.errors import LogBeingTruncated
+from storage.log import truncation as log_truncation
 from storage.log.partition_log import PartitionLog
 from tests.support.batches import a_batch
 from tests.support.filesystems import MemoryFileSystem
@@ -47,6 +49,45 @@ def test_a_copy_of_what_a_crash_took_from_the_log_is_gone_before_anything_is_app
     disks.settle()
     assert manager.get(T0) is copy
     assert read_all(copy) == expected
+
+
+def test_a_copy_that_cannot_be_cut_does_not_keep_the_broker_from_starting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = MemoryFileSystem()
+    disks = Disks(memory, log_dirs="/a,/b")
+    manager = disks.start()
+    log = manager.get_or_create(T0, is_new=True, log_dir="/a")
+    future = a_future_log(manager, log, "/b")
+    for _ in range(2):
+        append(future, append_to(log, 0))
+    append(future, a_batch(2))
+    log.flush()
+    future.flush()
+    disks.settle()
+    disks.crash(manager)
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(log_truncation, "rebuild_producer_state", fail)
+        manager = disks.start()
+    current, copy = manager.get(T0), manager.get(T0, future=True)
+    assert current is not None
+    assert copy is not None
+    assert f"topic-0: {copy.directory} cannot be truncated to offset 4" in caplog.text
+    assert manager.offline_log_dirs == []
+    assert append(current, a_batch(2)).first_offset == 4
+    with pytest.raises(LogBeingTruncated):
+        append(copy, a_batch(2))
+
+    disks.background.advance(2_000)
+    assert copy.log_end_offset == 4
+    manager.moves.start(T0)
+    disks.settle()
+    assert manager.get(T0) is copy
+    assert copy.log_end_offset == 6
 
 
 def append_to(log: PartitionLog, value_bytes: int) -> bytearray:
