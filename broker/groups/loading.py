@@ -17,6 +17,7 @@ from struct import Struct
 from sys import intern
 from typing import TypeAlias
 
+from broker.coordination.skipped import report_skipped
 from broker.groups.classic_group import ClassicGroup, GroupSettings, Member
 from broker.groups.committed import RECORD_OFFSET_SIZE, CommittedOffsets, Stored, checked, is_plain, record_offset_of
 from broker.groups.group import Group, GroupState
@@ -189,15 +190,14 @@ class GroupLoader:
             batch, at, header = readable(data, position, header)
             yield from self._any_records(record_data(batch, at, header), header)
         except RecordFormatError as error:
-            self.skipped += 1
-            logger.error("%s: the batch at offset %d cannot be read (%s); left out", self.name, header.base_offset, error)
+            self._skip(f"the batch at offset {header.base_offset}", error)
 
     def _any_records(self, data: bytes, header: BatchHeader) -> Iterator[None]:
         transaction = self._open.setdefault(header.producer_id, {}) if header.is_transactional else None
         place = record_offset_of(header.base_offset)
         for number, (key, value) in enumerate(iter_keys_and_values(data, header), 1):
             if key is None:
-                self.skipped += 1
+                self._skip("a record", "it has no key")
             elif transaction is None:
                 self._put(key, place, value)
             else:
@@ -296,9 +296,9 @@ class GroupLoader:
             else:
                 offsets[index] = known
 
-    def _skip(self, what: str, error: ProtocolError) -> None:
+    def _skip(self, what: str, why: object) -> None:
         self.skipped += 1
-        logger.error("%s: %s cannot be read (%s); left out", self.name, what, error)
+        report_skipped(logger, self.name, self.skipped, what, why)
 
 
 def _in_last_version(key: bytes) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import Final
 
 from broker.coordination.large_table import LargeTable
+from broker.coordination.skipped import report_skipped
 from broker.transactions.log_records import read_key, read_value
 from broker.transactions.metadata import TransactionMetadata
 from protocol.conversion.old_logs import readable
@@ -75,4 +76,4 @@ class TransactionLoader:
 
     def _skip(self, what: str, why: object) -> None:
         self.skipped += 1
-        logger.error("%s: %s cannot be read (%s); left out", self.name, what, why)
+        report_skipped(logger, self.name, self.skipped, what, why)

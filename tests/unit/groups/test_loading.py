@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.coordination.skipped import NAMED
 from broker.groups.classic_group import ClassicGroup, GroupSettings
 from broker.groups.group import GroupState
 from broker.groups.loading import GroupLoader
@@ -232,6 +233,13 @@ def test_a_record_that_cannot_be_read_is_left_out(key: bytes, value: bytes, capl
 def test_a_record_without_a_key_is_left_out() -> None:
     groups, loader = load(bytes(build_batch([Record(0, 0, None, b"x")])))
     assert (groups, loader.skipped) == ({}, 1)
+
+
+def test_of_many_records_that_cannot_be_read_the_first_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    records = [Record(number, 0, offset_key(f"bad-{number}", T0), b"\x00\x09x") for number in range(10 * NAMED)]
+    _, loader = load(bytes(build_batch(records)))
+    assert loader.skipped == 10 * NAMED
+    assert len(caplog.messages) == NAMED + 1
 
 
 @settings(max_examples=200, deadline=None)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.coordination.record_encoding import encode_pairs
+from broker.coordination.skipped import NAMED
 from broker.transactions.loading import TransactionLoader
 from broker.transactions.log_records import read_key, read_value, transaction_key, transaction_value
 from broker.transactions.metadata import TransactionMetadata, TransactionState, TransitMetadata
@@ -165,6 +166,16 @@ def test_what_cannot_be_read_is_left_out_and_said(caplog: pytest.LogCaptureFixtu
     assert loader.skipped == 3
     assert len(caplog.records) == 3
     assert "__transaction_state-0: a record with key" in caplog.text
+
+
+def test_of_many_records_that_cannot_be_read_the_first_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    _, loader = load(a_batch(*((transaction_key(f"id-{number}"), b"\0\7") for number in range(10 * NAMED))))
+    assert loader.skipped == 10 * NAMED
+    assert len(caplog.messages) == NAMED + 1
+    assert caplog.messages[-1] == (
+        "__transaction_state-0: more records cannot be read; they are left out, and counted at the end of the load"
+    )
 
 
 def test_a_tombstone_removes_an_id_and_a_later_record_makes_it_anew() -> None:
