@@ -36,6 +36,7 @@ from benchmarks.parts import (
     single,
     test_suites,
     tls,
+    transaction_state,
     transactions,
     two_brokers,
 )
@@ -60,6 +61,7 @@ MODULES = (
     two_brokers,
     groups,
     replication,
+    transaction_state,
     test_suites,
     long_run,
 )
@@ -73,7 +75,11 @@ _MISSING = (NoCompilerError, ToolMissingError)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, write. Returns the exit code."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    keys = measurable(asked.parts, asked.kinds)
+    if not keys:
+        parser.error(f"no part of {', '.join(asked.parts)} measures {' or '.join(dict.fromkeys(asked.kinds))}")
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     size = _size(asked)
     plan = Plan(two_cores(), partial(_say, console), size, frozenset(asked.only))
@@ -84,13 +90,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compiled("loadgen")
         with _memory_present(size, facts, plan), tempfile.TemporaryDirectory(prefix="benchmark-", dir=asked.dir) as scratch:
             process_guard().remove_tree(Path(scratch))
-            for at, key in enumerate(asked.parts, 1):
+            for at, key in enumerate(keys, 1):
                 done.append((PARTS[key], _take_turns(PARTS[key], asked.kinds, plan, Path(scratch), console)))
                 for table in part_tables(*done[-1], size):
                     console.print(table)
                 for note in notes(done[-1][1]):
                     console.print(note, highlight=False)
-                run = Run(facts, asked.size, size, done, time.monotonic() - began, asked.parts[at:])
+                run = Run(facts, asked.size, size, done, time.monotonic() - began, keys[at:])
                 write_page(run, directory)
     except _MISSING as missing:
         console.print(str(missing), style="red", highlight=False)
@@ -172,6 +178,11 @@ def _size(asked: argparse.Namespace) -> Size:
     if asked.seconds:
         size = replace(size, pace=replace(size.pace, duration_s=asked.seconds))
     return replace(size, repeats=asked.repeats or size.repeats, long_s=asked.duration or size.long_s)
+
+
+def measurable(parts: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """Those of the parts that measure one of the kinds."""
+    return [key for key in parts if not PARTS[key].kinds.keys().isdisjoint(kinds)]
 
 
 def labels(of_kinds: Sequence[str]) -> list[str]:

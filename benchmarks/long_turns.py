@@ -79,6 +79,11 @@ class Turns:
             frame = frame.f_back
         self._stacks.setdefault(self._number, []).append(" < ".join(lines))
 
+    def longest_ms(self, *, but: str = "") -> float:
+        """The longest turn since the last report, ms; 0 if none took half a millisecond. Those of the task that runs the coroutine function
+        `but` do not count."""
+        return max((took / 1e6 for took, name, *_ in self.turns if not but or name.rpartition(" ")[2] != but), default=0.0)
+
     def report(self, step: str) -> None:
         """Print the longest turns since the last report."""
         longest = sorted(self.turns, reverse=True)[:SHOWN]

@@ -7,7 +7,8 @@
            processor time; another one adds one partition of each of N topics
 
 The coordinator, its log and everything below are real. Files are kept in memory, and the leaders that write markers answer at once. The
-collector of garbage pauses while ids are loaded, as in a broker.
+collector of garbage pauses while ids are loaded, as in a broker. `--json FILE` writes the numbers that the part `transaction-state` of
+`benchmarks.bench` shows.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import os
 import time
 from collections.abc import Callable
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
 from benchmarks.long_turns import Turns
 from benchmarks.process import resident_bytes
@@ -42,6 +45,9 @@ FIRST_PRODUCER_ID: Final = 1 << 20
 CROWD: Final = 10_000
 OPEN_AT_ONCE: Final = 1_000
 
+Numbers: TypeAlias = dict[str, float]
+"""The results by name."""
+
 
 def a_record(number: int) -> tuple[bytes, bytes]:
     """A transactional id as long as those of Kafka Streams, whose last transaction was committed."""
@@ -59,8 +65,8 @@ def a_record(number: int) -> tuple[bytes, bytes]:
     return transaction_key(f"application-5fe3a6c4-7f0d-4d8e-9d0f-{number:012d}-1"), at_once(transaction_value(transit))
 
 
-async def load(ids: int) -> None:
-    """Print how long loading takes, and what it leaves in memory."""
+async def load(ids: int) -> Numbers:
+    """Print and return how long loading takes, and what it leaves in memory."""
     disks = Disks()
     disks.clock = _Running()
     async with a_transaction_bench(disks) as bench:
@@ -88,6 +94,7 @@ async def load(ids: int) -> None:
         more = resident_bytes(os.getpid()) - before
         print(f"load: {ids} ids, {log_bytes / 2**20:.0f} MiB of log: {took:.1f} s, {cpu:.1f} s of processor time", flush=True)
         print(f"      {more / ids:.0f} bytes per id; longest turn {longest.ms:.1f} ms", flush=True)
+        return {"load_s": took, "load_cpu_s": cpu, "load_bytes_per_id": more / ids, "load_turn_ms": longest.ms}
 
 
 def _check(error: ErrorCode, _: int) -> None:
@@ -116,8 +123,8 @@ class _Longest:
         self._last = now
 
 
-async def large(partitions: int) -> None:
-    """Print the turns of a transaction with many partitions."""
+async def large(partitions: int) -> Numbers:
+    """Print the turns of a transaction with many partitions; returns the longest ones."""
     async with a_transaction_bench() as bench:
         await bench.coordinate()
         topics = [f"topic-{number}" for number in range(-(-partitions // PARTITIONS_PER_TOPIC))]
@@ -127,28 +134,31 @@ async def large(partitions: int) -> None:
         named: Partitions = dict.fromkeys(topics, all_of_them)
         bench.init()
         turns = Turns(where=False)
-        await _in_one_turn(bench, "AddPartitionsToTxn", lambda reply: _add(bench, named, reply), turns)
-        await _in_one_turn(bench, "EndTxn", lambda reply: bench.transactions.end("id", bench.producer(), True, reply), turns)
+        added_ms = await _in_one_turn(bench, "AddPartitionsToTxn", lambda reply: _add(bench, named, reply), turns)
+        ended_ms = await _in_one_turn(bench, "EndTxn", lambda reply: bench.transactions.end("id", bench.producer(), True, reply), turns)
         await bench.until(lambda: bench.state() == "CompleteCommit")
+        marked_ms = turns.longest_ms()
         turns.report("markers")
+        return {"large_add_ms": added_ms, "large_end_ms": ended_ms, "large_markers_ms": marked_ms}
 
 
 def _add(bench: TransactionBench, named: Partitions, reply: Callable[[ErrorCode], None]) -> None:
     bench.transactions.add_partitions("id", bench.producer(), named, reply)
 
 
-async def many_topics(topics: int) -> None:
-    """Print the turns of a request that adds one partition of each of many topics."""
+async def many_topics(topics: int) -> Numbers:
+    """Print the turns of a request that adds one partition of each of many topics; returns the longest one."""
     async with a_transaction_bench(message_max_bytes=64 << 20) as bench:
         await bench.coordinate()
         named: Partitions = {f"topic-{number}": frozenset((0,)) for number in range(topics)}
         bench.init()
         turns = Turns(where=False)
-        await _in_one_turn(bench, f"AddPartitionsToTxn of {topics} topics", lambda reply: _add(bench, named, reply), turns)
+        name = f"AddPartitionsToTxn of {topics} topics"
+        return {"topics_add_ms": await _in_one_turn(bench, name, lambda reply: _add(bench, named, reply), turns)}
 
 
-async def crowd(ids: int, open_at_once: int) -> None:
-    """Print the turns of many ids, some of which have open transactions at once."""
+async def crowd(ids: int, open_at_once: int) -> Numbers:
+    """Print and return the time of many ids, some of which have open transactions at once, and the longest turn of their markers."""
     async with a_transaction_bench() as bench:
         await bench.coordinate()
         names = [f"application-5fe3a6c4-7f0d-4d8e-9d0f-{number:012d}-1" for number in range(ids)]
@@ -163,33 +173,41 @@ async def crowd(ids: int, open_at_once: int) -> None:
         await bench.until(lambda: bench.transactions.machines.stats.commits == open_at_once)
         took = time.monotonic() - began
         print(f"crowd: {ids} ids, {open_at_once} transactions open at once and committed: {took:.1f} s", flush=True)
+        longest_ms = turns.longest_ms(but=crowd.__name__)  # in its own turns it sends all requests
         turns.report("markers of the crowd")
+        return {"crowd_s": took, "crowd_turn_ms": longest_ms}
 
 
-async def _in_one_turn(bench: TransactionBench, name: str, ask: Callable[[Callable[[ErrorCode], None]], None], turns: Turns) -> None:
-    """Print how long the request holds the loop."""
+async def _in_one_turn(bench: TransactionBench, name: str, ask: Callable[[Callable[[ErrorCode], None]], None], turns: Turns) -> float:
+    """Print how long the request holds the loop. Returns its longest turn, ms."""
     answers: list[ErrorCode] = []
     began = time.thread_time()
     ask(answers.append)
     print(f"{name}: {(time.thread_time() - began) * 1000:.1f} ms in the turn of the request", flush=True)
     await bench.until(lambda: bool(answers))
     assert answers == [ErrorCode.NONE]
+    longest_ms = turns.longest_ms()
     turns.report(name)
+    return longest_ms
 
 
 def main() -> None:
-    """Run both."""
+    """Run all, print, and write the numbers where they are wanted."""
     parser = argparse.ArgumentParser(description="The transaction coordinator with many ids, and with a large transaction.")
     parser.add_argument("--ids", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=100_000)
+    parser.add_argument("--json", type=Path, help="a file for the numbers")
     arguments = parser.parse_args()
     print(describe())
+    numbers: Numbers = {}
     if arguments.partitions:
-        asyncio.run(large(arguments.partitions))
-        asyncio.run(many_topics(arguments.partitions))
-        asyncio.run(crowd(CROWD, OPEN_AT_ONCE))
+        numbers |= asyncio.run(large(arguments.partitions))
+        numbers |= asyncio.run(many_topics(arguments.partitions))
+        numbers |= asyncio.run(crowd(CROWD, OPEN_AT_ONCE))
     if arguments.ids:
-        asyncio.run(load(arguments.ids))
+        numbers |= asyncio.run(load(arguments.ids))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(numbers), encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bench import PARTS
+from benchmarks.bench import PARTS, main, measurable
 from benchmarks.loadgen import compiler
 from benchmarks.sizes import QUICK, Pace
 from benchmarks.turns import Cores, Plan, Turn
@@ -24,6 +24,8 @@ SHORT = replace(
     steady_s=0.6,
     client_records=3000,
     settle_s=0,
+    transactional_ids=200,
+    transaction_partitions=2000,
 )
 SHAPES = (
     "produce-10x10",
@@ -61,6 +63,7 @@ def _compiler() -> None:
         "old-readers",
         "old-clients",
         "long",
+        "transaction-state",
         pytest.param("two-brokers", marks=pytest.mark.cluster),
         pytest.param("test-suites", marks=pytest.mark.cluster),
     ],
@@ -74,6 +77,14 @@ def test_every_line_of_a_part_has_its_number(key: str, tmp_path: Path) -> None:
     assert [line.key for line in PARTS[key].lines(SHORT) if line.value([turn]) is None] == []
     assert all(curve.courses([turn]) for curve in PARTS[key].curves)
     assert not (tmp_path / "broker").exists()
+
+
+def test_a_part_that_measures_none_of_the_kinds_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert measurable(["single", "transaction-state"], ["apache", "apache"]) == ["single"]
+    assert measurable(["single", "transaction-state"], ["apache", "ottla"]) == ["single", "transaction-state"]
+    with pytest.raises(SystemExit):
+        main(["--parts", "transaction-state", "--kinds", "apache"])
+    assert "no part of transaction-state measures apache" in capsys.readouterr().err
 
 
 def test_every_kind_of_shape_is_answered_without_an_error(tmp_path: Path) -> None:
