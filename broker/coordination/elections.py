@@ -32,7 +32,7 @@ RELEASED_PER_TURN = 5_000
 """Weight of the states that are freed in one turn: 0.5 ms."""
 
 RETRY_SECONDS = 10.0
-"""Pause before the log of a partition is read again after its disk failed."""
+"""Pause before the log of a partition is read again after its disk or its load failed."""
 
 POLL_SECONDS = 0.01
 """Pause between two checks of a log that is being truncated, or whose end is not on all in-sync replicas, seconds."""
@@ -143,7 +143,7 @@ class Elections(Generic[State]):
             owned.load_again()
 
     async def _has_to_load_again(self, partition: Partition, owned: OwnedPartition[State]) -> bool:
-        """Load the partition; True if its log could not be read, and the load has to be repeated."""
+        """Load the partition; True if that failed, and has to be repeated."""
         name = str(partition.topic_partition)
         noun = self._kind.noun
         began = self._clock.monotonic()
@@ -166,10 +166,10 @@ class Elections(Generic[State]):
             )
             self._give_up(owned, states)
             return True
-        except Exception:
-            logger.exception("%s: the %s in it could not be loaded. They are not served until it gets a new leader", name, noun)
+        except Exception:  # a lack of memory, for example, which may pass
+            logger.exception("%s: the %s in it could not be loaded. They are not served; trying again in %d s", name, noun, RETRY_SECONDS)
             self._give_up(owned, states)
-            return False
+            return True
         took = self._clock.monotonic() - began
         self.load_times.add(took)
         logger.info(

@@ -290,15 +290,17 @@ class Unreadable(CounterLoader):
         raise self._error
 
 
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError()])
 def test_a_partition_that_cannot_be_read_is_not_served_and_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(elections, "RETRY_SECONDS", 0.001)
 
     async def scenario(bench: GroupBench, made: Counters) -> None:
-        made.new_loader = lambda: Unreadable(OSError(5, "Input/output error"))
+        made.new_loader = lambda: Unreadable(error)
         await lead(bench, epoch=1)
-        await bench.until(lambda: caplog.text.count("could not be loaded: [Errno 5] Input/output error") > 1)
+        await bench.until(lambda: caplog.text.count("could not be loaded") > 1)
+        assert type(error).__name__ in caplog.text or "Input/output error" in caplog.text
         assert made.count("a") == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
         assert list(made.owned) == []
         assert set(made.unloaded) == {"a"}
@@ -309,7 +311,7 @@ def test_a_partition_that_cannot_be_read_is_not_served_and_tried_again(
     run_after_a_count(scenario)
 
 
-def test_a_partition_whose_loading_fails_is_not_served_by_this_leader(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_partition_whose_loading_fails_is_not_served_before_it_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(bench: GroupBench, made: Counters) -> None:
         made.new_loader = lambda: Unreadable(ValueError("unexpected"))
         await lead(bench, epoch=1)
