@@ -128,6 +128,9 @@ class TransactionMachines:
                 next(value)
         except StopIteration as end:
             self._append(txn, store, end.value)
+        except Exception:  # a lack of memory, for example: the transition would be pending forever
+            logger.exception("%s: its record cannot be encoded", txn)
+            self._on_stored(txn, store, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
         else:
             asyncio.get_running_loop().call_soon(self._encode, txn, store, value)
 

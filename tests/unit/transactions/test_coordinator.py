@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import pytest
 
 from broker.coordination.elections import Elections
 from broker.request.internal_topics import TRANSACTION_STATE_TOPIC
+from broker.transactions import machines
 from broker.transactions.effects import InitProducerIdResult
+from broker.transactions.metadata import TransitMetadata
 from protocol.errors import ErrorCode
 from replication.control.replica_manager import ReplicaManager
 from storage.disk.clock import elapsed_ms
@@ -281,6 +284,25 @@ def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced() -> 
         assert bench.stored()[-2:] == [("id", "PrepareAbort"), ("id", "CompleteAbort")]
 
     run(scenario)
+
+
+def test_an_id_whose_record_cannot_be_encoded_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: TransitMetadata) -> Iterator[None]:
+        yield
+        raise MemoryError
+
+    async def scenario(bench: TransactionBench) -> None:
+        await bench.coordinate()
+        bench.init()
+        with monkeypatch.context() as broken:
+            broken.setattr(machines, "transaction_value", fail)
+            assert bench.add(0) == [E.UNKNOWN_SERVER_ERROR]
+        assert bench.add(0) == [E.NONE]
+        assert bench.end() == [E.NONE]
+        await bench.until(lambda: bench.state() == "CompleteCommit")
+
+    run(scenario)
+    assert "its record cannot be encoded" in caplog.text
 
 
 def test_unused_ids_are_removed_with_tombstones_and_others_stay() -> None:
