@@ -88,12 +88,14 @@ def read_slowly(log: bytes) -> tuple[Found, Found]:
     """(what is committed, what is in open transactions), by the declared messages, one record after the other."""
     latest: dict[bytes, tuple[int, bytes]] = {}
     transactions: dict[int, dict[bytes, tuple[int, bytes]]] = {}
+    deleted: dict[bytes, int] = {}  # where: what a transaction has written before stays deleted
     for position, header in iter_batches(log):
         records = list(iter_records(log, position, header))
         if header.is_control:
             ended = transactions.pop(header.producer_id, {})
             if records[0].key == b"\0\0\0\1":
-                latest |= {key: stored for key, stored in ended.items() if key not in latest or latest[key][0] < stored[0]}
+                left = {key: stored for key, stored in ended.items() if deleted.get(key, -1) < stored[0]}
+                latest |= {key: stored for key, stored in left.items() if key not in latest or latest[key][0] < stored[0]}
             continue
         target = transactions.setdefault(header.producer_id, {}) if header.is_transactional else latest
         for record in records:
@@ -101,9 +103,11 @@ def read_slowly(log: bytes) -> tuple[Found, Found]:
             key = b"\0\1" + record.key[2:] if record.key[:2] == b"\0\0" else record.key  # both versions name the same
             if record.value is None:
                 target.pop(key, None)
+                if target is latest:
+                    deleted[key] = header.base_offset
             else:
                 target[key] = header.base_offset, record.value
-    pending = [item for transaction in transactions.values() for item in transaction.items()]
+    pending = [item for transaction in transactions.values() for item in transaction.items() if deleted.get(item[0], -1) < item[1][0]]
     return dict(decoded(latest.items())), dict(decoded(pending))
 
 
