@@ -123,6 +123,15 @@ def test_topics_get_their_sizes_and_are_sorted_by_them(console: Console, page: P
     assert page.run("document.querySelector('img, script:not([src])')") is None
 
 
+def test_the_page_of_a_topic_has_an_error_in_place_of_a_configuration_that_may_not_be_seen(console: Console, page: Page) -> None:
+    topic = {**LINE, "name": "t", "id": "i", "partitions": [], "configs": [], "configs_error": f"topic t: {HOSTILE}"}
+    open_with(page, console, "#/topics/t", {"topics/t": topic, "topics/t/groups": None}, "topics/t/groups")
+    page.wait_for_text(f"topic t: {SHOWN}")
+    assert page.run("document.querySelector('[aria-label=Partitions]') !== null")
+    assert page.run("document.querySelector('[aria-label=Configuration]')") is None
+    assert "Set another key" not in page.text()
+
+
 @pytest.mark.parametrize(
     ("place", "label", "answers", "late"),
     [

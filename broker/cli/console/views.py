@@ -100,7 +100,8 @@ def _topic_line(topic: MetadataResponseTopic) -> View:
 def topic(cluster: Cluster, name: str) -> View:
     """One topic: its partitions with their offsets and sizes, and its configuration with the source of each value.
 
-    A partition whose leader does not answer has neither offsets nor a size.
+    A partition whose leader does not answer has neither offsets nor a size. A configuration that this client may not see is an error in
+    its place.
     """
     found = cluster.topic(name)
     led = {TopicPartition(name, each.partition_index): each.leader_id for each in found.partitions if each.leader_id != NO_LEADER}
@@ -121,8 +122,17 @@ def topic(cluster: Cluster, name: str) -> View:
                 "bytes": sizes.get(where),
             }
         )
-    configs = _configs(describe_configs(cluster, ResourceType.TOPIC, name, synonyms=True))
-    return {**_topic_line(found), "id": to_text(found.topic_id), "partitions": partitions, "configs": configs}
+    return {**_topic_line(found), "id": to_text(found.topic_id), "partitions": partitions, **_topic_configs(cluster, name)}
+
+
+def _topic_configs(cluster: Cluster, name: str) -> View:
+    """The configuration of a topic; none, with the error, for a client that may describe the topic and not its configuration."""
+    try:
+        return {"configs": _configs(describe_configs(cluster, ResourceType.TOPIC, name, synonyms=True))}
+    except Refused as error:
+        if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        return {"configs": [], "configs_error": str(error)}
 
 
 def _sizes(cluster: Cluster, led: dict[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -129,6 +129,22 @@ def test_the_page_of_a_topic_shows_the_offsets_of_the_leaders_that_answer(monkey
     assert asked == [ALIVE]
 
 
+def test_the_page_of_a_topic_shows_its_partitions_to_a_client_that_may_not_see_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def refused(*_: object, **__: object) -> list[object]:
+        raise Refused("topic t", code)
+
+    monkeypatch.setattr(views, "describe_configs", refused)
+    monkeypatch.setattr(views, "log_dirs", lambda *_: [])
+    shown = views.topic(ClusterOfTest(ALIVE), "t")
+    assert [each["end"] for each in shown["partitions"]] == [RECORDS]
+    assert (shown["configs"], shown["configs_error"]) == ([], "topic t: Topic authorization failed. (TOPIC_AUTHORIZATION_FAILED)")
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # it was deleted
+    with pytest.raises(Refused, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        views.topic(ClusterOfTest(ALIVE), "t")
+
+
 @pytest.mark.parametrize(("offsets", "lag"), [({0: 1}, 1), ({0: 1, 1: 0}, None), ({2: 0}, None), ({}, 0)])
 def test_the_lag_of_a_group_is_unknown_without_the_end_of_a_partition(
     offsets: dict[int, int], lag: int | None, monkeypatch: pytest.MonkeyPatch

@@ -93,7 +93,8 @@ async function topic(page, name) {
       }, { button: "Delete", confirm: name, explanation: "All of its records are lost." }), true)),
     element("h2", null, "Partitions"), table("Partitions", partitions, found.partitions).box,
     element("h2", null, "Groups that read it"), readers(page, address),
-    element("h2", null, "Configuration"), ...configTable(page, `${address}/configs`, found.configs),
+    element("h2", null, "Configuration"),
+    ...(found.configs_error ? [failed(new Error(found.configs_error))] : configTable(page, `${address}/configs`, found.configs)),
   ];
 }
 
