@@ -1,18 +1,20 @@
 """Finds the groups that read a topic: those with committed offsets for it, and those with members that have its partitions.
 
-Asks each coordinator for many groups at once: one DescribeGroups, and an OffsetFetch for each group, before it waits for the answers.
+Asks all coordinators at the same time, and each for many groups at once: one DescribeGroups, and an OffsetFetch for each group, before it
+waits for the answers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from broker.client.assignor import PROTOCOL_TYPE, decode_assignment
-from broker.client.cluster import Cluster, TopicPartition
+from broker.client.cluster import Cluster, TopicPartition, may_pass
 from broker.client.committed import committed_offsets
 from broker.client.connection import Connection
 from broker.client.errors import ClientError, ConnectionLost, Refused, check
 from broker.client.group_admin import ListedGroup, describe_group
+from broker.client.reachable import at_once
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
@@ -46,30 +48,56 @@ class Reader(NamedTuple):
     """The committed offsets by partition."""
 
 
-def readers_of(cluster: Cluster, topic: str, groups: Sequence[ListedGroup]) -> tuple[list[Reader], list[str]]:
-    """The groups among these that read the topic, by name, and the groups that this client may not describe.
+class Readers(NamedTuple):
+    """The groups that read a topic, by name."""
 
-    Raises ClientError, also if there is no such topic.
+    found: list[Reader]
+    refused: list[str]
+    """Groups that this client may not describe."""
+    lost: dict[int, ClientError]
+    """The error of each coordinator that did not answer for all of its groups."""
+
+
+def readers_of(cluster: Cluster, topic: str, groups: Sequence[ListedGroup]) -> Readers:
+    """The groups among these that read the topic. Coordinators that do not answer take the timeout once.
+
+    Raises ClientError for what waiting does not change, also if there is no such topic.
     """
     partitions = cluster.partitions(topic)
-    at_once = max(1, min(GROUPS_IN_FLIGHT, PARTITIONS_IN_FLIGHT // max(1, len(partitions))))
-    by_coordinator: dict[int, list[str]] = {}
+    by_coordinator: dict[int, list[ListedGroup]] = {}
     for each in groups:
-        if each.type in _CLASSIC:
-            by_coordinator.setdefault(each.coordinator, []).append(each.group)
+        by_coordinator.setdefault(each.coordinator, []).append(each)
     found: dict[str, Reader | None] = {}
-    for coordinator, names in by_coordinator.items():
-        for begin in range(0, len(names), at_once):
-            some = names[begin : begin + at_once]
-            found |= cluster.until_done(partial(_asked_at_once, cluster, coordinator, topic, partitions, some))
-    for each in groups:
-        if each.group not in found:
-            found[each.group] = _asked_alone(cluster, topic, partitions, each.group)
+
+    def ask(own: Cluster, coordinator: int) -> None:
+        for some in _asked_groups(own, coordinator, topic, partitions, by_coordinator[coordinator]):
+            found.update(some)  # one by one: a coordinator that is lost later has answered for these
+
+    _, errors = at_once(cluster, by_coordinator, ask)
+    for error in errors.values():
+        if not may_pass(error):
+            raise error
     readers = sorted(each for each in found.values() if each is not None and (each.members or each.offsets))
-    return readers, sorted(group for group, each in found.items() if each is None)
+    return Readers(readers, sorted(group for group, each in found.items() if each is None), errors)
 
 
-def _asked_at_once(
+def _asked_groups(
+    cluster: Cluster, coordinator: int, topic: str, partitions: list[int], groups: Sequence[ListedGroup]
+) -> Iterator[Mapping[str, Reader | None]]:
+    """The groups of one coordinator, some at a time. Raises ClientError."""
+    most = max(1, min(GROUPS_IN_FLIGHT, PARTITIONS_IN_FLIGHT // max(1, len(partitions))))
+    alone = [each.group for each in groups if each.type not in _CLASSIC]
+    names = [each.group for each in groups if each.type in _CLASSIC]
+    for begin in range(0, len(names), most):
+        some = names[begin : begin + most]
+        found = cluster.until_done(partial(_asked_together, cluster, coordinator, topic, partitions, some))
+        yield found
+        alone += [group for group in some if group not in found]
+    for group in alone:
+        yield {group: _asked_alone(cluster, topic, partitions, group)}
+
+
+def _asked_together(
     cluster: Cluster, coordinator: int, topic: str, partitions: list[int], groups: Sequence[str]
 ) -> dict[str, Reader | None]:
     """The groups as their coordinator knows them, None for one that may not be described. Raises ClientError.

@@ -226,8 +226,9 @@ def topic_groups(cluster: Cluster, name: str) -> View:
     named.
     """
     listed, errors = reachable_groups(cluster)
-    silent = unanswered("missing", cluster, errors)
-    readers, refused = readers_of(cluster, name, listed[:MAX_GROUPS])
+    unanswered("missing", cluster, errors)  # raises before the same brokers take their timeout again
+    readers, refused, lost = readers_of(cluster, name, listed[:MAX_GROUPS])
+    silent = unanswered("missing", cluster, errors | lost)
     led = [TopicPartition(name, each.partition_index) for each in cluster.topic(name).partitions if each.leader_id != NO_LEADER]
     reached, _ = reachable_offsets(cluster, dict.fromkeys(led, LATEST))
     ends = {where.partition: end for where, end in reached.items()}

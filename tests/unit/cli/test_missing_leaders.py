@@ -13,7 +13,7 @@ from broker.client.cluster import Cluster, TopicPartition
 from broker.client.connection import Address
 from broker.client.errors import ClientError, Refused
 from broker.client.fetcher import Fetcher, FetchSettings
-from broker.client.topic_readers import Reader
+from broker.client.topic_readers import Reader, Readers
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataResponse
 from tests.support import played_leaders
@@ -150,6 +150,6 @@ def test_the_lag_of_a_group_is_unknown_without_the_end_of_a_partition(
     offsets: dict[int, int], lag: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "reachable_groups", lambda _: ([], {}))
-    monkeypatch.setattr(views, "readers_of", lambda *_: ([Reader("g", "Empty", 0, offsets)], []))
+    monkeypatch.setattr(views, "readers_of", lambda *_: Readers([Reader("g", "Empty", 0, offsets)], [], {}))
     (line,) = views.topic_groups(ClusterOfTest(ALIVE, LEADERLESS, DEAD), "t")["groups"]
     assert line["lag"] == lag

@@ -11,9 +11,10 @@ from broker.cli.main import main
 from broker.cli.offset_reset import planned_offsets
 from broker.client.cluster import TopicPartition
 from broker.client.committed import Committed
-from broker.client.errors import ConnectionLost, Refused
+from broker.client.errors import ClientError, ConnectionLost, Refused
 from broker.client.group_admin import DescribedGroup, ListedGroup
 from broker.client.log_dirs import LogDir
+from broker.client.topic_readers import Readers
 from broker.client.transaction_admin import ListedTransaction
 from protocol.errors import ErrorCode
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, ClusterOfTest
@@ -27,15 +28,20 @@ def test_a_look_for_hanging_transactions_names_the_leader_that_does_not_answer()
 
 
 def test_the_pages_of_groups_and_transactions_name_the_coordinators_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, errors = ClusterOfTest(ALIVE, DEAD), {DEAD: ConnectionLost("broker 2: it does not answer")}
+    cluster = ClusterOfTest(ALIVE, DEAD)
+    errors: dict[int, ClientError] = {DEAD: ConnectionLost("broker 2: it does not answer")}
     group, transaction = ListedGroup("g", "consumer", "Empty", "", ALIVE), ListedTransaction("x", ALIVE, 7, "Ongoing")
     monkeypatch.setattr(views, "reachable_groups", lambda _: ([group], errors))
     monkeypatch.setattr(control, "reachable_transactions", lambda _, **__: ([transaction], errors))
     lines = ["broker 2: it does not answer"]
     assert views.groups(cluster) == {"groups": [group._asdict()], "not_examined": lines}
     assert control.transactions(cluster, QueryParams()) == {"transactions": [transaction._asdict()], "not_examined": lines}
-    monkeypatch.setattr(views, "readers_of", lambda *_: ([], []))
+    lost: dict[int, ClientError] = {}
+    monkeypatch.setattr(views, "readers_of", lambda *_: Readers([], [], lost))
     assert views.topic_groups(cluster, "t") == {"groups": [], "not_examined": 0, "missing": lines}
+    lost[DEAD] = errors.pop(DEAD)  # after it has listed its groups
+    assert views.topic_groups(cluster, "t") == {"groups": [], "not_examined": 0, "missing": lines}
+    errors |= lost
     errors[ALIVE] = ConnectionLost("broker 1: it does not answer")
     for page in (views.groups, lambda each: control.transactions(each, QueryParams())):
         with pytest.raises(ConnectionLost):

@@ -1,7 +1,8 @@
-"""The groups that read a topic are found by few waits, also while groups move, vanish, or may not be described."""
+"""The groups that read a topic are found by few waits, also while groups move, vanish or are hidden, and while coordinators are lost."""
 
+import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
@@ -11,7 +12,7 @@ from broker.client.assignor import PROTOCOL_TYPE, encode_assignment
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.committed import Committed
 from broker.client.connection import Connection
-from broker.client.errors import ConnectionLost, Refused
+from broker.client.errors import ClientError, ConnectionLost, Refused
 from broker.client.group_admin import DescribedGroup as Described
 from broker.client.group_admin import ListedGroup, Member
 from broker.client.topic_readers import Reader, readers_of
@@ -71,13 +72,15 @@ class Coordinator:
 
 
 class ClusterOfTest(Cluster):
-    """A cluster whose brokers are all one coordinator."""
+    """A cluster whose brokers are all one coordinator. Those in `lost` do not answer; `on_lost` is called first."""
 
     def __init__(self, coordinator: Coordinator, partitions: int = 3) -> None:
         super().__init__("127.0.0.1:1", timeout_seconds=5.0)
+        self.lost: set[int] = set()
+        self.on_lost: Callable[[], object] = lambda: None
+        self.dropped: list[Connection] = []
         self._coordinator = coordinator
         self._count = partitions
-        self.dropped = 0
 
     def partitions(self, topic: str) -> list[int]:
         """See Cluster."""
@@ -85,15 +88,22 @@ class ClusterOfTest(Cluster):
 
     def broker(self, broker_id: int) -> Connection:
         """See Cluster."""
+        if broker_id in self.lost:
+            self.on_lost()
+            raise ConnectionLost(f"no broker can be reached at 127.0.0.1:{broker_id}")
         return cast("Connection", self._coordinator)
 
     def drop(self, connection: Connection) -> None:
         """See Cluster."""
-        self.dropped += 1
+        self.dropped.append(connection)
 
 
-def listed(names: Sequence[str], kind: str = "Classic") -> list[ListedGroup]:
-    return [ListedGroup(name, PROTOCOL_TYPE, "Stable", kind, 1) for name in names]
+def listed(names: Sequence[str], kind: str = "Classic", coordinator: int = 1) -> list[ListedGroup]:
+    return [ListedGroup(name, PROTOCOL_TYPE, "Stable", kind, coordinator) for name in names]
+
+
+def texts(errors: dict[int, ClientError]) -> dict[int, str]:
+    return {broker_id: str(error) for broker_id, error in errors.items()}
 
 
 LAGGING = Reader("lagging", "Empty", 0, {0: 5, 2: 7})
@@ -103,7 +113,7 @@ ASSIGNED_READER = Reader("assigned", "Stable", 2, {})
 def test_groups_with_offsets_or_with_members_of_the_topic_read_it() -> None:
     for kind in ("Classic", ""):
         found = readers_of(ClusterOfTest(Coordinator()), "t", listed(["lagging", "elsewhere", "assigned"], kind))
-        assert found == ([ASSIGNED_READER, LAGGING], [])
+        assert found == ([ASSIGNED_READER, LAGGING], [], {})
 
 
 def test_many_groups_are_asked_before_the_first_answer_is_awaited_and_not_too_many() -> None:
@@ -117,16 +127,35 @@ def test_many_groups_are_asked_before_the_first_answer_is_awaited_and_not_too_ma
 
 def test_a_connection_that_breaks_is_not_used_again() -> None:
     cluster = ClusterOfTest(Coordinator(lost_after=2))
-    assert readers_of(cluster, "t", listed(["lagging", "assigned"]))[0] == [ASSIGNED_READER, LAGGING]
-    assert cluster.dropped == 1
+    assert readers_of(cluster, "t", listed(["lagging", "assigned"])).found == [ASSIGNED_READER, LAGGING]
+    assert len(cluster.dropped) == 1
 
 
 def test_an_answer_that_does_not_come_is_a_lost_connection() -> None:
     coordinator = Coordinator()
     coordinator.receive = lambda _: None  # type: ignore[method-assign]  # an answer that never comes
     cluster = ClusterOfTest(coordinator)
-    with pytest.raises(ConnectionLost, match="did not answer in time"), cluster.until(0.0):
-        readers_of(cluster, "t", listed(["lagging"]))
+    with cluster.until(0.0):
+        found = readers_of(cluster, "t", listed(["lagging"]))
+    assert (found.found, texts(found.lost)) == ([], {1: "the broker at 127.0.0.1:1 did not answer in time"})
+
+
+def test_coordinators_that_are_lost_hide_no_group_of_the_others_and_are_waited_for_at_the_same_time() -> None:
+    cluster = ClusterOfTest(Coordinator())
+    cluster.lost = {2, 3}
+    cluster.on_lost = threading.Barrier(2, timeout=30.0).wait
+    groups = [*listed(["gone"], coordinator=2), *listed(["lagging", "assigned"]), *listed(["away"], coordinator=3)]
+    with cluster.until(0.0):  # each broker is asked once
+        found = readers_of(cluster, "t", groups)
+    assert (found.found, found.refused) == ([ASSIGNED_READER, LAGGING], [])
+    assert texts(found.lost) == {number: f"no broker can be reached at 127.0.0.1:{number}" for number in (2, 3)}
+
+
+def test_groups_that_were_described_before_their_coordinator_was_lost_are_kept() -> None:
+    cluster = ClusterOfTest(Coordinator(lost_after=2), 15_000)  # so many partitions that each group has requests of its own
+    with cluster.until(0.0):
+        found = readers_of(cluster, "t", listed(["lagging", "assigned"]))
+    assert (found.found, list(found.lost)) == ([LAGGING], [1])
 
 
 @pytest.fixture
@@ -157,20 +186,20 @@ def asked_alone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 )
 def test_a_group_that_moved_is_asked_at_its_present_coordinator(asked_alone: list[str], error: ErrorCode) -> None:
     cluster = ClusterOfTest(Coordinator({"moved": error}))
-    assert readers_of(cluster, "t", listed(["moved", "lagging"])) == ([LAGGING, Reader("moved", "Stable", 1, {1: 9})], [])
+    assert readers_of(cluster, "t", listed(["moved", "lagging"])) == ([LAGGING, Reader("moved", "Stable", 1, {1: 9})], [], {})
     assert asked_alone == ["moved"]
 
 
 def test_a_group_of_the_newer_protocol_is_asked_alone(asked_alone: list[str]) -> None:
     coordinator = Coordinator()
-    found, _ = readers_of(ClusterOfTest(coordinator), "t", listed(["newer"], "Consumer"))
+    found = readers_of(ClusterOfTest(coordinator), "t", listed(["newer"], "Consumer")).found
     assert (found, coordinator.sent) == ([Reader("newer", "Stable", 1, {1: 9})], [])
 
 
 def test_groups_that_may_not_be_described_are_named_apart(asked_alone: list[str]) -> None:
     cluster = ClusterOfTest(Coordinator({"hidden": ErrorCode.GROUP_AUTHORIZATION_FAILED}))
     found = readers_of(cluster, "t", [*listed(["hidden", "lagging"]), *listed(["secret"], "Consumer")])
-    assert found == ([LAGGING], ["hidden", "secret"])
+    assert found == ([LAGGING], ["hidden", "secret"], {})
 
 
 def test_another_error_of_a_group_is_raised() -> None:
