@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -11,12 +12,14 @@ from broker.cli.doctor.kinds import reasons
 from broker.cli.options import cluster_command, command_group, fail, json_option, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table
 from broker.cli.times import parse_span
-from broker.client.errors import ClientError
+from broker.client.errors import ClientError, ConnectionLost
 
 if TYPE_CHECKING:
     from broker.client.cluster import Cluster, TopicPartition
     from broker.client.hanging import OpenTransaction
     from broker.client.transaction_admin import DescribedTransaction, Producer
+
+Result = TypeVar("Result")
 
 _STATES = click.Choice(
     ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence", "Dead"],
@@ -80,11 +83,11 @@ def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
 
     found: list[DescribedTransaction] = []
     errors: list[str] = []
-    for name in dict.fromkeys(names):
-        try:
-            found.append(describe_transaction(cluster, name))
-        except ClientError as error:
-            errors.append(str(error))
+    for _, outcome in _for_each(cluster, names, describe_transaction):
+        if isinstance(outcome, ClientError):
+            errors.append(str(outcome))
+        else:
+            found.append(outcome)
     now_ms = _now_ms()
     if as_json:
         print_json([_described_json(each, now_ms) for each in found])
@@ -94,6 +97,26 @@ def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
             [[*each[:7], _open_for(each, now_ms), each.partitions] for each in found],
         )
     fail(errors)
+
+
+def _for_each(cluster: Cluster, names: Iterable[str], act: Callable[[Cluster, str], Result]) -> Iterator[tuple[str, Result | ClientError]]:
+    """Each transactional id with its result or its error. A coordinator that does not answer takes the timeout once."""
+    lost: dict[int, ConnectionLost] = {}
+    for name in dict.fromkeys(names):
+        coordinator: int | None = None
+        try:
+            coordinator = cluster.transaction_coordinator(name)
+            if coordinator in lost:
+                raise lost[coordinator]  # it would take the whole timeout again
+            result = act(cluster, name)
+        except ConnectionLost as error:
+            if coordinator is not None:
+                lost[coordinator] = error
+            yield name, ConnectionLost(f"transactional id {name}: {error}")
+        except ClientError as error:
+            yield name, error
+        else:
+            yield name, result
 
 
 def _described_json(transaction: DescribedTransaction, now_ms: int) -> dict[str, object]:
@@ -238,14 +261,8 @@ def forget(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     """Have coordinators abort the open transactions of transactional ids, and fence their producers."""
     from broker.client.transaction_admin import forget_transaction
 
-    outcomes: dict[str, ClientError | None] = {}
-    for name in names:
-        try:
-            forget_transaction(cluster, name)
-            outcomes[name] = None
-        except ClientError as error:
-            outcomes[name] = error
-    report_outcomes(outcomes.items(), "its transaction is aborted if it was open, and its producers are fenced", as_json=as_json)
+    outcomes = _for_each(cluster, names, forget_transaction)
+    report_outcomes(outcomes, "its transaction is aborted if it was open, and its producers are fenced", as_json=as_json)
 
 
 def _named_partitions(cluster: Cluster, names: tuple[str, ...], broker_id: int | None) -> list[TopicPartition]:

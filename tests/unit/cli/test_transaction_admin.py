@@ -59,7 +59,7 @@ class ScriptedConnection(Connection):
 
 class ScriptedCluster(Cluster):
     """A cluster of brokers 1 and 2; broker 2 leads and coordinates everything. `answers` is called for every request with the broker that
-    it goes to; `asked` has all of them. Brokers in `silent` do not answer."""
+    it goes to; `asked` has all of them. Brokers in `silent` do not answer; `unanswered` has one of them for each request."""
 
     def __init__(self, *answers: Answer, version: int = 1) -> None:
         super().__init__("there:9092", timeout_seconds=2)
@@ -67,6 +67,7 @@ class ScriptedCluster(Cluster):
         self.coordinator_id = 2
         self.leaders: dict[TopicPartition, int] = {}
         self.silent: set[int] = set()
+        self.unanswered: list[int] = []
         self._answers = list(answers)
         self._speaks = version
 
@@ -90,6 +91,7 @@ class ScriptedCluster(Cluster):
 
     def ask_broker(self, broker_id: int, request: Message, response: type[Any]) -> Any:
         if broker_id in self.silent:
+            self.unanswered.append(broker_id)
             raise ConnectionLost(f"broker {broker_id}: the broker at there:9092 did not answer in time")
         self.asked.append((broker_id, request))
         answer = self._answers[0] if len(self._answers) == 1 else self._answers.pop(0)
@@ -353,6 +355,25 @@ def test_the_transactions_of_brokers_that_answer_are_listed_although_another_doe
     assert ended.value.code == 1
     assert [each["transactional_id"] for each in json.loads(printed.out)] == ["t"]
     assert printed.err == "ottla: broker 1: Cluster authorization failed. (CLUSTER_AUTHORIZATION_FAILED)\n"
+
+
+@pytest.mark.parametrize("command", ["describe", "forget"])
+def test_a_coordinator_that_does_not_answer_is_asked_for_the_first_of_its_transactional_ids_alone(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = ScriptedCluster(described(), fenced(0))
+    cluster.timeout_seconds = 0.05  # less than the pause before a request is repeated
+    cluster.silent = {2}
+    monkeypatch.setattr(cluster, "transaction_coordinator", lambda name: 1 if name == "alive" else 2)
+    monkeypatch.setattr("broker.cli.options.Connecting.cluster", lambda _: cluster)
+    with pytest.raises(SystemExit) as ended:
+        main(["transactions", command, "lost", "alive", "gone", "--json"], standalone_mode=False)
+    printed = capsys.readouterr()
+    assert (ended.value.code, cluster.unanswered) == (1, [2])
+    lines = [f"ottla: transactional id {each}: broker 2: the broker at there:9092 did not answer in time" for each in ("lost", "gone")]
+    assert printed.err.splitlines() == lines
+    shown = json.loads(printed.out)
+    assert [each["transactional_id"] if command == "describe" else each["name"] for each in shown if not each.get("error")] == ["alive"]
 
 
 def test_the_marker_of_a_transaction_is_found_by_its_start_offset() -> None:
