@@ -23,7 +23,7 @@ def pieces(descriptor: int, delimiter: bytes, patience: Callable[[], float | Non
 
     `patience` returns the seconds that the next read may take; None means without limit. Raises PieceTooLarge, OSError.
     """
-    rest = b""
+    rest = bytearray()
     while True:
         if not _readable(descriptor, patience()):
             yield None
@@ -31,12 +31,16 @@ def pieces(descriptor: int, delimiter: bytes, patience: Callable[[], float | Non
         data = os.read(descriptor, _READ_BYTES)
         if not data:
             break
-        *whole, rest = (rest + data).split(delimiter) if delimiter in data or rest else data.split(delimiter)
-        yield from whole
+        searched = max(len(rest) - len(delimiter) + 1, 0)
+        rest += data
+        if rest.find(delimiter, searched) >= 0:  # a part of many reads is copied once, at its end
+            *whole, last = bytes(rest).split(delimiter)
+            rest = bytearray(last)
+            yield from whole
         if len(rest) > MAX_PIECE_BYTES:
             raise PieceTooLarge(f"no delimiter within {MAX_PIECE_BYTES} bytes")
     if rest:
-        yield rest
+        yield bytes(rest)
 
 
 def _readable(descriptor: int, seconds: float | None) -> bool:

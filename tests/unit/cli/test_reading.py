@@ -3,8 +3,10 @@
 import io
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from click import UsageError
@@ -12,6 +14,7 @@ from click import UsageError
 from broker.cli.offset_reset import read_plan
 from broker.cli.output import cell_text, print_table
 from broker.cli.produce import _reader
+from broker.cli.records import record_input
 from broker.cli.records.record_input import LineReader, pieces
 from broker.cli.users import _password
 from broker.client.cluster import TopicPartition
@@ -53,12 +56,23 @@ def a_pipe(*written: bytes, delimiter: bytes = b"\n") -> Iterator[Iterator[bytes
         ([b"a\nb"], b"\n", [b"a", b"b"]),
         ([b"a", b"b\nc", b"\n", b"\n"], b"\n", [b"ab", b"c", b""]),
         ([b"a;", b";b;;"], b";;", [b"a", b"b"]),
+        ([b"a-", b"-", b">b--", b"c"], b"-->", [b"a", b"b--c"]),
         ([], b"\n", []),
     ],
 )
 def test_pieces_stand_between_delimiters(written: list[bytes], delimiter: bytes, expected: list[bytes]) -> None:
     with a_pipe(*written, delimiter=delimiter) as found:
         assert list(found) == expected
+
+
+def test_a_large_piece_is_not_copied_at_each_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_input, "_READ_BYTES", 4096)
+    (tmp_path / "large").write_bytes(b"x" * (16 << 20) + b"\ny")
+    with (tmp_path / "large").open("rb", buffering=0) as file:
+        began = time.process_time()
+        found = [len(each or b"") for each in pieces(file.fileno(), b"\n", lambda: None)]
+        assert time.process_time() - began < 1.0  # copies at each of the 4096 reads take several seconds
+    assert found == [16 << 20, 1]
 
 
 def test_nothing_comes_while_nobody_types() -> None:
