@@ -29,6 +29,8 @@ from protocol.schema.wire import InvalidValue, ProtocolError
 MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
 CLIENT_SOFTWARE: Final = ("ottla", "0.1.0")
+_LEAST_SECONDS: Final = 0.001
+"""Time for an address of a host name when no time is left, in seconds; a timeout of 0 would not wait at all."""
 _ERROR = struct.Struct(">4xh")  # correlation id, error code
 
 AnyResponse = TypeVar("AnyResponse", bound=Message)
@@ -67,7 +69,7 @@ class Connection:
         self._security = security
         self._renew_at = float("inf")
         try:
-            self._socket = socket.create_connection(address, timeout_seconds)
+            self._socket = _connected(address, timeout_seconds)
         except OSError as error:
             raise Unreachable(f"no broker can be reached at {address}: {error.strerror or error}") from None
         except UnicodeError:
@@ -246,6 +248,36 @@ class Connection:
                 return api_table(answer.api_keys)
             listed = api_table(answer.api_keys).get(ApiKey.API_VERSIONS)
             version = min(listed.last, version - 1) if listed is not None else 0
+
+
+def _connected(address: Address, timeout_seconds: float) -> socket.socket:
+    """A socket to the first address of a host name that accepts the connection. Raises OSError of the last one, UnicodeError.
+
+    All addresses together have the timeout: one that does not answer leaves time for those after it.
+    """
+    failed = OSError("the host name has no address")
+    places = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    until = time.monotonic() + timeout_seconds
+    for at, (family, kind, protocol, _, place) in enumerate(places):
+        share = max((until - time.monotonic()) / (len(places) - at), _LEAST_SECONDS)
+        try:
+            made = socket.socket(family, kind, protocol)
+        except OSError as error:  # the kernel does not have this family
+            failed = error
+            continue
+        try:
+            made.settimeout(share)
+            made.connect(place)
+            made.settimeout(timeout_seconds)
+        except OSError as error:
+            made.close()
+            failed = error
+        except BaseException:
+            made.close()
+            raise
+        else:
+            return made
+    raise failed
 
 
 def readable(connections: Iterable[Connection], timeout_seconds: float) -> list[Connection]:

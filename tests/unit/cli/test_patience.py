@@ -33,6 +33,60 @@ def test_a_host_name_that_cannot_be_looked_up_is_one_line(host: str) -> None:
         Connection(Address(host, 9092), "t", 0.5)
 
 
+class PlayedSocket:
+    """A socket to addresses that refuse a connection at once, or do not answer: then the clock goes on by the timeout."""
+
+    now = 0.0
+    waited: list[float]
+    """The timeout of each attempt."""
+
+    def __init__(self, *_: int) -> None:
+        self._seconds = 0.0
+
+    def settimeout(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def connect(self, place: tuple[str, int]) -> None:
+        self.waited.append(self._seconds)
+        if place == REFUSING:
+            raise ConnectionRefusedError
+        PlayedSocket.now += self._seconds
+        raise TimeoutError("timed out")
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+REFUSING, SILENT = ("127.0.0.1", 1), ("127.0.0.1", 2)
+
+
+@pytest.mark.parametrize(
+    ("places", "waited"), [([SILENT] * 3, [1.0, 1.0, 1.0]), ([REFUSING, SILENT, SILENT], [1.0, 1.5, 1.5]), ([SILENT], [3.0])]
+)
+def test_the_addresses_of_a_host_name_share_the_timeout(
+    places: list[tuple[str, int]], waited: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlayedSocket, "now", 0.0)
+    monkeypatch.setattr(PlayedSocket, "waited", [], raising=False)
+    monkeypatch.setattr(time, "monotonic", lambda: PlayedSocket.now)
+    monkeypatch.setattr(socket, "socket", PlayedSocket)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in places])
+    with pytest.raises(Unreachable, match="no broker can be reached at many:9092: timed out"):
+        Connection(Address("many", 9092), "t", 3.0)
+    assert PlayedSocket.waited == pytest.approx(waited)
+    assert PlayedSocket.now == pytest.approx(3.0)
+
+
+def test_the_next_address_of_a_host_name_is_used_if_one_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        places = [GONE, silent.getsockname()]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in places]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with pytest.raises(Unreachable, match="the server at many:9092 does not answer"):
+            Connection(Address("many", 9092), "t", 0.5)
+        silent.accept()[0].close()
+
+
 def known_but_gone(timeout_seconds: float) -> Cluster:
     """A cluster whose only broker was known, leads a partition, and cannot be reached any more."""
     cluster = Cluster(str(GONE), timeout_seconds=timeout_seconds)
