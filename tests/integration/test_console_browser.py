@@ -448,6 +448,8 @@ def test_a_configuration_has_the_source_and_the_default_of_each_value(console: C
     page.fill("Filter by name", "cleanup.policy")
     row = "document.querySelector('[aria-label=Configuration] .space .row').children"
     assert page.run(f"[...{row}].slice(0, 4).map((one) => one.textContent)") == ["cleanup.policy", "delete", "DEFAULT_CONFIG", "delete"]
+    # For a screen reader: the head and the row that the filter left.
+    assert page.run("document.querySelector('[aria-label=Configuration]').getAttribute('aria-rowcount')") == "2"
 
 
 @only_ottla

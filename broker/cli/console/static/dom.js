@@ -114,6 +114,7 @@ export function table(label, columns, rows) {
   box.addEventListener("scroll", () => requestAnimationFrame(draw));
   function show(kept) {
     shown = ordered(kept);
+    box.setAttribute("aria-rowcount", shown.length + 1);
     current = 0;
     drawn.clear();
     space.replaceChildren();
