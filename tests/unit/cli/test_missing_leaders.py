@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from broker.cli.console import views
+from broker.cli.console import records, views
 from broker.cli.console.decoding import Decoder
 from broker.cli.console.records import LiveStep, Query, Search, export, live
 from broker.client.cluster import Cluster, TopicPartition
@@ -20,28 +20,33 @@ from tests.support import played_leaders
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, RECORDS, ClusterOfTest
 
 
+def a_search(cluster: Cluster, query: Query) -> Search:
+    """A search whose clock stands still: on a busy machine, too, it has the time that it needs."""
+    return Search(cluster, query, Decoder(), lambda: 0.0)
+
+
 def found_by(cluster: Cluster, query: Query) -> tuple[list[tuple[int, int]], list[int], str | None]:
     """The records of a search by partition and offset, the partitions that it left out, and the reason of its end."""
-    search = Search(cluster, query, Decoder())
+    search = a_search(cluster, query)
     for _ in search.steps():
         pass
     answer = search.answer()
-    records = [(each["partition"], each["offset"]) for each in answer["records"]]
-    return sorted(records), [each["partition"] for each in answer["missing"]], answer["stopped_by"]
+    found = [(each["partition"], each["offset"]) for each in answer["records"]]
+    return sorted(found), [each["partition"] for each in answer["missing"]], answer["stopped_by"]
 
 
 @pytest.mark.parametrize("query", [Query("t"), Query("t", offset=0), Query("t", timestamp_ms=7), Query("t", partitions=(0, 1, 2))])
 @pytest.mark.parametrize("other", [LEADERLESS, DEAD])
 def test_a_search_shows_the_partitions_that_have_a_leader_and_names_the_others(query: Query, other: int) -> None:
     cluster = ClusterOfTest(ALIVE, other, other)
-    records, missing, stopped_by = found_by(cluster, query)
+    found, missing, stopped_by = found_by(cluster, query)
     assert (missing, stopped_by) == ([1, 2], None)
-    assert records == ([] if query.timestamp_ms is not None else [(0, 0), (0, 1)])
+    assert found == ([] if query.timestamp_ms is not None else [(0, 0), (0, 1)])
     assert cluster.metadata_requests < 30
 
 
 def test_a_partition_whose_leader_cannot_answer_now_is_left_out_with_the_reason() -> None:
-    search = Search(ClusterOfTest(ALIVE, ALIVE, errors={1: ErrorCode.KAFKA_STORAGE_ERROR}), Query("t"), Decoder())
+    search = a_search(ClusterOfTest(ALIVE, ALIVE, errors={1: ErrorCode.KAFKA_STORAGE_ERROR}), Query("t"))
     assert len(list(search.steps())) > 0
     (missing,) = search.answer()["missing"]
     assert missing["partition"] == 1
@@ -50,23 +55,25 @@ def test_a_partition_whose_leader_cannot_answer_now_is_left_out_with_the_reason(
 
 def test_a_right_that_is_missing_is_an_error() -> None:
     with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
-        Search(ClusterOfTest(ALIVE, ALIVE, errors={1: ErrorCode.TOPIC_AUTHORIZATION_FAILED}), Query("t"), Decoder())
+        a_search(ClusterOfTest(ALIVE, ALIVE, errors={1: ErrorCode.TOPIC_AUTHORIZATION_FAILED}), Query("t"))
 
 
 def test_a_search_without_any_leader_is_an_error_soon() -> None:
     began = time.monotonic()
     with pytest.raises(Refused, match=r"t-0: .*\(LEADER_NOT_AVAILABLE\)"):
-        Search(ClusterOfTest(LEADERLESS, LEADERLESS), Query("t"), Decoder())
+        a_search(ClusterOfTest(LEADERLESS, LEADERLESS), Query("t"))
     assert time.monotonic() - began < 10
 
 
 def test_a_partition_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ClientError, match="topic t has no partition 7, only 2 from 0 on"):
-        Search(ClusterOfTest(ALIVE, LEADERLESS), Query("t", partitions=(0, 7)), Decoder())
+        a_search(ClusterOfTest(ALIVE, LEADERLESS), Query("t", partitions=(0, 7)))
 
 
-def test_a_leader_that_is_lost_while_its_partition_is_read_keeps_no_other_waiting() -> None:
+def test_a_leader_that_is_lost_while_its_partition_is_read_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "LEADER_SECONDS", 0.2)
     cluster = ClusterOfTest(ALIVE, DEAD + 1)
+    cluster.timeout_seconds = 60.0  # after which the whole search would fail
     cluster.cannot_fetch.add(DEAD + 1)
     refresh = cluster.refresh
 
