@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from broker.cli.console.login.passwords import hashed
-from protocol.api_keys import ApiKey
-from tests.support.broker_process import eventually
 from tests.support.chromium import Page, a_page, is_installed
 from tests.support.command_line import CommandLine
 from tests.support.hostile_records import GROUP, HOSTILE, a_broker_of_hostile_records
@@ -189,7 +187,7 @@ def test_the_page_is_used_by_keyboard_alone(console: Console, page: Page) -> Non
     page.press("/")
     page.wait_for("document.activeElement.classList.contains('filter')")
     page.type("t")
-    page.wait_for_text(" of ")
+    page.wait_for("/^[0-9]+ of [0-9]+$/.test(document.querySelector('form .note').textContent)")
     page.run("document.querySelector('.rows').focus()")
     page.press("End")
     page.press("Enter")
@@ -393,14 +391,14 @@ def test_a_live_view_that_is_refused_or_interrupted_says_so(console: Console, pa
 def test_a_dialog_ends_with_its_page_and_the_focus_stays_in_the_page(console: Console, page: Page) -> None:
     def open_page(place: str, heading: str) -> None:
         page.run(f"location.hash = '{place}'")
-        page.wait_for(f"document.querySelector('h1').textContent === '{heading}' && !document.querySelector('main[aria-busy]')")
+        page.wait_for(f"document.querySelector('h1')?.textContent === '{heading}' && !document.querySelector('main[aria-busy]')")
 
     page.open(console.address)
     page.wait_for_text("controller")
     open_page("#/topics/t", "Topic t")
     page.click("button", "Delete the topic")
     open_page("#/groups", "Groups")
-    assert page.run("document.querySelector('dialog')") is None
+    page.wait_for("!document.querySelector('dialog')")
     open_page("#/topics/t", "Topic t")
     page.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Elect preferred leaders').focus()")
     use_dialog(page, "Elect preferred leaders", {}, "Elect")
@@ -444,44 +442,12 @@ def test_the_page_of_a_topic_shows_the_groups_that_read_it(console: Console, pag
 
 def test_a_configuration_has_the_source_and_the_default_of_each_value(console: Console, page: Page) -> None:
     page.open(f"{console.address}#/topics/t")
-    page.wait_for_text("Configuration")
+    page.wait_for("document.querySelector('h1')?.textContent === 'Topic t'")
     page.fill("Filter by name", "cleanup.policy")
     row = "document.querySelector('[aria-label=Configuration] .space .row').children"
     assert page.run(f"[...{row}].slice(0, 4).map((one) => one.textContent)") == ["cleanup.policy", "delete", "DEFAULT_CONFIG", "delete"]
     # For a screen reader: the head and the row that the filter left.
     assert page.run("document.querySelector('[aria-label=Configuration]').getAttribute('aria-rowcount')") == "2"
-
-
-@only_ottla
-def test_ten_thousand_topics_with_100_000_partitions_are_drawn_within_a_second(page: Page) -> None:
-    names = [f"topic-{number:05}" for number in range(10_000)]
-    seconds: list[float] = []
-    with a_broker_of_topics(names, 10) as broker, a_console(broker.bootstrap) as console:
-
-        def is_drawn_in_time() -> bool:
-            page.open("about:blank")
-            page.open(f"{console.address}#/topics")
-            page.wait_for_text("topic-00000")
-            seconds.append(page.run("performance.now()") / 1000)
-            assert page.run("document.querySelector('.rows').getAttribute('aria-rowcount')") == "10001"
-            return seconds[-1] < 1.0
-
-        # Other programs may have the processor at the first times.
-        eventually(is_drawn_in_time, 60.0, "a list of 10,000 topics within a second")
-        assert console.get("overview")["partitions"] == 100_000
-        page.wait_for_text("30 B")  # of the topic at place 1, whose leaders have 10
-        count = broker.asked.count(ApiKey.DESCRIBE_LOG_DIRS)
-        page.open("about:blank")
-        page.open(f"{console.address}#/topics")
-        page.wait_for_text("30 B")
-        assert broker.asked.count(ApiKey.DESCRIBE_LOG_DIRS) == count  # pages share the answers for a while
-        for first in ("topic-00000", "topic-09999"):
-            page.click("[role=columnheader] a", "leader size")
-            page.wait_for(f"document.querySelector('.space a').textContent === '{first}'")
-        assert page.run("[...document.querySelector('.space .row').children].slice(3, 5).map((one) => one.textContent)") == [
-            "97.6 KiB",
-            "293 KiB",
-        ]
 
 
 @only_ottla

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-SECONDS = 30.0
+SECONDS = 60.0
+"""Time for an answer of the browser, and for what a page is to show, on a busy machine."""
 _FIRST_DESCRIPTOR = 20
 """The pipe's ends are moved above 3 and 4, which Chromium reads and writes."""
 _OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--window-size=1200,800", "--no-first-run")
@@ -59,11 +60,11 @@ class Page:
             time.sleep(0.02)
 
     def _is_true(self, code: str) -> bool:
-        """Whether an expression is true; it is false between two pages."""
+        """Whether an expression is true; it is false between two pages, of which the first may take the question with it."""
         try:
             return bool(self.run(f"Boolean({code})"))
         except PageFailed as error:
-            if "context" in str(error):
+            if "context" in str(error) or "navigated" in str(error):
                 return False
             raise
 
