@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ClientError
+from broker.client.errors import ClientError, ConnectionLost
 from broker.client.reachable import Errors
 from broker.client.transaction_admin import (
     DescribedTransaction,
@@ -59,24 +59,33 @@ def find_hanging(
 
 
 def search(cluster: Cluster, late: Sequence[OpenTransaction]) -> HangingSearch:
-    """Which of the late transactions hang, by the coordinators of their producers."""
+    """Which of the late transactions hang, by the coordinators of their producers.
+
+    A coordinator that is lost after it has listed its transactional ids takes the timeout once.
+    """
     if not late:
         return HangingSearch([], [], {}, [])
     producer_ids = sorted({each.producer.producer_id for each in late})
     listed, silent = reachable_transactions(cluster, producer_ids=producer_ids)
-    names = {each.producer_id: each.transactional_id for each in listed}
+    known = {each.producer_id: each for each in listed}
     coordinators = list(silent.values())
     described: dict[int, DescribedTransaction] = {}
     # A coordinator that does not answer may know any producer that no other coordinator knows.
-    unknown = set(producer_ids).difference(names) if silent else set()
-    for producer_id, transactional_id in names.items():
+    unknown = set(producer_ids).difference(known) if silent else set()
+    lost: set[int] = set()
+    for producer_id, each in known.items():
+        if each.coordinator in lost:
+            unknown.add(producer_id)
+            continue
         try:
-            described[producer_id] = describe_transaction(cluster, transactional_id)
+            described[producer_id] = describe_transaction(cluster, each.transactional_id)
         except UnknownTransactionalId:
             continue  # it has expired since it was listed
         except ClientError as error:
             coordinators.append(error)
             unknown.add(producer_id)
+            if isinstance(error, ConnectionLost):
+                lost.add(each.coordinator)
     undecided = [each for each in late if each.producer.producer_id in unknown]
     decided = [each for each in late if each.producer.producer_id not in unknown]
     return HangingSearch(hanging(decided, described), undecided, {}, coordinators)

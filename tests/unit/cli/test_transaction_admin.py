@@ -174,9 +174,19 @@ def fenced(error: int) -> Answer:
     return lambda _broker, _request: InitProducerIdResponse(error_code=error, producer_id=7, producer_epoch=4)
 
 
-OPEN = producers_api.ProducerState(
-    producer_id=7, producer_epoch=3, last_sequence=9, last_timestamp=NOW_MS - HOUR_MS, coordinator_epoch=-1, current_txn_start_offset=40
-)
+def open_of(producer_id: int) -> producers_api.ProducerState:
+    """A producer with a transaction that is open since an hour."""
+    return producers_api.ProducerState(
+        producer_id=producer_id,
+        producer_epoch=3,
+        last_sequence=9,
+        last_timestamp=NOW_MS - HOUR_MS,
+        coordinator_epoch=-1,
+        current_txn_start_offset=40,
+    )
+
+
+OPEN = open_of(7)
 LISTED = listed({2: ["t"]})
 CLOSED = producers_api.ProducerState(producer_id=8, producer_epoch=0, last_sequence=1, last_timestamp=5, coordinator_epoch=2)
 
@@ -303,6 +313,24 @@ def test_a_transaction_that_a_silent_coordinator_may_know_is_not_called_hanging(
     known.silent = {1}
     found = find_hanging(known, [P0], max_timeout_ms=HOUR_MS - 1, now_ms=NOW_MS)
     assert ([each.transactional_id for each in found.hanging], found.undecided) == (["t"], [])
+
+
+def test_a_coordinator_that_is_lost_after_it_listed_its_transactions_is_asked_for_the_first_of_them_alone() -> None:
+    def listed_and_lost(broker_id: int, request: list_api.ListTransactionsRequest) -> Message:
+        if broker_id == 2:
+            cluster.silent = {2}
+        states = [
+            list_api.TransactionState(transactional_id=f"t{number}", producer_id=number, transaction_state="Ongoing")
+            for number in request.producer_id_filters
+        ]
+        return list_api.ListTransactionsResponse(transaction_states=states if broker_id == 2 else [])
+
+    cluster = ScriptedCluster(remembered(*(open_of(number) for number in range(3))), listed_and_lost)
+    cluster.timeout_seconds = 0.05  # less than the pause before a request is repeated
+    found = find_hanging(cluster, [P0], max_timeout_ms=HOUR_MS - 1, now_ms=NOW_MS)
+    assert ([each.producer.producer_id for each in found.undecided], found.hanging) == ([0, 1, 2], [])
+    assert list(map(str, found.coordinators)) == ["broker 2: the broker at there:9092 did not answer in time"]
+    assert cluster.unanswered == [2]
 
 
 def test_a_partition_that_is_refused_hides_no_producer_of_the_others() -> None:
