@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from broker.client.assignor import PROTOCOL_TYPE, decode_assignment, decode_topics
 from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ClientError, Refused, check
+from broker.client.connection import Address
+from broker.client.errors import ClientError, ConnectionLost, Refused, check
 from broker.client.reachable import of_brokers
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -138,7 +139,7 @@ def _describe_consumer(cluster: Cluster, group: str) -> DescribedGroup | None:
 
 
 def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, ClientError | None]:
-    """Delete groups with their offsets; the outcome of each."""
+    """Delete groups with their offsets; the outcome of each. A coordinator that does not answer takes the timeout once."""
 
     def attempt(group: str) -> ClientError | None:
         address = cluster.coordinator(group)
@@ -149,4 +150,19 @@ def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, ClientEr
             raise error
         return error
 
-    return {group: cluster.until_done(partial(attempt, group)) for group in groups}
+    found: dict[str, ClientError | None] = {}
+    lost: dict[Address, ConnectionLost] = {}
+    for group in dict.fromkeys(groups):
+        address: Address | None = None
+        try:
+            address = cluster.coordinator(group)
+            if address in lost:
+                raise lost[address]  # it would take the whole timeout again
+            found[group] = cluster.until_done(partial(attempt, group))
+        except ConnectionLost as error:
+            if address is not None:
+                lost[address] = error
+            found[group] = ConnectionLost(f"group {group}: {error}")
+        except Refused as error:
+            found[group] = error
+    return found

@@ -11,12 +11,14 @@ from broker.cli.main import main
 from broker.cli.offset_reset import planned_offsets
 from broker.client.cluster import TopicPartition
 from broker.client.committed import Committed
+from broker.client.connection import Address
 from broker.client.errors import ClientError, ConnectionLost, Refused
 from broker.client.group_admin import DescribedGroup, ListedGroup
 from broker.client.log_dirs import LogDir
 from broker.client.topic_readers import Readers
 from broker.client.transaction_admin import ListedTransaction
 from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, ClusterOfTest
 
 
@@ -150,6 +152,35 @@ def test_a_coordinator_that_is_lost_is_asked_for_none_of_its_other_groups(
     printed = capsys.readouterr()
     assert (asked, [each["group"] for each in json.loads(printed.out)]) == (["a", "of another"], ["of another"])
     assert printed.err == "ottla: group a: broker 2: it does not answer\nottla: group b: broker 2: it does not answer\n"
+
+
+def test_groups_are_deleted_although_the_coordinator_of_others_is_lost_which_is_asked_for_the_first_of_them_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = ClusterOfTest(ALIVE)
+    cluster.timeout_seconds = 0.05  # less than the pause before a request is repeated
+    asked: list[str] = []
+
+    def ask(_: object, request: DeleteGroupsRequest, __: object) -> DeleteGroupsResponse:
+        (name,) = request.groups_names
+        asked.append(name)
+        if name in {"a", "b"}:
+            raise ConnectionLost("no broker can be reached at 127.0.0.1:2")
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if name == "loading" else ErrorCode.NONE
+        return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=name, error_code=code)])
+
+    monkeypatch.setattr(cluster, "coordinator", lambda name: Address("127.0.0.1", DEAD if name in {"a", "b"} else ALIVE))
+    monkeypatch.setattr(cluster, "ask", ask)
+    monkeypatch.setattr("broker.cli.options.Connecting.cluster", lambda _: cluster)
+    failed("groups", "delete", "a", "loading", "other", "b")
+    printed = capsys.readouterr()
+    assert [each["name"] for each in json.loads(printed.out) if each["error"] is None] == ["other"]
+    assert asked == ["a", "loading", "other"]
+    assert printed.err.splitlines() == [
+        "ottla: group a: no broker can be reached at 127.0.0.1:2",
+        "ottla: group loading: The coordinator is loading and hence can't process requests. (COORDINATOR_LOAD_IN_PROGRESS)",
+        "ottla: group b: no broker can be reached at 127.0.0.1:2",
+    ]
 
 
 def test_the_directories_of_the_brokers_that_answer_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
