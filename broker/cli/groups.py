@@ -16,6 +16,7 @@ from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
     from broker.client.cluster import Cluster, TopicPartition
+    from broker.client.connection import Address
     from broker.client.group_admin import DescribedGroup, Member
 
 _INACTIVE = ("Empty", "Dead")
@@ -62,23 +63,26 @@ def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
 
     errors: list[str] = []
     coordinators: dict[str, int] = {}
-    lost: dict[int, ClientError] = {}
+    lost: dict[int | Address, ClientError] = {}
     if not names:
         listed, silent = reachable_groups(cluster)
         coordinators = {each.group: each.coordinator for each in listed}
         errors += map(str, silent.values())
     shown = []
     for name in names or coordinators:
+        coordinator: int | Address | None = coordinators.get(name)
         try:
-            if (known := lost.get(coordinators.get(name, -1))) is not None:
-                raise known  # it would take the whole timeout again
+            if coordinator is None:
+                coordinator = cluster.coordinator(name)
+            if coordinator in lost:
+                raise lost[coordinator]  # it would take the whole timeout again
             group = describe_group(cluster, name)
             committed = {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
         except (Refused, ConnectionLost) as error:
             is_lost = isinstance(error, ConnectionLost)
             errors.append(f"group {name}: {error}" if is_lost else str(error))
-            if is_lost and name in coordinators:
-                lost[coordinators[name]] = error
+            if is_lost and coordinator is not None:
+                lost[coordinator] = error
             continue
         if group.state == "Dead" and not committed:
             errors.append(f"there is no group {name}")

@@ -125,6 +125,7 @@ def test_the_lag_behind_the_leaders_that_answer_is_shown_and_a_missing_group_hid
     offsets = {TopicPartition("t", number): Committed(1, "") for number in range(2)}
     monkeypatch.setattr("broker.client.committed.committed_offsets", lambda _, name: offsets if name == "g" else {})
     monkeypatch.setattr("broker.client.group_admin.describe_group", lambda _, name: DescribedGroup(name, "Dead", "", "", "", "", []))
+    monkeypatch.setattr("broker.client.cluster.Cluster.coordinator", lambda *_: Address("127.0.0.1", ALIVE))
     failed("groups", "describe", "none", "g")
     printed = capsys.readouterr()
     (shown,) = json.loads(printed.out)
@@ -133,8 +134,9 @@ def test_the_lag_behind_the_leaders_that_answer_is_shown_and_a_missing_group_hid
 
 
 @pytest.mark.usefixtures("one_leader")
+@pytest.mark.parametrize("names", [(), ("a", "b", "of another")])
 def test_a_coordinator_that_is_lost_is_asked_for_none_of_its_other_groups(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[str] = []
 
@@ -148,7 +150,9 @@ def test_a_coordinator_that_is_lost_is_asked_for_none_of_its_other_groups(
     monkeypatch.setattr("broker.client.group_admin.reachable_groups", lambda *_: (listed, {}))
     monkeypatch.setattr("broker.client.group_admin.describe_group", describe)
     monkeypatch.setattr("broker.client.committed.committed_offsets", lambda *_: {})
-    failed("groups", "describe")
+    ports = {each.group: each.coordinator for each in listed}
+    monkeypatch.setattr("broker.client.cluster.Cluster.coordinator", lambda _, name: Address("127.0.0.1", ports[name]))
+    failed("groups", "describe", *names)
     printed = capsys.readouterr()
     assert (asked, [each["group"] for each in json.loads(printed.out)]) == (["a", "of another"], ["of another"])
     assert printed.err == "ottla: group a: broker 2: it does not answer\nottla: group b: broker 2: it does not answer\n"
