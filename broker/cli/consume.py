@@ -308,8 +308,10 @@ class _Membership:
                     return
         finally:
             fetcher.close()
-            self._commit()
-            self._member.leave()
+            try:
+                self._commit()
+            finally:
+                self._member.leave()
 
     def _positions(self, assigned: list[TopicPartition], offset: str) -> dict[TopicPartition, int]:
         from broker.cli.records.consume_range import start_positions

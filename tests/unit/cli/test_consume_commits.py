@@ -1,4 +1,4 @@
-"""Which offsets `ottla consume -G` commits."""
+"""Which offsets `ottla consume -G` commits, and that it leaves its group."""
 
 import errno
 import io
@@ -10,7 +10,9 @@ import pytest
 
 from broker.cli.consume import _Membership, _Sink
 from broker.client.cluster import TopicPartition
-from broker.client.fetcher import FetchedBatch
+from broker.client.errors import Refused
+from broker.client.fetcher import FetchedBatch, FetchSettings
+from protocol.errors import ErrorCode
 from protocol.records.batch import TimestampType
 from protocol.records.reader import Record
 
@@ -72,3 +74,30 @@ def test_records_that_a_full_disk_did_not_take_are_not_committed() -> None:
         membership._read(fetcher)
     membership._commit()
     assert member.committed == []
+
+
+class RefusedMember(Member):
+    """A member that is interrupted, and whose commits are refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_left = False
+
+    def join(self) -> list[TopicPartition]:
+        raise KeyboardInterrupt
+
+    def commit(self, offsets: dict[TopicPartition, int]) -> None:
+        raise Refused("group g", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    def leave(self) -> None:
+        self.has_left = True
+
+
+def test_the_group_is_left_although_the_last_commit_is_refused() -> None:
+    member: Any = RefusedMember()
+    cluster: Any = None
+    membership = _Membership(cluster, "g", member, 0, None, _Sink(io.BytesIO(), lambda _: iter(()), None), commits=True)
+    membership._handled = {P0: 8}
+    with pytest.raises(Refused, match="GROUP_AUTHORIZATION_FAILED"):
+        membership.run(FetchSettings(), "start", quiet=True)
+    assert member.has_left
