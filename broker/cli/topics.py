@@ -65,18 +65,19 @@ def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
 @json_option
 @cluster_command
 def describe(cluster: Cluster, names: tuple[str, ...], under_replicated: bool, unavailable: bool, as_json: bool) -> None:
-    """Describe topics (all without NAMES): leaders, replicas, configurations."""
-    from broker.client.config_admin import DYNAMIC, ResourceType, describe_configs
+    """Describe topics (all without NAMES): leaders, replicas, configurations.
+
+    The exit status is 1 if a configuration may not be seen; the topic is shown without it.
+    """
     from broker.client.topic_admin import all_topics
     from protocol.uuid import ZERO_UUID, to_text
 
     found = [cluster.topic(name) for name in names] if names else all_topics(cluster)
     shown = []
+    errors: list[str] = []
     for topic in found:
         name = topic.name or ""
-        configs = {
-            config.name: config.value for config in describe_configs(cluster, ResourceType.TOPIC, name) if config.config_source in DYNAMIC
-        }
+        configs = _changed_configs(cluster, name, errors)
         topic.partitions = [
             part
             for part in sorted(topic.partitions, key=lambda part: part.partition_index)
@@ -98,6 +99,23 @@ def describe(cluster: Cluster, names: tuple[str, ...], under_replicated: bool, u
         print_table(("partition", "leader", "epoch", "replicas", "isr", "offline"), rows, title=title)
     if as_json:
         print_json(shown)
+    fail(errors)
+
+
+def _changed_configs(cluster: Cluster, name: str, errors: list[str]) -> dict[str, str | None] | None:
+    """The keys of a topic that were set, with their values. None, and another error, if this client may not see them."""
+    from broker.client.config_admin import DYNAMIC, ResourceType, describe_configs
+    from broker.client.errors import Refused
+    from protocol.errors import ErrorCode
+
+    try:
+        described = describe_configs(cluster, ResourceType.TOPIC, name)
+    except Refused as error:
+        if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        errors.append(f"the configuration of {error}")
+        return None
+    return {config.name: config.value for config in described if config.config_source in DYNAMIC}
 
 
 @topics.command()

@@ -119,6 +119,21 @@ def test_the_offsets_of_the_leaders_that_answer_are_shown(capsys: pytest.Capture
 
 
 @pytest.mark.usefixtures("one_leader")
+def test_a_topic_whose_configuration_may_not_be_seen_is_described_without_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object) -> list[object]:
+        raise Refused("topic t", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    monkeypatch.setattr("broker.client.config_admin.describe_configs", refused)
+    failed("topics", "describe", "t")
+    printed = capsys.readouterr()
+    (shown,) = json.loads(printed.out)
+    assert (len(shown["partitions"]), shown["configs"]) == (2, None)
+    assert printed.err == "ottla: the configuration of topic t: Topic authorization failed. (TOPIC_AUTHORIZATION_FAILED)\n"
+
+
+@pytest.mark.usefixtures("one_leader")
 def test_the_lag_behind_the_leaders_that_answer_is_shown_and_a_missing_group_hides_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
