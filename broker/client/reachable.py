@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from functools import partial
 from typing import Final, TypeVar
 
@@ -44,29 +43,31 @@ def at_once(
 ) -> tuple[dict[int, Part], dict[int, ClientError]]:
     """The answers of brokers that are asked at the same time, and the error of each other one. `ask` gets the client of a broker."""
     clients = {broker_id: cluster.apart(broker_id) for broker_id in dict.fromkeys(broker_ids)}
-    answers: dict[int, Future[Part]] = {broker_id: Future() for broker_id in clients}
-    for at, (broker_id, answer) in enumerate(answers.items(), 1):
-        run = partial(_run, answer, partial(ask, clients[broker_id], broker_id))
-        if at < len(answers):
-            threading.Thread(target=run, daemon=True).start()  # an interrupted command does not wait for it
-        else:
-            run()  # this thread has nothing else to do
     found: dict[int, Part] = {}
     errors: dict[int, ClientError] = {}
-    for broker_id, answer in answers.items():
+    faults: list[Exception] = []
+
+    def run(broker_id: int) -> None:
         try:
-            found[broker_id] = answer.result()
+            found[broker_id] = ask(clients[broker_id], broker_id)
         except ClientError as error:
             errors[broker_id] = error
-        cluster.take_back(clients[broker_id])
-    return found, errors
+        except Exception as fault:  # for the thread that takes the answers
+            faults.append(fault)
 
-
-def _run(answer: Future[Part], work: Callable[[], Part]) -> None:
-    try:
-        answer.set_result(work())
-    except Exception as error:  # for the thread that takes the answers
-        answer.set_exception(error)
+    ids = list(clients)
+    threads = [threading.Thread(target=run, args=(broker_id,), daemon=True) for broker_id in ids[:-1]]
+    for thread in threads:
+        thread.start()  # an interrupted command does not wait for it
+    for last in ids[-1:]:
+        run(last)  # this thread has nothing else to do
+    for thread in threads:
+        thread.join()
+    for own in clients.values():
+        cluster.take_back(own)
+    if faults:
+        raise faults[0]
+    return {each: found[each] for each in ids if each in found}, {each: errors[each] for each in ids if each in errors}
 
 
 def of_leaders(
