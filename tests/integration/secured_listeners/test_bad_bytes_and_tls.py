@@ -23,38 +23,13 @@ from tests.support.secured_listeners import (
     HTTP,
     LISTENERS,
     SECONDS,
-    a_broker_with_secured_listeners,
     client_hello,
     complaints,
     connect,
     is_closed_after,
-    nothing_is_left_and_no_secret_is_logged,
     trusting,
     wait_until_idle,
 )
-
-
-@pytest.fixture(scope="module")
-def authority() -> Identity:
-    return Identity("CN=authority")
-
-
-@pytest.fixture(scope="module")
-def server() -> Identity:
-    return Identity("CN=localhost", Identity("CN=authority of the broker"))
-
-
-@pytest.fixture(scope="module")
-def broker(authority: Identity, server: Identity, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    with a_broker_with_secured_listeners(tmp_path_factory.mktemp("secured"), authority, server) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left_and_no_secret_is_logged(broker: InProcessBroker, server: Identity, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    with nothing_is_left_and_no_secret_is_logged(broker, server, caplog):
-        yield
-
 
 BYTES = {
     "http": (HTTP, "this looks like HTTP"),

@@ -1,0 +1,1 @@
+"""Bad input at listeners with TLS, with SASL, and with both."""
