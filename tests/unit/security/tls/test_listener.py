@@ -408,6 +408,7 @@ def test_a_jks_file_that_is_cut_or_changed_anywhere_is_refused(tmp_path: Path) -
                 built({"ssl.keystore.location": str(path), "ssl.keystore.password": "s"})
 
 
+@pytest.mark.java
 @pytest.mark.skipif(shutil.which("keytool") is None, reason="needs Java's keytool")
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_stores_made_by_keytool_are_read(tmp_path: Path, kind: str) -> None:
