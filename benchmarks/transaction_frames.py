@@ -121,6 +121,13 @@ def end(who: Identity, commits: Callable[[int], bool] = lambda _: True) -> Step:
     return [Asked(To(who.coordinator_port, True), lambda number: made[commits(number)], _places(ApiKey.END_TXN, answer, 1))]
 
 
+def end_nothing(port: int) -> Step:
+    """EndTxn of a transactional id that does not exist. The broker refuses it, and writes nothing."""
+    request = EndTxnRequest(transactional_id="unknown", producer_id=0, producer_epoch=0, committed=True)
+    made = frames.request_frame(ApiKey.END_TXN, request)
+    return [Asked(To(port, True), lambda _: made, ())]
+
+
 def read(topic: Topic, leader_port: int, offsets: Sequence[int], max_bytes: int) -> Step:
     """A read_committed Fetch of partition 0, at one of these offsets after the other."""
     made = [

@@ -106,6 +106,16 @@ def _copier(key: str) -> Callable[[Site], LoadMaker]:
     return prepare
 
 
+def _nothing(site: Site) -> LoadMaker:
+    transaction_frames.begin(site.port, "known")  # has the topic of the transactions created
+    step = transaction_frames.end_nothing(site.port)
+    return lambda pace: TransactionLoad([[step]], pace.warm_up_s, pace.duration_s, PAUSE_S)
+
+
+ROUND_TRIP: Final = TransactionShape("refused-end", "EndTxn of an unknown id", _nothing)
+"""The latency that a commit would have if the broker had nothing to store."""
+
+
 def _one_producer(records: int, partitions: int) -> TransactionShape:
     key = f"txn-{records}x{partitions}"
     what = "1 record" if records == 1 else f"{records} records"

@@ -16,7 +16,7 @@ from benchmarks.loadgen.transactional import MeasuredTransactions, run_transacti
 from benchmarks.parts.part import BROKER_LABELS, Part, running
 from benchmarks.sizes import Pace, Size
 from benchmarks.stage import Stage
-from benchmarks.transactions import AT_LEAST, LoadMaker, TransactionShape, shapes
+from benchmarks.transactions import AT_LEAST, ROUND_TRIP, LoadMaker, TransactionShape, shapes
 from benchmarks.turns import Plan, Turn
 
 _CONFIG = {
@@ -90,7 +90,7 @@ def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
 def _one_broker(stage: Stage) -> None:
     bench = stage.bench
     limit_s = bench.plan.size.pace.warm_up_limit_s
-    for shape in shapes():
+    for shape in (*shapes(), ROUND_TRIP):
         if bench.plan.includes(shape.key):
             bench.attempt(shape.key, partial(_measure, stage, shape, limit_s))
             limit_s = bench.plan.size.pace.warm_up_limit_s / _ONE_LATER_SHARE
@@ -164,6 +164,7 @@ def lines(_: Size) -> Sequence[Line]:
     three = [(key + _THREE, title + _THREE_TITLE) for key, title in one]
     return (
         *(line for key, title in (*one, *three) for line in _load_lines(key, title)),
+        *(_latency_line(ROUND_TRIP.key, ROUND_TRIP.title, percentile) for percentile in (50, 99)),
         *(Line(key, title, "req/s", rate_of(key)) for key, title in _OTHERS.items()),
         *(_cost_line(f"{key}-cost", f"{_OTHERS[key]}: cost", "others-alone", key) for key in ("others-open", "others-held")),
         _cost_line("read-committed-cost", "read_committed: cost", "read-uncommitted", "read-committed"),
@@ -177,6 +178,10 @@ def _load_lines(key: str, title: str) -> Sequence[Line]:
         Line(f"{key}-p99", f"{title}: commit, p99", "ms", latency_of(key, 99), 2, True, ratio_at_least=AT_LEAST),
         Line(f"{key}-refused", f"{title}: refusals per transaction", "", number(f"{key}-refused"), 2, True, is_compared=False),
     )
+
+
+def _latency_line(key: str, title: str, percentile: int) -> Line:
+    return Line(f"{key}-p{percentile}", f"{title}: p{percentile}", "ms", latency_of(key, percentile), 2, True)
 
 
 def _cost_line(key: str, title: str, without: str, beside: str) -> Line:
@@ -194,13 +199,13 @@ def _times(without: str, beside: str) -> Value:
 
 
 _OTHERS = {**others_of_transactions.PRODUCE, **others_of_transactions.FETCH}
-ONE_BROKER_KEYS = (*(shape.key for shape in shapes()), *_OTHERS)
+ONE_BROKER_KEYS = (*(shape.key for shape in shapes()), ROUND_TRIP.key, *_OTHERS)
 KEYS = (*ONE_BROKER_KEYS, *(shape.key + _THREE for shape in shapes()))
 
 
 def _details(_: Size) -> Sequence[tuple[str, str]]:
     one = [(shape.key, shape.title) for shape in shapes()]
-    return [*one, *((key + _THREE, title + _THREE_TITLE) for key, title in one), *_OTHERS.items()]
+    return [*one, (ROUND_TRIP.key, ROUND_TRIP.title), *((key + _THREE, title + _THREE_TITLE) for key, title in one), *_OTHERS.items()]
 
 
 PART = Part(

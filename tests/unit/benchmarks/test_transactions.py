@@ -101,6 +101,14 @@ def test_the_end_commits_or_aborts_by_the_number_of_the_transaction() -> None:
     assert codes_at(asked, ApiKey.END_TXN, EndTxnResponse(error_code=51)) == [51]
 
 
+def test_the_end_of_an_unknown_id_is_for_a_coordinator_that_stores_nothing() -> None:
+    (asked,) = transaction_frames.end_nothing(9)
+
+    request = request_in(asked.frame(0), EndTxnRequest)
+    assert (request.transactional_id, request.committed) == ("unknown", True)
+    assert (asked.to, asked.error_offsets) == (To(9, is_coordinator=True), ())
+
+
 # -- the generator ---------------------------------------------------------------------------------------------------------
 
 _REQUEST = struct.pack(">i4xi", 8, 0)
