@@ -30,22 +30,27 @@ class Run:
     @property
     def foreign_share(self) -> float:
         """The largest share of the machine that other programs used during a turn."""
-        turns = [turn for _, sides in self.parts for of_side in sides.values() for turn in of_side]
-        return max((turn.numbers.get(FOREIGN_SHARE, 0.0) for turn in turns), default=0.0)
+        return max((_foreign_share(sides) for _, sides in self.parts), default=0.0)
 
     @property
     def warning(self) -> str:
         """The reason why the figures should not be quoted; empty if they may be quoted."""
         if self.missing:
             return f"The run has not come to its end: {', '.join(self.missing)} is missing."
-        if self.foreign_share > MOST_FOREIGN_SHARE:
+        loud = [f"{part.title} ({share:.0%})" for part, sides in self.parts if (share := _foreign_share(sides)) > MOST_FOREIGN_SHARE]
+        if loud:
             return (
-                f"The machine was not quiet: other programs used up to {self.foreign_share:.0%} of it during a turn. "
-                "The figures show that everything works, not how fast it is."
+                f"Other programs used the machine during these parts: {', '.join(loud)}. "
+                "Their figures show that everything works, not how fast it is."
             )
         if self.size.is_brief:
             return "A quick run: its windows are far too short for figures that mean something. It shows that everything works."
         return ""
+
+
+def _foreign_share(sides: Sides) -> float:
+    """The largest share of the machine that other programs used during a turn of a part."""
+    return max((turn.numbers.get(FOREIGN_SHARE, 0.0) for of_side in sides.values() for turn in of_side), default=0.0)
 
 
 def write_page(run: Run, directory: Path) -> None:

@@ -9,9 +9,13 @@ from rich.console import Console, Group
 from benchmarks.histogram import Histogram, bucket_of
 from benchmarks.lines import Line, cpu_of, cpu_per_gb_of, latency_of, number, rate_of
 from benchmarks.loadgen.runner import Measured
+from benchmarks.page import Run
+from benchmarks.parts import groups as groups_part
+from benchmarks.parts import single as single_part
 from benchmarks.parts.part import Curve
 from benchmarks.parts.single import LINES
-from benchmarks.table import is_well, line_table, markdown, notes
+from benchmarks.sizes import NORMAL
+from benchmarks.table import Sides, is_well, line_table, markdown, notes
 from benchmarks.turns import Turn
 
 FASTER = Line("rate", "requests", "req/s", number("rate"), ratio_at_least=3)
@@ -114,6 +118,16 @@ def test_a_run_on_a_busy_machine_says_so() -> None:
 
     assert "Apache: other programs used up to 40% of the machine" in text
     assert "Ottla: other programs" not in text
+
+
+def test_the_page_names_the_parts_during_which_the_machine_was_busy() -> None:
+    quiet, busy = ({"Apache": [a_turn("Apache", foreign_share=share)]} for share in (0.01, 0.4))
+
+    def warning(single: Sides, groups: Sides) -> str:
+        return Run({}, "normal", NORMAL, [(single_part.PART, single), (groups_part.PART, groups)], 60.0).warning
+
+    assert warning(quiet, quiet) == ""
+    assert "these parts: Consumer groups (40%)." in warning(quiet, busy)
 
 
 def test_the_picture_is_well_formed_and_has_a_bar_per_ratio() -> None:
