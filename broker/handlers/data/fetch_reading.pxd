@@ -36,7 +36,7 @@ cdef class Fetch:
     cdef bytes _topic
     cdef dict _converted, _of_topic
     cdef object _replicas
-    cdef int64_t _at, _correlation_id, _grown, _max_bytes, _min_bytes, _refusal, _waited_for
+    cdef int64_t _at, _correlation_id, _error_code, _grown, _max_bytes, _min_bytes, _refusal, _waited_for
     cdef readonly int64_t version
     cdef bint _answers_anyway, _creates_session, _failed, _finds_later, _has_unread, _is_diverted, _is_follower, _is_given_up, _is_judged
     cdef bint _is_limited, _reads_old_segment

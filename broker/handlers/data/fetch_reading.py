@@ -89,6 +89,7 @@ class Fetch:
         "_creates_session",
         "_current",
         "_entries",
+        "_error_code",
         "_failed",
         "_finds_later",
         "_grown",
@@ -162,6 +163,8 @@ class Fetch:
         self._topic: bytes | None = None
         self._of_topic: dict[int, Partition] | None = None
         self._refusal = NO_ERROR
+        self._error_code = NO_ERROR
+        """The error of the whole request."""
         self._current: SessionPartition | None = None
         self._writer: FetchWriter | None = None
         self._is_follower = False
@@ -265,9 +268,10 @@ class Fetch:
     def _refuse_request(self, code: int) -> None:
         """Answer with the error, without a session."""
         self.session = FetchSession(False)
-        self._writer = FetchWriter(self.version, self._correlation_id, self.session, self.params, self.services)
-        self._writer.error_code = code
+        self._error_code = code
         self._named = []
+        if self._reader.replica_id >= 0:
+            self._may_follow()  # a broker has no quota for its time
         self.stage = WRITING
 
     def _take(self, limit: int) -> bool:
@@ -646,6 +650,7 @@ class Fetch:
         params = self.params
         services = self.services
         writer = self._writer = FetchWriter(self.version, self._correlation_id, self.session, params, services)
+        writer.error_code = self._error_code
         writer.is_incremental = self.is_incremental
         writer.converted = self._converted
         if params.throttled_bytes:

@@ -178,3 +178,17 @@ async def test_followers_do_not_count_against_the_quota_of_clients() -> None:
     assert bench.fetch(0, replica_state=ReplicaState(replica_id=1, replica_epoch=-1)).fetched[0].records
     assert bench.connection.counted == []
     assert bench.connection.exempted == 1
+
+
+@on_a_loop
+async def test_a_fetch_whose_session_is_not_known_counts_like_every_other() -> None:
+    bench = alone(Grants(FOLLOWS))
+    bench.connection.throttle_time_ms = 250
+    lost = FetchRequest(session_id=999, session_epoch=1)
+    answer = bench.ask(lost, ApiKey.FETCH, 17).response
+    assert (answer.error_code, answer.throttle_time_ms) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 250)
+    assert (bench.connection.counted, bench.connection.exempted) == ([(QuotaType.FETCH, 0)], 0)
+    lost.replica_state = ReplicaState(replica_id=1, replica_epoch=-1)
+    answer = bench.ask(lost, ApiKey.FETCH, 17).response
+    assert (answer.error_code, answer.throttle_time_ms) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+    assert (len(bench.connection.counted), bench.connection.exempted) == (1, 1)
