@@ -17,6 +17,7 @@ from broker.handlers.table import SERVED, handlers_of
 from broker.network.connection import Connection
 from broker.network.handler import RequestHandler
 from broker.network.request_channel import CLOSE, Answer, Completion
+from broker.quotas.quota_type import REQUEST
 from broker.request.malformed import MALFORMED, name_of, refuse
 from broker.request.services import Services
 from broker.serving.message_requests import MessageRequests
@@ -109,6 +110,7 @@ class Dispatcher(RequestHandler):
 
     def _unsupported(self, frame: memoryview, api_key: int, correlation_id: int, connection: Connection) -> Answer:
         if api_key == ApiKey.API_VERSIONS:
+            connection.throttle(REQUEST, 0)  # version 0 has no field for the throttle time
             return CORRELATION_ID.pack(correlation_id) + unsupported_version_response().encode(0)
         connection.offend(f"{name_of(frame)} is not supported here")
         return CLOSE

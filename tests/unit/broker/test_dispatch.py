@@ -104,6 +104,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: in
         response = decode(answer, ApiKey.API_VERSIONS, 0)
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION  # type: ignore[attr-defined]  # an ApiVersionsResponse
         assert bench.connection.reasons == []
+        assert bench.connection.counted == [(QuotaType.REQUEST, 0)]
 
     scenario()
 
