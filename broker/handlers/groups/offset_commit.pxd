@@ -7,8 +7,8 @@ cdef class OffsetCommit:
     cdef OffsetCommitAnswer _answer
     cdef OffsetCommitReader _reader
     cdef object _code, _connection, _known, _pending, _refusal, _services, _too_large, _topic_error
-    cdef dict _commits, _decided, _values
-    cdef list _for_store
+    cdef dict _commits, _decided, _for_store, _values
+    cdef list _store_answers
     cdef str _topic
     cdef bytes _topic_bytes
     cdef int64_t _errors, _expire_timestamp, _now_ms

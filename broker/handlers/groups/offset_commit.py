@@ -114,6 +114,7 @@ class OffsetCommit:
         "_reader",
         "_refusal",
         "_services",
+        "_store_answers",
         "_too_large",
         "_topic",
         "_topic_bytes",
@@ -153,8 +154,10 @@ class OffsetCommit:
         self._decided: dict[bytes, list[tuple[int, int]]] = {}
         """By topic, the partitions whose answer is known before anything is committed, with the error code."""
         self._commits: dict[bytes, TopicCommit] = {}
-        self._for_store: list[tuple[bytes, TopicPartition, int, bool]] = []
-        """(topic, partition, offset, whether its metadata may be committed) of version 0."""
+        self._for_store: dict[TopicPartition, int] = {}
+        """The offset to store for each partition, in version 0. A partition that is named again is written once, with its last offset."""
+        self._store_answers: list[tuple[bytes, TopicPartition, bool]] = []
+        """(topic, partition, whether its metadata may be committed) for each partition in the answer of version 0."""
         self._topic_bytes: bytes | None = None
         self._topic = ""
         self._known: Collection[int] = ()
@@ -194,7 +197,7 @@ class OffsetCommit:
             self._decided.setdefault(topic, [])
 
     def _take(self, reader: OffsetCommitReader) -> None:
-        """One partition. A partition that is named twice counts once, with its last offset."""
+        """One partition. A partition that is named twice counts once, with its last offset; version 0 answers each time."""
         index = reader.index
         if index not in self._known:
             self._decided.setdefault(reader.topic, []).append((index, self._topic_error))
@@ -202,7 +205,10 @@ class OffsetCommit:
         metadata = reader.committed_metadata or b""
         fits = not metadata or self._services.coordinators.groups.offsets.fits(metadata)
         if self._is_for_store:
-            self._for_store.append((reader.topic, TopicPartition(self._topic, index), reader.committed_offset, fits))
+            partition = TopicPartition(self._topic, index)
+            self._store_answers.append((reader.topic, partition, fits))
+            if fits:
+                self._for_store[partition] = reader.committed_offset
             return
         values = self._values
         if values is None:
@@ -228,7 +234,7 @@ class OffsetCommit:
         """Commit the offsets that were read, and complete `pending` when this is done, at once or later."""
         self._pending = pending
         pending.in_turns = False
-        if self._for_store:
+        if self._store_answers:
             pending.occupies_slot = True
             self.task = asyncio.get_running_loop().create_task(self._commit_to_store())  # a task without a reference may vanish
         elif self._commits:
@@ -256,12 +262,14 @@ class OffsetCommit:
 
     async def _commit_to_store(self) -> None:
         group_id = self._reader.group_id.decode()
+        codes: dict[TopicPartition, ErrorCode] = {}
         try:
-            for topic, partition, offset, fits in self._for_store:
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                if fits:
-                    code = await commit_to_store(group_id, partition, offset, self._services)
+            for partition, offset in self._for_store.items():
+                codes[partition] = await commit_to_store(group_id, partition, offset, self._services)
+            for topic, partition, fits in self._store_answers:
+                code = codes[partition] if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE
                 self._decided.setdefault(topic, []).append((partition.partition, code))
+                await self._services.turns.pause()
         except Exception:
             # A fault of the broker, in a task that is not awaited: the client still gets an answer.
             logger.exception("offsets of group %s cannot be stored", group_id)

@@ -342,3 +342,25 @@ def test_text_has_the_same_limit_in_the_store(metadata: str, code: ErrorCode) ->
             assert (await store.get("/consumers/g/offsets/t/1"))[0] == b"1001"
 
     run(scenario)
+
+
+def test_a_partition_that_is_named_again_is_answered_again_and_stored_once() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        services = await prepared(bench)
+        store = MemoryStore(MemoryEnsemble(bench.clock))
+        await store.open_session()
+        services.administration.store = store
+        offsets = [
+            OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="x" * (5_000 if offset == 9 else 1))
+            for offset in (5, 6, 7, 9)
+        ]
+        topics = [OffsetCommitRequestTopic(name="t", partitions=offsets[:1]), OffsetCommitRequestTopic(name="t", partitions=offsets[1:])]
+        answer = ask(services, 0, OffsetCommitRequest(group_id="g", topics=topics))
+        await turns_until(lambda: content_of(answer) is not None)
+        response, _ = OffsetCommitResponse.decode(content_of(answer) or b"", 0, 4)
+        codes = [(each.partition_index, each.error_code) for topic in response.topics for each in topic.partitions]
+        assert codes == [(0, ErrorCode.NONE)] * 3 + [(0, ErrorCode.OFFSET_METADATA_TOO_LARGE)]
+        data, stat = await store.get("/consumers/g/offsets/t/0")
+        assert (data, stat.version) == (b"7", 0)
+
+    run(scenario)
