@@ -7,7 +7,6 @@ Topic ids from 2 (KIP-841), and INELIGIBLE_REPLICA, which is OPERATION_NOT_ATTEM
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code
 from broker.security.authorizer import Operation, ResourceType
-from controller.controller import Controller
 from controller.errors import BrokerIdNotRegistered, ControllerError, IneligibleReplica
 from controller.events.isr_changes import IsrChange, IsrResult
 from protocol.errors import ErrorCode
@@ -29,40 +28,43 @@ async def handle_alter_partition(request: AlterPartitionRequest, context: Reques
     if not context.is_authorized(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     controller = context.broker.cluster.controller
-    version = context.api_version
-    by_id = version >= FIRST_VERSION_BY_TOPIC_ID
+    by_id = context.api_version >= FIRST_VERSION_BY_TOPIC_ID
     try:
         if by_id and not all(topic.topic_id in controller.context.topic_names for topic in request.topics):
             # A controller that is taking over may not know all topics yet, and this call raises then. UNKNOWN_TOPIC_ID would be wrong: a
             # leader takes it as final, and proposes nothing until the next LeaderAndIsr.
             await controller.alter_isr(request.broker_id, request.broker_epoch, {})
-        return await _alter(request, controller, version, by_id=by_id)
+        return await _alter(request, context, by_id=by_id)
     except BrokerIdNotRegistered:
         return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     except ControllerError as error:
         return AlterPartitionResponse(error_code=error_code(error))
 
 
-async def _alter(request: AlterPartitionRequest, controller: Controller, version: int, *, by_id: bool) -> AlterPartitionResponse:
-
+async def _alter(request: AlterPartitionRequest, context: RequestContext, *, by_id: bool) -> AlterPartitionResponse:
+    controller = context.broker.cluster.controller
+    pause = context.broker.turns.pause
+    # All of them before the first pause: a controller that takes over meanwhile may not know all topics again.
+    names = [controller.context.topic_names.get(topic.topic_id) if by_id else topic.topic_name for topic in request.topics]
     response = AlterPartitionResponse()
     changes: dict[TopicPartition, IsrChange] = {}
     answers: list[tuple[TopicPartition, AlterPartitionResponsePartitionData]] = []
-    for topic in request.topics:
-        name = controller.context.topic_names.get(topic.topic_id) if by_id else topic.topic_name
+    for topic, name in zip(request.topics, names, strict=True):
         answered = AlterPartitionResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id)
         response.topics.append(answered)
         for proposal in topic.partitions:
+            await pause()
             answer = AlterPartitionResponsePartitionData(partition_index=proposal.partition_index)
             answered.partitions.append(answer)
             if name is None:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             else:
                 partition = TopicPartition(name, proposal.partition_index)
-                changes[partition] = _change(proposal, topic.topic_id, version)
+                changes[partition] = _change(proposal, topic.topic_id, context.api_version)
                 answers.append((partition, answer))
     results = await controller.alter_isr(request.broker_id, request.broker_epoch, changes)
     for partition, answer in answers:
+        await pause()
         _fill(answer, results[partition], by_id=by_id)
     return response
 

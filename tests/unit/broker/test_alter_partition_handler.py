@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from broker.handlers.control.alter_partition import handle_alter_partition
 from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
+from broker.request.turns import Turns
 from controller.events.isr_changes import IsrChange
 from controller.state.context import Leadership
 from controller.znodes.layout import PartitionState
@@ -35,12 +36,18 @@ class TakingOver:
         return {partition: Leadership(PartitionState(0, change.new_isr, 0, 1), 1) for partition, change in changes.items()}
 
 
+def context_of(controller: TakingOver, slice_ns: int = 10**12) -> RequestContext:
+    broker = services_with(controller=controller, turns=Turns(lambda _: None, slice_ns=slice_ns))
+    return RequestContext(ApiKey.ALTER_PARTITION, 3, 0, None, ClientConnection(), broker, lambda _, __: CLOSE)
+
+
+def a_proposal(index: int = 0) -> AlterPartitionRequestPartitionData:
+    return AlterPartitionRequestPartitionData(partition_index=index, new_isr_with_epochs=[BrokerState(broker_id=each) for each in (0, 1)])
+
+
 def ask(topic_id: bytes, controller: TakingOver | None = None) -> tuple[int, list[int]]:
-    proposal = AlterPartitionRequestPartitionData(new_isr_with_epochs=[BrokerState(broker_id=each) for each in (0, 1)])
-    request = AlterPartitionRequest(topics=[AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[proposal])])
-    broker = services_with(controller=controller or TakingOver())
-    context = RequestContext(ApiKey.ALTER_PARTITION, 3, 0, None, ClientConnection(), broker, lambda _, __: CLOSE)
-    (topic,) = asyncio.run(handle_alter_partition(request, context)).topics
+    request = AlterPartitionRequest(topics=[AlterPartitionRequestTopicData(topic_id=topic_id, partitions=[a_proposal()])])
+    (topic,) = asyncio.run(handle_alter_partition(request, context_of(controller or TakingOver()))).topics
     return topic.partitions[0].error_code, topic.partitions[0].isr
 
 
@@ -62,3 +69,18 @@ def test_a_proposal_is_about_the_topic_that_its_leader_has_and_no_later_one_of_t
 
     assert ask(TOPIC_ID, Busy()) == (ErrorCode.NONE, [0, 1])
     assert [change.topic_id for change in given] == [TOPIC_ID]
+
+
+def test_many_proposals_are_read_and_answered_in_many_turns() -> None:
+    async def scenario() -> None:
+        proposals = [a_proposal(index) for index in range(100)]
+        request = AlterPartitionRequest(topics=[AlterPartitionRequestTopicData(topic_id=TOPIC_ID, partitions=proposals)])
+        answering = asyncio.ensure_future(handle_alter_partition(request, context_of(TakingOver(), slice_ns=0)))
+        turns = 0
+        while not answering.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert [answered.partition_index for answered in answering.result().topics[0].partitions] == list(range(100))
+        assert turns >= 200
+
+    asyncio.run(scenario())
