@@ -25,8 +25,9 @@ SOURCE_URL ?=
 # The modules that a C compiler makes faster; without one, or without Python's headers (Debian: python3-dev), they run as Python.
 COMPILED := setup.py protocol/hot_modules.py $(wildcard $(shell $(PYTHON) -c 'import runpy; print(*runpy.run_path("protocol/hot_modules.py")["sources"]())'))
 SANITIZED := build/sanitize
-SANITIZED_TESTS := $(addprefix tests/, wire/test_produce_cursor.py wire/test_fetch_cursor.py wire/test_offset_commit_cursor.py \
-    wire/test_hostile_bytes.py wire/test_golden_bad_lengths.py wire/test_message_sets.py unit/network unit/groups/test_commit_requests.py \
+SANITIZED_TESTS := $(addprefix tests/, wire/test_hostile_bytes.py wire/test_golden_bad_lengths.py wire/test_message_sets.py unit/network \
+    $(addprefix wire/test_, produce_cursor.py fetch_cursor.py fetch_answer_reader.py offset_commit_cursor.py txn_offset_commit_cursor.py) \
+    $(addprefix unit/groups/test_, commit_requests.py txn_commit_requests.py) \
     $(addprefix unit/broker/test_, fetch_handler.py follower_fetch.py produce_handler.py produce_splits.py produce_together.py) \
     $(addprefix unit/storage/test_, append.py follower_append.py indexes.py log_append.py log_read.py validation.py))
 WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/report \
