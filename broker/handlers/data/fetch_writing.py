@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.fetching.fetch_session import FetchSession, SessionPartition
@@ -21,7 +20,7 @@ from broker.handlers.data.fetch_stages import (
 from broker.handlers.data.leader_hints import current_leader, leader_nodes
 from broker.request.services import Services
 from protocol.cursors.fetch import FetchAnswer
-from protocol.cursors.response_writer import Sized
+from protocol.cursors.response_writer import NodeEndpoints, Sized
 from replication.reading.fetch_read import FetchParams
 from replication.reading.readers import NO_EPOCH
 
@@ -159,10 +158,7 @@ class FetchWriter:
             if self._sound:
                 self._count_error(NO_ERROR, self._sound)
             self._count_error(code, 1)
-        nodes = self._leader_nodes() if self._leader_ids is not None else ()
+        nodes: NodeEndpoints = ()
+        if self._leader_ids is not None:
+            nodes = leader_nodes(self._services.data.replica_manager, self._leader_ids, self._params.listener)
         return answer.finish(self.throttle_time_ms, code, self._session.session_id, nodes)  # type: ignore[return-value]  # pieces are parts
-
-    def _leader_nodes(self) -> Sequence[tuple[int, str, int, str | None]]:
-        """(id, host, port, rack) of the leaders to which the answer refers."""
-        nodes = leader_nodes(self._services.data.replica_manager, self._leader_ids or set(), self._params.listener)
-        return [(node_id, endpoint.host, endpoint.port, rack) for node_id, endpoint, rack in nodes]

@@ -1,7 +1,7 @@
 """Finds the current leader for tagged fields that spare a client a Metadata request after NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 
+from protocol.cursors.response_writer import NodeEndpoints
 from replication.control.replica_manager import ReplicaManager
-from replication.ports.cluster import EndPoint
 
 
 def current_leader(replicas: ReplicaManager, topic: str, partition: int) -> tuple[int, int]:
@@ -12,12 +12,12 @@ def current_leader(replicas: ReplicaManager, topic: str, partition: int) -> tupl
     return replicas.cluster.leader_of(topic, partition)
 
 
-def leader_nodes(replicas: ReplicaManager, leader_ids: set[int], listener: str) -> list[tuple[int, EndPoint, str | None]]:
-    """(id, endpoint on `listener`, rack) of each leader that is alive and has that listener."""
+def leader_nodes(replicas: ReplicaManager, leader_ids: set[int], listener: str) -> NodeEndpoints:
+    """The endpoint on `listener` of each leader that is alive and has that listener."""
     found = []
     for leader_id in sorted(leader_ids):
         broker = replicas.cluster.brokers.get(leader_id)
         endpoint = broker.endpoints.get(listener) if broker is not None else None
         if broker is not None and endpoint is not None:
-            found.append((leader_id, endpoint, broker.rack))
+            found.append((leader_id, endpoint.host, endpoint.port, broker.rack))
     return found

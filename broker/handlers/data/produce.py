@@ -57,6 +57,7 @@ from broker.request.malformed import name_of, refused_if_malformed
 from broker.request.turns import Steps, Unfinished
 from protocol.cursors.kinds import END, NO_RECORDS, PARTITION
 from protocol.cursors.produce import ProduceAnswer, ProduceReader
+from protocol.cursors.response_writer import NodeEndpoints
 from protocol.errors import ErrorCode
 from protocol.records.batch import CURRENT_MAGIC, HEADER_SIZE, TRANSACTIONAL_MASK
 from replication.errors import ReplicationError, UnknownTopicOrPartition
@@ -615,8 +616,7 @@ class Produce:
         self._pending.complete(self._encoded())
 
     def _encoded(self) -> bytes:
-        nodes: Sequence[tuple[int, str, int, str | None]] = ()
+        nodes: NodeEndpoints = ()
         if self._leaders is not None:
-            found = leader_nodes(self._services.data.replica_manager, self._leaders, self._connection.client.listener_name)
-            nodes = [(node_id, endpoint.host, endpoint.port, rack) for node_id, endpoint, rack in found]
+            nodes = leader_nodes(self._services.data.replica_manager, self._leaders, self._connection.client.listener_name)
         return self._answer.finish(self._throttle_time_ms, nodes)
