@@ -327,7 +327,10 @@ class Fetch:
         params.listener = client.listener_name
         params.may_wait = False
         if may_read_from_followers and reader.rack_id and self._replicas.replica_selector is not None:
-            params.rack_id = reader.rack_id.decode()
+            rack_id = reader.rack_id.decode()
+            here = services.metadata.brokers.get(services.broker_id)
+            if here is None or here.rack != rack_id:  # in its own rack a leader is preferred to every other replica
+                params.rack_id = rack_id
         if replica_id >= 0:
             fetches = self._replicas.topic_stats.follower_fetches
             fetches[version] = fetches.get(version, 0) + 1

@@ -11,6 +11,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from replication.leader.partition import Partition
+from replication.ports.replica_selector import select_by_rack
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, state
 
@@ -34,6 +35,7 @@ class Consumer:
         self.epochs = [0] * partitions
         self.unsaid = set(range(partitions))
         self.session_epoch = 0
+        self.rack_id = ""
         self.session_id = self.fetch(max_wait_ms=0).response.session_id
 
     def lead(self, index: int, epoch: int, leader: int = 0) -> None:
@@ -73,6 +75,7 @@ class Consumer:
             session_id=self.session_id if self.session_epoch else 0,
             session_epoch=self.session_epoch,
             topics=[topic] if named else [],
+            rack_id=self.rack_id,
         )
         self.session_epoch += 1
         return self.bench.ask(request, ApiKey.FETCH, self.version)
@@ -240,3 +243,16 @@ async def test_a_reader_of_committed_records_is_looked_at_anew_when_it_reads_all
     consumer.isolation = 0
     assert consumer.fetch(max_wait_ms=0).fetched == []
     assert all(asked.is_idle for asked in consumer.session)
+
+
+@pytest.mark.parametrize(("rack_id", "is_idle"), [("r0", True), ("elsewhere", False)])
+def test_a_consumer_in_the_rack_of_the_leader_is_never_sent_elsewhere_and_so_may_be_idle(rack_id: str, is_idle: bool) -> None:
+    @on_a_loop
+    async def scenario() -> None:
+        consumer = Consumer()
+        consumer.replicas.manager.replica_selector = select_by_rack
+        consumer.rack_id = rack_id
+        expired(consumer, consumer.fetch())
+        assert {asked.is_idle for asked in consumer.session} == {is_idle}
+
+    scenario()
