@@ -255,7 +255,7 @@ class Partition:
         stats.messages_in += run.last_offset - run.first_offset + 1
         stats.bytes_in += run.size
         if not self.followers and not self.has_departing_member:
-            log.commit_all()
+            log.update_high_watermark(log.log_end_offset)
         elif len(self.maximal_isr) == 1:  # otherwise it moves when the others have the records
             self.maybe_advance_high_watermark()
         if self.waiters.waiting:

@@ -25,7 +25,6 @@ cdef class PartitionLog:
     cdef public int64_t high_watermark, log_end_offset, log_start_offset
     cdef public bint is_closed
 
-    cpdef void commit_all(self) except *
     cpdef bint update_high_watermark(self, int64_t offset) except -1
     @cython.locals(segment=Segment, at=Py_ssize_t, written=Py_ssize_t, end=Py_ssize_t, next_offset=int64_t, last_offset=int64_t)
     cpdef void append(self, BatchRun run, int64_t leader_epoch, int64_t now_ms, int64_t origin) except *

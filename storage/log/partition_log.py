@@ -174,15 +174,10 @@ class PartitionLog:
         if offset == self.high_watermark:
             return False
         self.high_watermark = offset
-        self.producer_state.state.on_high_watermark(offset)
-        return True
-
-    def commit_all(self) -> None:
-        """Move the high watermark to the log end offset, when no other replica has to confirm."""
-        self.high_watermark = end_offset = self.log_end_offset
         producers = self.producer_state.state
         if producers.unreplicated:
-            producers.on_high_watermark(end_offset)
+            producers.on_high_watermark(offset)
+        return True
 
     def on_new_leader_epoch(self, epoch: int) -> None:
         """Record that this broker leads from the log end offset on. Raises LogDirFailure."""
