@@ -75,7 +75,7 @@ CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = key(
     default=5 * SECOND,
     importance=MEDIUM,
     effective=True,
-    doc="How long the broker waits between two such attempts.",
+    doc="How long the broker waits between two attempts to move its leaderships.",
 )
 CREATE_TOPIC_POLICY_CLASS_NAME = key(
     "create.topic.policy.class.name",

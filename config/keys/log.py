@@ -250,7 +250,7 @@ LOG_ROLL_JITTER_HOURS = key(
     default=0,
     importance=HIGH,
     effective=True,
-    doc="The jitter in hours, when log.roll.jitter.ms is not given.",
+    doc="Upper bound, in hours, of the random time by which a segment is closed early, when log.roll.jitter.ms is not given.",
 )
 LOG_SEGMENT_BYTES = key(
     "log.segment.bytes",

@@ -11,7 +11,11 @@ ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_NUM = key(
     doc="How many samples the quota for moves between log directories is measured over.",
 )
 ALTER_LOG_DIRS_REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = key(
-    "alter.log.dirs.replication.quota.window.size.seconds", Int(1), default=1, importance=LOW, doc="How long one of those samples is."
+    "alter.log.dirs.replication.quota.window.size.seconds",
+    Int(1),
+    default=1,
+    importance=LOW,
+    doc="Length of one sample of the quota for moves between log directories.",
 )
 AUTO_INCLUDE_JMX_REPORTER = key(
     "auto.include.jmx.reporter", Bool(), default=True, importance=LOW, doc="Adds the JMX reporter of the Java platform to metric.reporters."
@@ -32,7 +36,12 @@ CONTROLLER_QUOTA_WINDOW_NUM = key(
     doc="How many samples the quota for changes of the cluster is measured over.",
 )
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = key(
-    "controller.quota.window.size.seconds", Int(1), default=1, importance=LOW, effective=True, doc="How long one of those samples is."
+    "controller.quota.window.size.seconds",
+    Int(1),
+    default=1,
+    importance=LOW,
+    effective=True,
+    doc="Length of one sample of the quota for changes of the cluster.",
 )
 KAFKA_METRICS_POLLING_INTERVAL_SECS = key(
     "kafka.metrics.polling.interval.secs",
@@ -60,7 +69,7 @@ QUOTA_WINDOW_NUM = key(
     "quota.window.num", Int(1), default=11, importance=LOW, effective=True, doc="How many samples a client quota is measured over."
 )
 QUOTA_WINDOW_SIZE_SECONDS = key(
-    "quota.window.size.seconds", Int(1), default=1, importance=LOW, effective=True, doc="How long one of those samples is."
+    "quota.window.size.seconds", Int(1), default=1, importance=LOW, effective=True, doc="Length of one sample of a client quota."
 )
 REPLICATION_QUOTA_WINDOW_NUM = key(
     "replication.quota.window.num",
@@ -71,7 +80,12 @@ REPLICATION_QUOTA_WINDOW_NUM = key(
     doc="How many samples a replication quota is measured over.",
 )
 REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = key(
-    "replication.quota.window.size.seconds", Int(1), default=1, importance=LOW, effective=True, doc="How long one of those samples is."
+    "replication.quota.window.size.seconds",
+    Int(1),
+    default=1,
+    importance=LOW,
+    effective=True,
+    doc="Length of one sample of a replication quota.",
 )
 TELEMETRY_MAX_BYTES = key(
     "telemetry.max.bytes", Int(1), default=MiB, importance=LOW, doc="The largest batch of metrics that a client may push."

@@ -24,7 +24,7 @@ DELETE_RECORDS_PURGATORY_PURGE_INTERVAL_REQUESTS = key(
     default=1,
     importance=MEDIUM,
     effective=True,
-    doc="After how many finished DeleteRecords waits the purgatory drops the finished ones from its watch lists.",
+    doc="Number of finished DeleteRecords requests in its watch lists after which the purgatory removes them.",
 )
 FETCH_MAX_BYTES = key(
     "fetch.max.bytes",
@@ -40,7 +40,7 @@ FETCH_PURGATORY_PURGE_INTERVAL_REQUESTS = key(
     default=1000,
     importance=MEDIUM,
     effective=True,
-    doc="After how many finished Fetch waits the purgatory drops the finished ones from its watch lists.",
+    doc="Number of finished Fetch requests in its watch lists after which the purgatory removes them.",
 )
 INTER_BROKER_LISTENER_NAME = key(
     "inter.broker.listener.name",
@@ -144,7 +144,7 @@ PRODUCER_PURGATORY_PURGE_INTERVAL_REQUESTS = key(
     default=1000,
     importance=MEDIUM,
     effective=True,
-    doc="After how many finished Produce waits the purgatory drops the finished ones from its watch lists.",
+    doc="Number of finished Produce requests in its watch lists after which the purgatory removes them.",
 )
 QUEUED_MAX_REQUEST_BYTES = key(
     "queued.max.request.bytes",

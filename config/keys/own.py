@@ -74,8 +74,8 @@ OTTLA_ZOOKEEPER_AUTH = key(
     importance=LOW,
     effective=True,
     internal=True,
-    doc="The broker's credentials for ZooKeeper, as user:password of ZooKeeper's digest scheme. With `zookeeper.set.acl` only they may "
-    "write the znodes that the broker creates, so that all brokers of the cluster need the same.",
+    doc="The broker's credentials for ZooKeeper, as user:password of ZooKeeper's digest scheme. With `zookeeper.set.acl` only a "
+    "client with the same credentials may write the znodes that the broker creates. So all brokers of the cluster need the same ones.",
 )
 OTTLA_TLS_HANDSHAKES = key(
     "ottla.tls.handshakes",

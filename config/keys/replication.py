@@ -10,7 +10,7 @@ AUTO_LEADER_REBALANCE_ENABLE = key(
     default=True,
     importance=HIGH,
     effective=True,
-    doc="The controller moves leadership back to preferred replicas when a broker has lost too much of it.",
+    doc="The controller moves leadership back to preferred replicas when a broker leads too few of the partitions that it should lead.",
 )
 CONTROLLER_SOCKET_TIMEOUT_MS = key(
     "controller.socket.timeout.ms",

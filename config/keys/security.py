@@ -101,7 +101,12 @@ PASSWORD_ENCODER_ITERATIONS = key(
     doc="How many iterations derive the encryption key from password.encoder.secret.",
 )
 PASSWORD_ENCODER_KEY_LENGTH = key(
-    "password.encoder.key.length", Int(8), default=128, importance=LOW, effective=True, doc="The length in bits of that encryption key."
+    "password.encoder.key.length",
+    Int(8),
+    default=128,
+    importance=LOW,
+    effective=True,
+    doc="The length in bits of the encryption key for passwords of dynamic configurations.",
 )
 PASSWORD_ENCODER_KEYFACTORY_ALGORITHM = key(
     "password.encoder.keyfactory.algorithm",
@@ -291,7 +296,7 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MAX_MS = key(
     default=10 * SECOND,
     importance=LOW,
     effective=True,
-    doc="The longest wait between two attempts to fetch those keys.",
+    doc="The longest wait between two attempts to fetch the keys that verify tokens.",
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = key(
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
@@ -299,7 +304,7 @@ SASL_OAUTHBEARER_JWKS_ENDPOINT_RETRY_BACKOFF_MS = key(
     default=100,
     importance=LOW,
     effective=True,
-    doc="The first wait between two attempts to fetch those keys.",
+    doc="The first wait between two attempts to fetch the keys that verify tokens.",
 )
 SASL_OAUTHBEARER_JWKS_ENDPOINT_URL = key(
     "sasl.oauthbearer.jwks.endpoint.url", String(), importance=MEDIUM, effective=True, doc="Where the keys that verify tokens are fetched."

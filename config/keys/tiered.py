@@ -63,7 +63,7 @@ REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_NUM = key(
     doc="How many samples the copy quota is measured over.",
 )
 REMOTE_LOG_MANAGER_COPY_QUOTA_WINDOW_SIZE_SECONDS = key(
-    "remote.log.manager.copy.quota.window.size.seconds", Int(1), default=1, importance=MEDIUM, doc="How long one of those samples is."
+    "remote.log.manager.copy.quota.window.size.seconds", Int(1), default=1, importance=MEDIUM, doc="Length of one sample of the copy quota."
 )
 REMOTE_LOG_MANAGER_EXPIRATION_THREAD_POOL_SIZE = key(
     "remote.log.manager.expiration.thread.pool.size",
@@ -88,7 +88,11 @@ REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_NUM = key(
     doc="How many samples the fetch quota is measured over.",
 )
 REMOTE_LOG_MANAGER_FETCH_QUOTA_WINDOW_SIZE_SECONDS = key(
-    "remote.log.manager.fetch.quota.window.size.seconds", Int(1), default=1, importance=MEDIUM, doc="How long one of those samples is."
+    "remote.log.manager.fetch.quota.window.size.seconds",
+    Int(1),
+    default=1,
+    importance=MEDIUM,
+    doc="Length of one sample of the fetch quota.",
 )
 REMOTE_LOG_MANAGER_TASK_INTERVAL_MS = key(
     "remote.log.manager.task.interval.ms", Long(1), default=30 * SECOND, importance=LOW, doc="How often the jobs of tiered storage run."
@@ -110,7 +114,12 @@ REMOTE_LOG_MANAGER_TASK_RETRY_BACKOFF_MS = key(
     doc="The first wait before a failed job of tiered storage is tried again.",
 )
 REMOTE_LOG_MANAGER_TASK_RETRY_JITTER = key(
-    "remote.log.manager.task.retry.jitter", Double(0, 0.5), default=0.2, importance=LOW, internal=True, doc="The random part of that wait."
+    "remote.log.manager.task.retry.jitter",
+    Double(0, 0.5),
+    default=0.2,
+    importance=LOW,
+    internal=True,
+    doc="The random part of the wait before a failed job of tiered storage is tried again.",
 )
 REMOTE_LOG_MANAGER_THREAD_POOL_SIZE = key(
     "remote.log.manager.thread.pool.size", Int(1), default=10, importance=MEDIUM, doc="How many jobs of tiered storage run at once."
@@ -130,20 +139,23 @@ REMOTE_LOG_METADATA_MANAGER_CLASS_NAME = key(
     doc="The class that keeps the metadata of remote segments.",
 )
 REMOTE_LOG_METADATA_MANAGER_CLASS_PATH = key(
-    "remote.log.metadata.manager.class.path", String(), importance=MEDIUM, doc="Where that class is found."
+    "remote.log.metadata.manager.class.path",
+    String(),
+    importance=MEDIUM,
+    doc="Where the class of remote.log.metadata.manager.class.name is found.",
 )
 REMOTE_LOG_METADATA_MANAGER_IMPL_PREFIX = key(
     "remote.log.metadata.manager.impl.prefix",
     String(non_empty=True),
     default="rlmm.config.",
     importance=MEDIUM,
-    doc="The prefix of the keys that are handed to that class.",
+    doc="The prefix of the keys that are passed to the class of remote.log.metadata.manager.class.name.",
 )
 REMOTE_LOG_METADATA_MANAGER_LISTENER_NAME = key(
     "remote.log.metadata.manager.listener.name",
     String(non_empty=True),
     importance=MEDIUM,
-    doc="The listener over which that class talks to the brokers.",
+    doc="The listener over which the class of remote.log.metadata.manager.class.name connects to the brokers.",
 )
 REMOTE_LOG_READER_MAX_PENDING_TASKS = key(
     "remote.log.reader.max.pending.tasks", Int(1), default=100, importance=MEDIUM, doc="How many reads from the remote store may wait."
@@ -152,17 +164,20 @@ REMOTE_LOG_READER_THREADS = key(
     "remote.log.reader.threads", Int(1), default=10, importance=MEDIUM, doc="How many reads from the remote store run at once."
 )
 REMOTE_LOG_STORAGE_MANAGER_CLASS_NAME = key(
-    "remote.log.storage.manager.class.name", String(non_empty=True), importance=MEDIUM, doc="The class that is the remote store."
+    "remote.log.storage.manager.class.name", String(non_empty=True), importance=MEDIUM, doc="The class that implements the remote store."
 )
 REMOTE_LOG_STORAGE_MANAGER_CLASS_PATH = key(
-    "remote.log.storage.manager.class.path", String(), importance=MEDIUM, doc="Where that class is found."
+    "remote.log.storage.manager.class.path",
+    String(),
+    importance=MEDIUM,
+    doc="Where the class of remote.log.storage.manager.class.name is found.",
 )
 REMOTE_LOG_STORAGE_MANAGER_IMPL_PREFIX = key(
     "remote.log.storage.manager.impl.prefix",
     String(non_empty=True),
     default="rsm.config.",
     importance=MEDIUM,
-    doc="The prefix of the keys that are handed to that class.",
+    doc="The prefix of the keys that are passed to the class of remote.log.storage.manager.class.name.",
 )
 REMOTE_LOG_STORAGE_SYSTEM_ENABLE = key(
     "remote.log.storage.system.enable", Bool(), default=False, importance=MEDIUM, doc="Turns on tiered storage on this broker."

@@ -79,14 +79,14 @@ ZOOKEEPER_SSL_KEYSTORE_LOCATION = key(
     doc="The file with the key and certificate shown to ZooKeeper.",
 )
 ZOOKEEPER_SSL_KEYSTORE_PASSWORD = key(
-    "zookeeper.ssl.keystore.password", PasswordType(), importance=MEDIUM, effective=True, doc="The password of that key store."
+    "zookeeper.ssl.keystore.password", PasswordType(), importance=MEDIUM, effective=True, doc="The password of the key store for ZooKeeper."
 )
 ZOOKEEPER_SSL_KEYSTORE_TYPE = key(
     "zookeeper.ssl.keystore.type",
     String(),
     importance=MEDIUM,
     effective=True,
-    doc="The format of that key store; by default derived from the file's name.",
+    doc="The format of the key store for ZooKeeper; by default derived from the file's name.",
 )
 ZOOKEEPER_SSL_OCSP_ENABLE = key(
     "zookeeper.ssl.ocsp.enable",
@@ -112,14 +112,18 @@ ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = key(
     doc="The file with the certificates trusted for ZooKeeper.",
 )
 ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = key(
-    "zookeeper.ssl.truststore.password", PasswordType(), importance=MEDIUM, effective=True, doc="The password of that trust store."
+    "zookeeper.ssl.truststore.password",
+    PasswordType(),
+    importance=MEDIUM,
+    effective=True,
+    doc="The password of the trust store for ZooKeeper.",
 )
 ZOOKEEPER_SSL_TRUSTSTORE_TYPE = key(
     "zookeeper.ssl.truststore.type",
     String(),
     importance=MEDIUM,
     effective=True,
-    doc="The format of that trust store; by default derived from the file's name.",
+    doc="The format of the trust store for ZooKeeper; by default derived from the file's name.",
 )
 ZOOKEEPER_CONNECTION_TIMEOUT_MS = key(
     "zookeeper.connection.timeout.ms",
