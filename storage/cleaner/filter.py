@@ -9,7 +9,8 @@ MemoryRecords.filterTo:
   (KIP-534): `delete.retention.ms` after the cleaner first met them.
 - Records of aborted transactions are dropped.
 - The last batch of a producer is kept, if necessary as an empty header, so that its sequence number and epoch are not
-  lost; as is the last batch of the cleaned part, so that the end of the log does not change.
+  lost.
+- The last batch of the cleaned part is kept in the same way, so that the end of the log does not change.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 Called by `filter` with decompressed bodies. Kept records are copied, not encoded from their fields; only if the base
 timestamp of the batch changes do they get new timestamp deltas. The result equals that of Apache Kafka's
-MemoryRecords.filterTo: base offset, last offset, producer, sequence and leader epoch are kept, so that the offsets of
-the records and the producer's sequence can be derived from the remaining records.
+MemoryRecords.filterTo: base offset, last offset, producer, sequence and leader epoch are kept. So the batch still shows
+the offsets of its records and the sequence of its producer.
 """
 
 from collections.abc import Container

@@ -1,9 +1,9 @@
 """Tracks transactions while the cleaner reads a log from its beginning: aborted records, and markers that are no longer
 needed.
 
-Used by `run`, one for each pass over the log. The rules are those of Apache Kafka's CleanedTransactionMetadata: records
-of aborted transactions are dropped at once. A marker is kept as long as a record of its transaction was seen, and with
-it the index entry of an aborted transaction.
+Used by `run`, one for each pass over the log. The rules are those of Apache Kafka's CleanedTransactionMetadata. Records
+of aborted transactions are dropped at once. A marker is kept if a record of its transaction was seen. The index entry
+of an aborted transaction is kept together with its marker.
 """
 
 from collections.abc import Iterable

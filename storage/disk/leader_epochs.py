@@ -6,9 +6,9 @@ the offset where the replica truncates.
 The file is text: a line `0` (the version), a line with the count, and a line `epoch start_offset` for each epoch.
 
 Invariants: epochs and start offsets both strictly increase. The owner of `on_change` writes each change to the file
-before it checkpoints a recovery point, because recovery reads batches only from there on; without `on_change`, `assign`
-writes at once. Entries that loading a log removes remain in the file until the broker runs; loading again removes them
-again.
+before it checkpoints a recovery point, because recovery reads batches only from the recovery point on. Without
+`on_change`, `assign` writes at once. Entries that are removed while a log is loaded stay in the file until the broker
+runs; the next load would remove them again.
 """
 
 import logging

@@ -1,11 +1,11 @@
 """Gives a thread access to a partition's directory while that may be renamed.
 
 A truncation in a thread takes some time. Meanwhile the partition may be deleted, which renames its directory, and be created again with a
-directory of the old name. So the thread uses a `MovableDirectory`: a path below the original directory is resolved to the current one, and
-no path is found when the directory is about to be removed.
+directory of the old name. So the thread uses a `MovableDirectory`, which resolves a path below the original directory to the current one.
+No path is found when the directory is about to be removed.
 
-Invariant: a call acts on the directory of this log, whatever its current name; the lock of its `SmallFiles` is held
-during a call, and no call waits for the disk longer than the loop itself would.
+Invariants: a call acts on the directory of this log, whatever its current name. The lock of its `SmallFiles` is held
+during a call. No call waits for the disk longer than the loop itself would.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Reads and writes `partition.metadata` of a partition's directory, which has the id of its topic, as names may be
+"""Reads and writes `partition.metadata` of a partition's directory, which has the id of its topic, because names may be
 reused.
 
     version: 0

@@ -57,7 +57,7 @@ def begins_up_to(log: "PartitionLog", timestamp_ms: int, may_wait: bool) -> list
 
 
 def _examined(log: "PartitionLog", segments: Iterable[Segment], may_wait: bool) -> Iterator[Segment]:
-    """The segments, of each of which the caller looks at the largest timestamp next.
+    """The segments whose largest timestamps the caller reads, one after the other.
 
     Unless it `may_wait`, raises NotCached if finding that would wait, or if it was unknown of too many before: each costs some 60 µs.
     """

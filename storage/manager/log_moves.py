@@ -6,9 +6,9 @@ current log in chunks, and the event loop appends them to the future log. The la
 the future log can replace the current one in the same turn. `num.replica.alter.log.dirs.threads` copies run at a time,
 together at most `replica.alter.log.dirs.io.max.bytes.per.second`.
 
-Invariants: a future log is always a prefix of its current log, because it is cut whenever that is cut. It replaces the current log only
-with the same log end offset, and when at least as much of it is durable, so that no flushed record is lost. It never replaces it after the
-directory of either has failed: the other log is deleted then, and may be the only one that is served.
+Invariants: a future log is always a prefix of its current log, because it is cut whenever the current log is cut. It replaces the current
+log only with the same log end offset, and when at least as much of it is durable. So no flushed record is lost. After the directory of one
+of the two logs has failed, the future log never replaces the current one: the replaced log is deleted, and may be the only usable one.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Writes producer snapshots that take long, for `PartitionLog.roll`.
 
-A thread encodes and writes a few hundred producers, then yields to the event loop, then does the next few hundred: Python code in a thread
-holds the interpreter, too. Until the snapshot is complete, the log is not flushed and no segment of it is deleted. So a crash leaves the
-same state as before the roll. When the snapshot is complete, the flush that is due after a roll follows.
+A thread encodes and writes a few hundred producers at a time. It yields to the event loop in between, because Python code in a thread holds
+the interpreter, too. Until the snapshot is complete, the log is not flushed and no segment of it is deleted. So a crash leaves the same
+state as before the roll. When the snapshot is complete, the flush that is due after a roll follows.
 
 A disk failure takes the log directory offline. After any other error, for example a lack of memory, the snapshot is begun again, until it
 is complete. Otherwise the log would never be flushed again.

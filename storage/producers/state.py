@@ -137,7 +137,7 @@ class ProducerState:
         self.unreplicated: dict[int, int] = {}
         """First offset -> offset of the marker, for ended transactions whose marker is not yet below the high watermark.
 
-        In order of both. A transaction is left out if a later marker ends one that began before it: that one is the longer unstable.
+        In the order of both. A transaction is left out if a later marker ends an earlier transaction, which is unstable for longer.
         """
         self.verifications: dict[int, VerificationStateEntry] = {}
         """Producer id -> the verification that its next transactional batch needs."""
@@ -148,25 +148,25 @@ class ProducerState:
         return not self.producers and not self.unreplicated
 
     def has_open_transaction(self, producer_id: int) -> bool:
-        """Whether the producer has written to a transaction here that is not decided."""
+        """Whether the producer has written here in a transaction that is not decided."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.current_txn_first_offset >= 0
 
     def check_verified(self, producer_id: int, guard: object, first_offset: int) -> None:
-        """Whether a batch may begin a transaction: if the coordinator has confirmed it since the last one ended. Raises InvalidTxnState."""
+        """Check that the coordinator has confirmed the transaction since the last one ended. Raises InvalidTxnState."""
         entry = self.verifications.get(producer_id)
         if entry is None or entry is not guard:
-            raise InvalidTxnState(self.topic_partition, producer_id, f"a batch at offset {first_offset} of no open transaction")
+            raise InvalidTxnState(self.topic_partition, producer_id, f"a batch at offset {first_offset} without an open transaction")
 
     def check_overtakes(self, producer_id: int, first_sequence: int, first_offset: int) -> None:
-        """Whether a batch that begins a transaction is the first of the batches that were verified. Raises OutOfOrderSequence."""
+        """Check that a batch that begins a transaction is the first of the verified batches. Raises OutOfOrderSequence."""
         entry = self.verifications.get(producer_id)
         if entry is not None and first_sequence > entry.lowest_sequence:
-            reason = f"sequence {first_sequence} at offset {first_offset}, where {entry.lowest_sequence} is not written yet"
+            reason = f"sequence {first_sequence} at offset {first_offset}, but sequence {entry.lowest_sequence} is not written yet"
             raise OutOfOrderSequence(self.topic_partition, producer_id, reason)
 
     def duplicate_of(self, producer_id: int, producer_epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The batch that stands in the log already under these numbers, None if there is none."""
+        """The batch with these sequence numbers that the log has already; None if there is none."""
         entry = self.producers.get(producer_id)
         if entry is None or entry.producer_epoch != producer_epoch:
             return None
@@ -367,7 +367,7 @@ class ProducerState:
             last_sequence = entry.last_sequence
             expected = 0 if last_sequence == MAX_SEQUENCE else last_sequence + 1
         if first_sequence != expected:
-            reason = f"sequence {first_sequence} of epoch {producer_epoch} at offset {first_offset}, where {expected} was to come"
+            reason = f"sequence {first_sequence} of epoch {producer_epoch} at offset {first_offset}, where {expected} was expected"
             raise OutOfOrderSequence(self.topic_partition, entry.producer_id, reason)
 
     def _find_first_unstable_offset(self) -> None:

@@ -1,9 +1,9 @@
-"""Tracks producers of which a leader has asked whether a transaction of theirs is open (KIP-890). Kafka's VerificationStateEntry.
+"""Tracks the producers whose transactions a leader verifies with their coordinator (KIP-890). Kafka's VerificationStateEntry.
 
 A transactional batch that opens a transaction in a partition is appended only after the transaction coordinator has confirmed that the
-partition belongs to it. `PartitionLog.begin_verification` notes the producer before the question is asked. The append that follows brings
-the entry along as its guard. An entry ends with the first batch of the transaction and with each marker, so a batch that was confirmed
-before a marker is refused after it.
+partition belongs to the transaction. `PartitionLog.begin_verification` adds an entry before the coordinator is asked. The append that
+follows passes the entry as its guard. An entry ends with the first batch of the transaction and with each marker. So a batch that was
+confirmed before a marker is refused after it.
 
 Invariant: a producer with an open transaction in the partition has no entry.
 """
@@ -15,7 +15,7 @@ MOST_VERIFICATIONS: Final = 10_000
 
 
 class VerificationStateEntry:
-    """One producer. The identity of the object is the guard; the lowest sequence keeps back batches that overtake a failed one."""
+    """One producer. The identity of the object is the guard. Batches above the lowest sequence are refused: they overtook a failed one."""
 
     __slots__ = ("lowest_sequence", "producer_epoch", "timestamp")
 
@@ -25,7 +25,7 @@ class VerificationStateEntry:
         self.producer_epoch = producer_epoch
 
     def update(self, sequence: int, producer_epoch: int) -> None:
-        """Another batch asks: the lowest sequence of the newest epoch counts."""
+        """Record another batch to be verified. The lowest sequence of the newest epoch counts."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
@@ -36,7 +36,7 @@ class VerificationStateEntry:
 def begin_verification(
     entries: dict[int, VerificationStateEntry], producer_id: int, sequence: int, producer_epoch: int, now_ms: int
 ) -> VerificationStateEntry:
-    """The entry of the producer, which is made if there is none. The oldest of too many entries ends."""
+    """The entry of the producer, a new one if there is none. At the limit the oldest entry ends."""
     entry = entries.get(producer_id)
     if entry is None:
         if len(entries) >= MOST_VERIFICATIONS:
@@ -48,7 +48,7 @@ def begin_verification(
 
 
 def remove_expired_verifications(entries: dict[int, VerificationStateEntry], now_ms: int, producer_id_expiration_ms: int) -> None:
-    """End the entries that were never followed by a batch. They stand in the order of their timestamps."""
+    """End the entries that were never followed by a batch. The entries are in the order of their timestamps."""
     while entries:
         producer_id, entry = next(iter(entries.items()))
         if now_ms - entry.timestamp < producer_id_expiration_ms:

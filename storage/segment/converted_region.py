@@ -3,7 +3,7 @@
 A Fetch of an old consumer makes one for each partition whose log has a later format. The size of the response must be known before the
 first byte leaves, and the client needs at least one batch. So a thread converts the first batch before (`begin`), and the size is that of
 the region, or of the first batch if that is larger. The rest is converted piece by piece, as the client reads (`next_piece`), and cut off
-at the size. If it comes out smaller, a message that cannot be complete fills the rest; clients ignore an incomplete last message. Sizes,
+at the size. If the converted messages are smaller, an incomplete message fills the rest; clients ignore an incomplete last message. Sizes,
 pieces and filling are Apache Kafka's (LazyDownConversionRecords).
 
 A switch to a thread and back takes about 60 µs, as much as the conversion of 600 records. So `begin` may convert the next piece, too.

@@ -2,9 +2,9 @@
 for a tenth of a second.
 
 Owned by `LogManager`. The log is already removed from all lists, and its files are deleted later (`LogDeletions`). A crash before the
-rename leaves the log in place. So the deletion is confirmed to the controller only after the renames and the checkpoints are written
-(`when_done`): a new log of that name must not inherit the offsets of the old one; otherwise it would lose the records below them after a
-kill.
+rename leaves the log in place. So the deletion is confirmed to the controller only after the renames are done and the checkpoints are
+written (`when_done`). Otherwise a new log of that name would inherit the offsets of the old one, and after a kill lose the records below
+them.
 
 Invariant: no directory with the name of a removed log is created or looked up before `finish` has returned for it.
 """

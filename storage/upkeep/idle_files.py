@@ -1,9 +1,9 @@
 """Closes the files of idle segments, because a process may only have a limited number of descriptors.
 
-`LogManager` starts it. Once a minute every log is checked, a number per turn of the loop: segments that are only read
-lose their file and the maps of their indexes, as does an active segment without an append since the last check. The
-next read or append reopens them (20 µs). So open files belong to the logs and segments of the last two minutes. A map
-counts, too, because it holds a descriptor.
+`LogManager` starts it. Once a minute every log is checked, a number per turn of the loop. The files and index maps of
+segments that are only read are closed, and those of an active segment without an append since the last check. The next
+read or append reopens them (20 µs). So open files belong to the logs and segments of the last two minutes. A map counts,
+too, because it holds a descriptor.
 
 When most descriptors of the process are in use, all idle files are closed within a second or two. Until then each file
 that the loop opens closes some others first, so that a quarter of the descriptors is always left for sockets and

@@ -2,8 +2,8 @@
 directories.
 
 Owned by `LogManager`, which requests writes on the event loop; threads write. A recovery point is written after all
-leader epochs that were assigned before it was read, because recovery looks for epochs in batches only from the recovery
-point on.
+leader epochs that were assigned before the point was read, because recovery looks for epochs in batches only from the
+recovery point on.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -113,8 +113,8 @@ class LogCheckpoints:
         self._writes.checkpoint((name, log_dir), log_dir, prepare)
 
     def when_written(self, log_dir: str, then: OnWritten) -> None:
-        """Calls `then` on the loop when all requests so far for the log directory are durable, with None. After a disk
-        error nothing is, and `then` gets the failure."""
+        """Calls `then(None)` on the loop when all requests so far for the log directory are durable. After a disk error
+        nothing is durable, and `then` gets the failure."""
         self._writes.when_written(log_dir, then)
 
     def run_now(self) -> None:

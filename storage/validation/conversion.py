@@ -109,7 +109,7 @@ def as_messages(run: BatchRun, rules: ValidationRules, base_offset: int, produce
 
 
 def _pieces(frame: memoryview, between: Callable[[], None]) -> dict[int, tuple[int, int, int, int]]:
-    """The messages in pieces (`BatchRun.pieces`): the event loop looks at each piece only, of which an index may get one entry."""
+    """The messages in pieces (`BatchRun.pieces`). The event loop handles a piece like a batch, and an index may get an entry for it."""
     pieces: dict[int, tuple[int, int, int, int]] = {}
     reader = MessageReader(frame, 0, len(frame))
     start, first_offset, latest = 0, -1, NO_TIMESTAMP

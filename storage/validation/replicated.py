@@ -24,7 +24,7 @@ def judge_replicated(run: BatchRun, rules: ValidationRules, leader_epoch: int, l
     """Check all batches of the run. Returns the end of the bytes that the log may take, where `run.start` stands for none.
 
     An incomplete last batch is left out; so are batches of a later epoch than `leader_epoch`, and the last ones of very many (MOST_WORK).
-    `latest_epoch` is that of the log; `run.epochs` gets those that follow, and `forgets_epochs` tells whether the log must forget its own.
+    `latest_epoch` is that of the log; `run.epochs` gets those that follow, and `forgets_epochs` is set if the log must forget its own.
     The first and the last offset of the accepted batches are in the run. Raises CorruptRecord, OffsetsOutOfOrder, RecordBatchTooLarge.
     """
     run.epochs = None
