@@ -30,7 +30,7 @@ class Won(NamedTuple):
     epoch_version: int
 
 
-async def stand(store: MetadataStore, broker_id: int, clock: Clock, watch: Watch) -> Won | int:
+async def run_for_election(store: MetadataStore, broker_id: int, clock: Clock, watch: Watch) -> Won | int:
     """Create /controller if it does not exist; otherwise return the id of the broker that did. /controller is watched
     in any case.
 

@@ -14,7 +14,7 @@ from functools import partial
 from config.broker import BrokerConfig
 from config.keys.zookeeper import ZOOKEEPER_SESSION_TIMEOUT_MS
 from controller.admin.producer_ids import allocate_block
-from controller.candidacy import Won, stand
+from controller.candidacy import Won, run_for_election
 from controller.errors import (
     BrokerIdNotRegistered,
     ControllerError,
@@ -196,7 +196,7 @@ class Controller:
 
     async def _elect(self) -> None:
         """Become controller if there is none; find out and watch which broker is in any case."""
-        outcome = await stand(self._store, self.broker_id, self._clock, self._controller_watch)
+        outcome = await run_for_election(self._store, self.broker_id, self._clock, self._controller_watch)
         if isinstance(outcome, Won):
             await self._become_active(outcome)
         else:

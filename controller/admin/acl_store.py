@@ -109,8 +109,8 @@ class AclStore:
     async def update(self, changes: Sequence[tuple[StoredPattern, Change]]) -> list[list[AclEntry] | Failure]:
         """Set the ACLs of each pattern to the change of the current ones; without ACLs the node is deleted.
 
-        Returns for each pattern its ACLs, or the reason why they were not changed: a StoreError, also when other brokers are quicker at
-        every attempt, or a MalformedZNode. A change is called again for each attempt, and may raise MalformedZNode. Patterns are
+        Returns for each pattern its ACLs, or a StoreError or MalformedZNode if they were not changed. A StoreError may also mean that
+        other brokers were quicker at every attempt. A change is called again for each attempt, and may raise MalformedZNode. Patterns are
         independent of each other, and all different.
         """
         outcomes: list[list[AclEntry] | Failure] = []

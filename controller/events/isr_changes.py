@@ -109,7 +109,7 @@ class IsrChanges:
         if ineligible:
             return IneligibleReplica(f"replicas {ineligible} of {partition} are not alive")
         replicas = self._context.replicas(partition)
-        strangers = [each for each in change.new_isr if each not in replicas]
-        if strangers:
-            return InvalidAdminRequest(f"{partition} has no replica on brokers {strangers}")
+        unassigned = [each for each in change.new_isr if each not in replicas]
+        if unassigned:
+            return InvalidAdminRequest(f"{partition} has no replica on brokers {unassigned}")
         return state._replace(isr=change.new_isr, leader_recovery_state=change.leader_recovery_state)

@@ -48,7 +48,7 @@ class Reassignments:
         self._context = core.context
         self._order = ReassignmentOrder(core)
         self._interrupted: set[TopicPartition] = set()
-        """Partitions whose reassignment is written, perhaps, and whose replicas were not told, because the store refused a write."""
+        """Partitions whose reassignment may be written, but whose replicas were not notified, because the store refused a write."""
 
     # Requests
 

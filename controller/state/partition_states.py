@@ -162,9 +162,9 @@ class PartitionStates:
             await self.read(partitions)
 
     async def read(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read the partitions' states from the store into the context; a partition without a state is removed from the
-        context, and so is one whose state cannot be decoded. Equal states become one object: of many partitions most
-        have the replicas and epochs of some other."""
+        """Read the partitions' states from the store into the context. A partition is removed from the context if it has
+        no state, or one that cannot be decoded. Equal states become one object, because most of many partitions have the
+        same replicas and epochs as some other partition."""
         wanted: list[TopicPartition] = []
         requests: list[Get] = []
         for some in slices(partitions):

@@ -8,14 +8,14 @@ whose reply was lost may be carried out twice, and its second attempt then repor
 Callers for which that matters check which client wrote, as `registration`, the election and `partition_states` do. A
 repeated read may see changes that were made after it was first sent.
 
-A request that is longer than ZooKeeper accepts by default is not sent again after it broke a connection, but fails: a
-server that refuses it closes every connection on which it comes, so that no later request would be answered. Nor are
-others of that length sent for some minutes. Before, they are: a ZooKeeper may have a larger jute.maxbuffer.
+A request that is longer than ZooKeeper accepts by default is sent, because a ZooKeeper may have a larger jute.maxbuffer.
+If the connection breaks at it, it fails instead of being sent again: a server that refuses it would close the next
+connection, too, and answer no later request. For some minutes other requests of that length fail unsent.
 
 Watches are set again on every new connection. Those that missed a change fire then, before any other request is sent.
 
-Only ZooKeeper decides that a session expired, and reports it on the next connection. A process that was suspended for longer than its
-session timeout learns of the expiry before any of its writes can be acknowledged, because ZooKeeper has already closed its old connection.
+Only ZooKeeper decides that a session expired, and reports it on the next connection. So a process that was suspended for longer than its
+session timeout learns of the expiry before any of its writes can be acknowledged: ZooKeeper has closed its old connection.
 """
 
 import asyncio

@@ -18,7 +18,7 @@ from controller.znodes.znode_json import decode_object, encode_json
 
 _TRANSACTIONS_AT_ONCE = 8
 _MOST_ROUNDS = 5
-"""A round repeats the writes that a broken connection left undone. After so many, another program writes as well."""
+"""Most rounds; a round repeats the writes that a broken connection prevented. More are needed only if another program writes, too."""
 
 OnProgress = Callable[[str, int, int | None], None]
 """Called with the current step, the number done, and the total if it is known."""

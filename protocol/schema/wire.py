@@ -16,7 +16,7 @@ MAX_ELEMENTS: Final = 500_000
 An element of one byte on the wire may cost a hundred bytes and some microseconds here, so 100 MiB of them would exhaust the memory.
 """
 ANY_ELEMENTS: Final = 0x7FFFFFFF
-"""As many elements as a request of brokers may have: they tell each other of all partitions of a cluster and all their replicas."""
+"""Most elements of a request of a broker, which may describe all partitions of a cluster and all their replicas."""
 
 MAX_HEADER_TAGS: Final = 1_000
 """Most tagged fields of a header, half a millisecond; none is defined so far, and a header is not read in steps."""

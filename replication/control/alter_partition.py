@@ -1,9 +1,9 @@
 """Sends proposed ISRs to the controller: the `IsrProposals` of a broker in a cluster (KIP-497, AlterPartition, api 56).
 
 One request is in flight at a time. Proposals that arrive meanwhile go with the next one, all together. A proposal waits until it is
-decided. If the controller cannot be reached, has moved, or answers with an error for the whole request, all undecided proposals are sent
-again: after 50 ms, then after 100, 200, 400 ms, and every 400 ms from then on. A proposal that is missing in an answer is sent again, too.
-A decision about a partition, good or bad, ends the proposal before the leader gets it, so that the leader may propose again at once.
+decided. All undecided proposals are sent again if the controller cannot be reached, has moved, or answers with an error for the whole
+request. The first pause is 50 ms; pauses double up to 400 ms. A proposal that is missing in an answer is sent again, too. A decision about
+a partition, good or bad, ends the proposal before the leader gets it, so that the leader may propose again at once.
 
 `ask` finds the active controller and sends it a request in the given version. It may take any time, and raises PeerUnavailable after its
 last attempt.

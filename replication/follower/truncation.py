@@ -70,8 +70,8 @@ async def truncate(log: PartitionLog, offset: int, is_current: Callable[[], bool
     """
     if offset < log.high_watermark:
         logger.warning(
-            "%s is truncated to offset %d, below its high watermark %d: what consumers have seen is gone with a leader that was elected "
-            "without it (unclean.leader.election.enable), or had an older one",
+            "%s is truncated to offset %d, below its high watermark %d: consumers may have read records that the new leader lacks, because "
+            "it was elected while it was not in sync (unclean.leader.election.enable), or because its log is older",
             log.topic_partition, offset, log.high_watermark,
         )  # fmt: skip
     await done(lambda then: log.truncate_in_thread(offset, then))

@@ -70,7 +70,7 @@ class ReplicaProgress:
         """Record a fetch at `fetch_offset`; the follower has all records below.
 
         It counts as caught up now if it has all records of the leader. It counts as caught up at its previous fetch if it now has all
-        records that the leader had then: a follower that fetches steadily under load is never at the very end.
+        records that the leader had then. Under load even a follower that fetches steadily is never at the very end.
         """
         if self.idle is not None:
             self.idle.end()
