@@ -13,11 +13,11 @@ from protocol.compiled import compiled
 logger = logging.getLogger(__name__)
 
 MAPPED_FROM_BYTES: Final = 1024 * 1024
-"""The size from which a block of memory is one of its own, which goes back to the system as soon as it is freed."""
+"""Size from which malloc maps a block separately, and gives it back to the system as soon as it is freed, in bytes."""
 TLS_BUFFER_BYTES: Final = 256 * 1024
-"""The buffer that uvloop makes for each TLS connection."""
+"""Size of the buffer that uvloop makes for each TLS connection, in bytes."""
 KEPT_BYTES: Final = 4 * 1024 * 1024
-"""Freed memory that stays with the process."""
+"""Freed memory that the process keeps, in bytes."""
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:

@@ -3,9 +3,10 @@
 A `Broker` starts and stops inside any event loop, on port 0 if asked, and leaves nothing behind. The command line runs one; a test runs
 several in its own process. The start is safe because of its order:
 
-1. The directories are locked, and checked to belong to this broker, before anything is read. 2. The metadata store is opened before logs
-are loaded, since it holds the configuration of the logs. 3. Addresses are checked before the first file is written, and bound before the
-broker registers, because the registration contains them. 4. Requests are served once this broker knows which partitions it leads.
+1. The directories are locked, and checked to belong to this broker, before anything is read.
+2. The metadata store is opened before logs are loaded, since it holds the configuration of the logs.
+3. Addresses are checked before the first file is written, and bound before the broker registers, because the registration contains them.
+4. Requests are served once this broker knows which partitions it leads.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ COMMANDS = {
     "acls": "List, add and remove ACLs.",
     "users": "List, add and remove users who authenticate by SCRAM.",
     "transactions": "List transactions, find those that hang, abort them.",
-    "console": "Look into a cluster by a browser, and change it.",
+    "console": "Show a cluster in the browser, and change it.",
     "doctor": "Find what is wrong with a host and a cluster.",
     "metadata": "Move a stopped cluster's metadata to a ZooKeeper, and back.",
     "log-dirs": "Show the log directories of brokers, and the replicas in them.",

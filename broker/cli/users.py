@@ -33,7 +33,7 @@ _mechanism_option = click.option(
 def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the options that let it change the metadata store without a broker."""
     command = click.option(
-        "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A key of the stopped broker, beside or without --properties."
+        "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A key of the stopped broker, with or without --properties."
     )(command)
     return click.option(
         "--properties",

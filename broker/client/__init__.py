@@ -1,5 +1,5 @@
-"""Implements a small Kafka client for the commands: blocking, one thread, on `protocol` alone, for Ottla and Apache
-Kafka.
+"""Implements a small Kafka client for the commands: blocking, one thread, for Ottla and Apache Kafka. Imports only
+`protocol` and `broker.security`.
 
   connection   one socket: negotiated versions, requests out, answers in
   cluster      bootstrap, metadata, leaders, coordinators, retries after a move

@@ -26,7 +26,7 @@ def api_table(listed: Iterable[ApiVersion]) -> ApiTable:
 
 
 def with_other_requests(tables: Mapping[int, ApiTable]) -> list[int]:
-    """The brokers that support other requests than the first one. No broker tells its release, but releases differ in their requests."""
+    """The brokers that support other requests than the first one. Brokers do not report their release, but releases differ in requests."""
     first = next(iter(tables.values()), {})
     return [broker_id for broker_id, table in tables.items() if table != first]
 

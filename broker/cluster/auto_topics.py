@@ -140,7 +140,7 @@ class AutoTopics:
         elif self._reported.get(internal_topic) != reason:
             self._reported[internal_topic] = reason
             logger.error(
-                "topic %s cannot be created, so nobody finds a coordinator: %s Start more brokers, or lower %s",
+                "topic %s cannot be created, so clients find no coordinator: %s Start more brokers, or lower %s",
                 internal_topic,
                 reason,
                 REPLICATION_KEYS[internal_topic],

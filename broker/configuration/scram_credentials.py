@@ -64,7 +64,7 @@ class ScramCredentials:
         try:
             self._secret = await secret_for_unknown_users(store, self._random_bytes)
         except NoAuth as error:
-            logger.warning("the answers of two brokers tell which SCRAM users exist, because their secret cannot be read: %s", error)
+            logger.warning("the answers of two brokers reveal which SCRAM users exist, because their secret cannot be read: %s", error)
 
     @property
     def unknown_key(self) -> bytes:
@@ -78,7 +78,7 @@ class ScramCredentials:
         return self._credentials.get((mechanism, user))
 
     def usual_iterations(self, mechanism: str) -> int:
-        """The iterations that most users of a mechanism have, so that those of a user that does not exist tell nothing."""
+        """The iterations that most users of a mechanism have. A user that does not exist gets them, so that they reveal nothing."""
         counts = self._iterations[mechanism]
         return max(MIN_ITERATIONS, max(counts, key=lambda each: (counts[each], -each), default=0))
 

@@ -1,10 +1,10 @@
 """Tracks the states that this broker coordinates: those whose partition of an internal topic it leads.
 
 A state is what the topic's records are about: a group, a transactional id. Its partition is Kafka's `abs(hashCode) % partitions` of its
-key, so any broker and client can tell the coordinator. `elections` adds and removes partitions; all others look states up here.
+key, so any broker and client can determine the coordinator. `elections` adds and removes partitions; all others look states up here.
 
-The number of partitions counts that the topic had when this broker first saw it, as in Apache Kafka. If another one counted for partitions
-that are added later, a group would have two coordinators, until all brokers know of them. A topic that was deleted and created again is
+As in Apache Kafka, a broker computes with the number of partitions that the topic had when the broker first saw it. With partitions that
+are added later, a group would have two coordinators until all brokers know the new number. A topic that was deleted and created again is
 another topic. Partitions that have never had a leader count, too; only the metadata store has them (`stored_partitions`).
 """
 
@@ -90,10 +90,10 @@ class OwnedStates(Generic[State]):
         self._cluster = cluster
         self._configured_partitions = configured_partitions
         self._image: TopicImage | None = None
-        """The metadata that were last looked at."""
+        """The metadata at the last check."""
         self._partition_count = configured_partitions
         self._stored_count = 0
-        """That of the metadata store, until the metadata shows the topic."""
+        """The number of partitions in the metadata store, until the metadata shows the topic."""
         self.on_other_topic: Callable[[], None] = lambda: None
         """Called when the metadata shows another topic of the name. `learn` is to be called with its number of partitions."""
 
@@ -127,7 +127,8 @@ class OwnedStates(Generic[State]):
         elif count > max(self._partition_count, _partitions_of(former)):
             logger.error(
                 "topic %s: %d partitions were added. This broker counts them from its next start on. From then on most keys have another "
-                "coordinator, which finds nothing of what is stored, or two as long as brokers disagree: restart all at the same time",
+                "coordinator, which does not find their stored state. While brokers disagree, a key has two coordinators: restart all "
+                "brokers at the same time",
                 self.topic, count - self._partition_count,
             )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Appends a coordinator's records to its internal topic, by the same functions as records of producers, with acks=all.
 
 `then` is called exactly once with (error, base offset): at once if there is nothing to wait for, otherwise when every in-sync replica has
-the records or the time is up. It may be called before the append returns. An append without the wait is for records that matter
-to clients only together with a later one: no replica has the later record without those before it.
+the records or the time is up. It may be called before the append returns. An append without the wait (`waits`) is for records that matter
+to clients only together with a later record. Each replica that has the later record also has the earlier ones.
 """
 
 from __future__ import annotations

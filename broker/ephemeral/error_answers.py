@@ -42,7 +42,7 @@ def error_answer(frame: memoryview, route: Route, error: ErrorCode) -> Completio
 
 
 def _fill(response: Struct, request: Struct, code: int, version: int) -> bool:
-    """Fills the response like the request; False if the error stands nowhere."""
+    """Fills the response like the request; False if no field has the error."""
     if _fill_list(response, request, code, version):
         return True
     if any(field.name == _CODE and field.versions.cover(version) for field in response.SCHEMA.fields):

@@ -145,7 +145,7 @@ def _member(group: ClassicGroup, join: Join, now_ms: int, out: list[Effect]) -> 
 
 
 def _update(group: ClassicGroup, member: Member, join: Join, out: list[Effect]) -> None:
-    # Two JoinGroups of one member: the client gave up the first, or two clients share an id. The first must not wait for ever.
+    # Two JoinGroups of one member: the client gave up the first, or two clients share an id. The first must not wait forever.
     reply_to_join(group, member, JoinResult(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS), out)
     group.update(member, join.protocols, join.rebalance_timeout_ms, join.session_timeout_ms, join.waiter)
     if member.record_part is None:

@@ -55,7 +55,7 @@ def prepare_rebalance(group: ClassicGroup, reason: str, now_ms: int, out: list[E
         fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, out)
     group.pending_syncs.clear()
     out.append(Disarm(Timer.SYNC))
-    logger.info("group %s: generation %d is to be followed by another: %s", group.group_id, group.generation_id, reason)
+    logger.info("group %s: a rebalance follows generation %d: %s", group.group_id, group.generation_id, reason)
     if group.state is GroupState.EMPTY:
         delay_ms = group.settings.initial_rebalance_delay_ms
         group.initial_delay_ms = delay_ms
@@ -87,9 +87,9 @@ def complete_join(group: ClassicGroup, now_ms: int, out: list[Effect]) -> None:
         group.remove(member.member_id)
         out.append(Disarm(member.member_id))
     if missing:
-        logger.info("group %s: %d members did not join the rebalance in time and are put out", group.group_id, len(missing))
+        logger.info("group %s: %d members did not join the rebalance in time and are removed", group.group_id, len(missing))
     if not _elect_joined_leader(group) and group.members:
-        logger.info("group %s: no member joined the rebalance; its static members are waited for once more", group.group_id)
+        logger.info("group %s: no member joined the rebalance; it waits once more for its static members", group.group_id)
         out.append(Arm(Timer.JOIN, max(LEAST_WAIT_MS, group.rebalance_timeout_ms)))
         return
     out.append(Disarm(Timer.JOIN))
@@ -248,5 +248,5 @@ def _on_session_timeout(group: ClassicGroup, member_id: str, now_ms: int, out: l
     # A member that waits for an answer sends no heartbeats. Newcomers are an exception, for a lost one would hold up the first rebalance.
     if member_id not in group.newcomers and (member_id in group.join_waiters or member.sync_waiter is not None):
         return
-    logger.info("group %s: nothing was heard of member %s for its session timeout; it is put out", group.group_id, member_id)
+    logger.info("group %s: nothing was heard of member %s for its session timeout; it is removed", group.group_id, member_id)
     remove_member(group, member, f"the session of {member_id} ended", now_ms, out)

@@ -100,7 +100,7 @@ def on_stored(group: ClassicGroup, then: Completion, error: ErrorCode, now_ms: i
         on_static_rejoin_stored(group, then, error, out)
     elif isinstance(then, AfterEmpty):
         if error:
-            logger.warning("group %s: that it is empty could not be stored: %s", group.group_id, error.name)
+            logger.warning("group %s: its empty generation could not be stored: %s", group.group_id, error.name)
     else:
         _on_assignment_stored(group, then, error, now_ms, out)
     return out

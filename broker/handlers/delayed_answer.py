@@ -37,7 +37,7 @@ class DelayedAnswer:
         try:
             response = turns.first_slice(steps)
         except Exception:
-            # A bug of the broker, which the coordinator logs. The client would wait for an answer for ever.
+            # A bug of the broker, which the coordinator logs. The client would wait for an answer forever.
             self._pending.complete(CLOSE)
             raise
         if isinstance(response, Unfinished):

@@ -24,7 +24,7 @@ FrameHandler = Callable[[memoryview, int, int, int, "Connection", "Services"], "
 """Called with frame, offset of the body, version, correlation id, connection and services. Returns an Answer. Raises ProtocolError for a
 frame that is no valid request of the API."""
 
-ROOMS: dict[str, frozenset[ApiKey]] = {
+APIS_BY_FOLDER: dict[str, frozenset[ApiKey]] = {
     "": frozenset(
         {
             ApiKey.API_VERSIONS,
@@ -121,15 +121,15 @@ ROOMS: dict[str, frozenset[ApiKey]] = {
         }
     ),
 }
-"""The folder below `broker/handlers` that contains the handler of an API."""
+"""The APIs by the folder below `broker/handlers` that contains their handlers."""
 
 UNLISTED: frozenset[ApiKey] = frozenset({ApiKey.DESCRIBE_TOPIC_PARTITIONS})
 """APIs that are served, but not listed in ApiVersions: Apache Kafka 3.9 in ZooKeeper mode does not list them, and clients rely on the list.
 """
 
-_ROOM_OF = {key: room for room, keys in ROOMS.items() for key in keys}
+_FOLDER_OF = {key: folder for folder, keys in APIS_BY_FOLDER.items() for key in keys}
 
-SERVED = frozenset(_ROOM_OF)
+SERVED = frozenset(_FOLDER_OF)
 
 IMPLEMENTED = SERVED - UNLISTED
 """The APIs that ApiVersions lists."""
@@ -137,7 +137,7 @@ IMPLEMENTED = SERVED - UNLISTED
 
 def module_of(key: ApiKey) -> str:
     """The dotted name of the module that contains the handler of an implemented API."""
-    return ".".join(filter(None, ("broker.handlers", _ROOM_OF[key], key.name.lower())))
+    return ".".join(filter(None, ("broker.handlers", _FOLDER_OF[key], key.name.lower())))
 
 
 def handlers_of(key: ApiKey) -> tuple[Handler | None, FrameHandler | None]:

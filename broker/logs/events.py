@@ -11,7 +11,7 @@ EVENTS: Final = {
     "config.unknown": ("Unknown configuration",),
     "start.directory-in-use": ("its .lock is held",),
     "start.address-in-use": ("cannot be bound",),
-    "coordinator.no-topic": ("cannot be created, so nobody finds a coordinator",),
+    "coordinator.no-topic": ("cannot be created, so clients find no coordinator",),
     "start.other-cluster": ("The directory belongs to another cluster",),
     "start.other-broker": ("If the data was moved, set broker.id=",),
     "start.foreign-file": ("A log directory may hold nothing else",),

@@ -27,7 +27,7 @@ from config.keys.own import OTTLA_LOG_FILE, OTTLA_LOG_FILE_MAX_BYTES, OTTLA_LOG_
 MAX_LINES: Final = 10_000
 """Log lines that wait to be written; about 5 MB."""
 END_SECONDS: Final = 10.0
-"""How long the end of the process waits until all lines are written, seconds. A reader that stands still must not keep it alive."""
+"""How long the end of the process waits until all lines are written, seconds. A reader that reads nothing must not keep it alive."""
 _REOPEN: Final = logging.makeLogRecord({})
 """Stands in the queue for an order instead of a line."""
 _END: Final = None

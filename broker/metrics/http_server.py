@@ -86,7 +86,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def _end_old(self) -> None:
-        """Disconnect clients that had their time, and look again when that of the next one is over; called on the loop."""
+        """Disconnect clients whose time is over, and check again when the time of the next one is over; called on the loop."""
         self._watch = None
         too_old = self._loop.time() - self._connection_seconds
         with self._lock:

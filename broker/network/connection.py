@@ -425,7 +425,7 @@ class Connection:
 
     @property
     def most_fetch_bytes(self) -> float:
-        """The most bytes that a fetch may return without a throttle time for sure; infinite without a quota."""
+        """Bytes up to which a fetch certainly gets no throttle time; infinite without a quota."""
         processor = self._processor
         return self._throttle.most_fetch_bytes(processor.clock_ns()) if processor.quotas.is_limited else INFINITE
 

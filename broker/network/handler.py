@@ -1,4 +1,4 @@
-"""Defines the port through which a connection has its requests answered: by the dispatcher, or before that by authentication.
+"""Defines the port through which a connection passes its requests to the dispatcher, or before that to authentication.
 
 The network folder knows frames, not requests. The handler decides about everything that depends on the kind of a request.
 """
@@ -22,7 +22,7 @@ class RequestHandler:
         raise NotImplementedError
 
     def is_urgent(self, view: memoryview, begin: int, end: int, connection: Connection) -> bool:
-        """Whether the request from `begin` to `end` must not wait for those of clients, because requests in the slots may wait for it."""
+        """Whether the request from `begin` to `end` needs no free slot, because the requests that hold the slots may wait for it."""
         return False
 
     def may_follow_appends(self, view: memoryview, begin: int, end: int) -> bool:
@@ -36,5 +36,5 @@ class RequestHandler:
         """Called before `connection` is closed because of the length of a frame."""
 
     def takes_empty(self) -> bool:
-        """Whether the next frame may be empty. A request never is, but a token of SASL without a header may be."""
+        """Whether the next frame may be empty. A request is never empty, but a SASL token without a request header may be."""
         return False

@@ -16,10 +16,10 @@ _NO_TLS: Final = frozenset({"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSIO
 """Reasons that OpenSSL gives for a first record that is none."""
 
 
-def describe_length(size: int, limit: int, head: bytes, *, is_stranger: bool = False) -> str:
+def describe_length(size: int, limit: int, head: bytes, *, is_unauthenticated: bool = False) -> str:
     """The fault of a frame that claims `size` bytes. `head` has its first bytes, including the length.
 
-    `is_stranger`: the client has to authenticate first, and `limit` is that of such clients.
+    `is_unauthenticated`: the client has to authenticate first, and `limit` is that of such clients.
     """
     if head[:1] == b"\x16" and head[1:2] == b"\x03":
         return "this looks like TLS on a plaintext listener: check security.protocol of the client and the port"
@@ -29,7 +29,7 @@ def describe_length(size: int, limit: int, head: bytes, *, is_stranger: bool = F
         return f"a request of {size} bytes is impossible: the peer does not speak the Kafka protocol"
     if size == 0:
         return "an empty request has no header: the peer does not speak the Kafka protocol"
-    key = "sasl.server.max.receive.size" if is_stranger else "socket.request.max.bytes"
+    key = "sasl.server.max.receive.size" if is_unauthenticated else "socket.request.max.bytes"
     return f"a request of {size} bytes is larger than {key}={limit}"
 
 

@@ -132,7 +132,7 @@ class Processor:
 
     def on_bad_length(self, client: Client, size: int, max_bytes: int, head: bytes) -> None:
         """Report a connection that is closed because of the bytes in place of a request length."""
-        reason = describe_length(size, max_bytes, head, is_stranger=max_bytes != self.request_max_bytes)
+        reason = describe_length(size, max_bytes, head, is_unauthenticated=max_bytes != self.request_max_bytes)
         self.report(client, reason)
 
     def report(self, client: Client, reason: str) -> None:

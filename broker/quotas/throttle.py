@@ -145,7 +145,7 @@ class Throttle:
             self._quotas.count_exempt(work_ns, now_ns // NS_PER_MS)
 
     def most_fetch_bytes(self, now_ns: int) -> float:
-        """The most bytes that a fetch may return without having to wait for sure; infinite without a quota."""
+        """Bytes up to which a fetch certainly gets no throttle time; infinite without a quota."""
         self._look_up(now_ns // NS_PER_MS)
         sensor = self._fetch
         return float("inf") if sensor is None else sensor.most_at_once()

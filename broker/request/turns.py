@@ -5,12 +5,14 @@ change, so a generator keeps its own copies of the state that it depends on. A h
 request or response: when the request is answered, `let_go` empties the arrays of both. All work in steps runs here, one slice of SLICE_NS
 in each turn of the loop.
 
-A large request (LARGE_BYTES) waits before it is even decoded, and only one large request is in work here at a time; the smallest goes
-first. This bounds the memory of decoded requests, where an element of one byte may take a hundred. A large request that a task continues,
-which waits for the metadata store or a thread, lets the next one begin: of those there may be one of any size, and HANDED_ON_BYTES of
-others. One that is known to need a task does not begin before there is room for it, so that it never keeps the others waiting. One that
-merely waits for an event lets the next one begin, too. Small requests begin at once, and continue here if their first slice was not enough;
-they take turns with each other and with the large request. The event loop owns this state; nothing here is thread safe.
+A large request (LARGE_BYTES) waits before it is even decoded, and only one large request is processed here at a time; the smallest goes
+first. This bounds the memory of decoded requests, where an element of one byte may take a hundred. Two kinds of large requests let the next
+one begin. The first kind merely waits for an event. The second kind is continued by a task, which waits for the metadata store or for a
+thread. At a time there may be one request of the second kind of any size, and others of HANDED_ON_BYTES together. A request that is known
+to need a task begins only when this limit has room for it, so it never keeps others waiting.
+
+Small requests begin at once. If their first slice was not enough, they continue here, and take turns with each other and with the large
+request. The event loop owns this state; nothing here is thread safe.
 """
 
 from __future__ import annotations
@@ -98,12 +100,12 @@ def let_go(message: Struct) -> Steps[None]:
 
 
 class _Large:
-    """A large request in work."""
+    """A large request in progress."""
 
     __slots__ = ("is_handed_on", "pending", "rest", "size")
 
     def __init__(self, pending: Pending, size: int, rest: AbstractContextManager[None]) -> None:
-        """`rest` is the context that is entered while it is in work."""
+        """`rest` is the context that is entered while the request is in progress."""
         self.pending = pending
         self.size = size
         self.rest = rest
@@ -112,7 +114,7 @@ class _Large:
 
 
 class Turns:
-    """See the module. `work` completes its `pending` itself. If `work` returns a task, it is in work until the task ends."""
+    """See the module. `work` completes its `pending` itself. If `work` returns a task, the request is in progress until the task ends."""
 
     __slots__ = (
         "_armed",
@@ -136,7 +138,7 @@ class Turns:
         slice_ns: int = SLICE_NS,
         while_large: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """The context `while_large` is entered while a large request is in work."""
+        """The context `while_large` is entered while a large request is in progress."""
         self._call_soon = call_soon
         self._clock_ns = clock_ns
         self._slice_ns = slice_ns

@@ -188,7 +188,7 @@ class DelegationTokens:
         return token
 
     async def renew(self, principal: Principal, token_hmac: bytes, period_ms: int) -> int:
-        """Let a token live for `period_ms` from now, or for the configured time if that is negative. Returns its new end, ms.
+        """Renew a token for `period_ms` from now, or for the configured time if that is negative. Returns its new end, ms.
 
         Raises TokenRefused, StoreError, MalformedZNode.
         """
@@ -196,7 +196,7 @@ class DelegationTokens:
         return await self._change(principal, token_hmac, period_ms)
 
     async def expire(self, principal: Principal, token_hmac: bytes, period_ms: int) -> int:
-        """Let a token end after `period_ms`, at once if that is negative. Returns its end, ms. Raises the errors of `renew`."""
+        """End a token after `period_ms`, at once if that is negative. Returns its end, ms. Raises the errors of `renew`."""
         return await self._change(principal, token_hmac, period_ms)
 
     async def _change(self, principal: Principal, token_hmac: bytes, period_ms: int) -> int:

@@ -67,7 +67,7 @@ class AccessControl:
             tokens.begin_removal()
 
     async def close(self) -> None:
-        """Stop following changes. A store that has nothing but ACLs is closed, too."""
+        """Stop following changes. A store that has only ACLs is closed, too."""
         await self._held.aclose()
 
     async def _load_acls(self) -> None:

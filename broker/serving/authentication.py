@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STRANGERS_DIVISOR: Final = 4
+UNAUTHENTICATED_DIVISOR: Final = 4
 """The part of the possible connections that clients may take on a listener before they authenticate; the oldest one leaves for a newer one.
 `max.connections`, of the broker and of the listener, and the limit of open files bound the connections."""
 
@@ -72,8 +72,8 @@ class ListenerAuthentication:
         """`max_receive_size` bounds the frames of a client until it is authenticated, bytes."""
         self._listener_name = listener_name
         self._properties: BrokerProperties | None = None
-        """Those from which `_most_strangers` comes."""
-        self._most_strangers = 0
+        """Those from which `_most_unauthenticated` comes."""
+        self._most_unauthenticated = 0
         self.offer = offer
         self.max_receive_size = max_receive_size
         self.config = config
@@ -82,7 +82,7 @@ class ListenerAuthentication:
         self.now_ms = now_ms
         self.counts = counts
         self._most_files = files_for_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        self._strangers: dict[AuthenticationHandler, None] = {}
+        self._unauthenticated: dict[AuthenticationHandler, None] = {}
         """The handlers of clients that have not authenticated, in the order in which they connected."""
         self._held: dict[AuthenticationHandler, int] = {}
         """The memory of these clients, bytes; the one that has received nothing for longest is first."""
@@ -94,14 +94,14 @@ class ListenerAuthentication:
         if properties is not self._properties:
             self._properties = properties
             most = min(properties[MAX_CONNECTIONS], properties.for_listener(self._listener_name)[MAX_CONNECTIONS], self._most_files)
-            self._most_strangers = max(1, most // STRANGERS_DIVISOR)
-        if len(self._strangers) >= self._most_strangers:
-            next(iter(self._strangers)).close("a newer client needs its place, and it has not authenticated")
-        self._strangers[AuthenticationHandler(self, connection)] = None
+            self._most_unauthenticated = max(1, most // UNAUTHENTICATED_DIVISOR)
+        if len(self._unauthenticated) >= self._most_unauthenticated:
+            next(iter(self._unauthenticated)).close("a newer client needs its place, and it has not authenticated")
+        self._unauthenticated[AuthenticationHandler(self, connection)] = None
 
     def on_known(self, handler: AuthenticationHandler) -> None:
         """The client of a connection has authenticated or left."""
-        self._strangers.pop(handler, None)
+        self._unauthenticated.pop(handler, None)
         self.let_go(handler)
 
     def hold(self, handler: AuthenticationHandler, size: int) -> None:
@@ -249,7 +249,7 @@ class AuthenticationHandler(RequestHandler):
     async def _answer_after(self, preparation: Awaitable[None], token: bytes, pending: Pending) -> None:
         await preparation
         answer = self._answer_raw(token)
-        assert isinstance(answer, bytes)  # no first message is refused that something was prepared for
+        assert isinstance(answer, bytes)  # a first message with prepared work is not refused
         pending.complete(answer)
 
     def _answer_raw(self, token: bytes) -> Answer:

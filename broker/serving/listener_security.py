@@ -103,7 +103,7 @@ class ListenerSecurity:
                 await scram.load_secret(store)
             except StoreError as error:
                 logger.warning(
-                    "the answers of listener %s tell which SCRAM users exist, because the secret of the cluster cannot be read: %s; "
+                    "the answers of listener %s reveal which SCRAM users exist, because the secret of the cluster cannot be read: %s; "
                     "remove the listener and add it again once the metadata store answers",
                     endpoint.listener_name, error,
                 )  # fmt: skip

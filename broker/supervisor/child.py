@@ -2,8 +2,8 @@
 arguments PARENT ARGUMENTS...
 
 The kernel sends SIGTERM to the broker when the supervisor ends, however it ends, so the broker stops in an orderly way.
-The request for that signal is made here: made between fork and exec, it would prevent the supervisor from using the
-cheap way to start processes.
+The child itself requests that signal. A request between fork and exec (`preexec_fn`) would prevent the supervisor from
+starting processes by vfork, which is cheaper.
 """
 
 import ctypes

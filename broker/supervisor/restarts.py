@@ -15,7 +15,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 STABLE_SECONDS = 10.0
 """After this much uptime the restart back-off starts again at its minimum, seconds."""
 FEWEST_FAILURES, LONGEST_TRY_SECONDS = 3, 30.0
-"""Failures, and seconds since the first of them, after which a first start is given up whatever the patience: without a
+"""Failures, and seconds since the first of them, after which a first start is given up, whatever `patience` is: without a
 ZooKeeper each attempt takes 18 s."""
 
 

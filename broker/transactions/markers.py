@@ -204,7 +204,7 @@ class TransactionMarkers:
         self._unrouted: dict[Marked, Partitions] = {}
         """Markers that no broker can be sent now."""
         self._unread: dict[str, str] = {}
-        """Topics whose partitions the metadata store did not tell, with the reason in the log."""
+        """Topics whose partitions could not be read from the metadata store, with the logged reason."""
         self._look_again: TimerTask | None = None
         self._looking: asyncio.Task[None] | None = None
         self.here: tuple[int, WriteHere] | None = None
@@ -363,7 +363,10 @@ class TransactionMarkers:
             self._unread[topic] = reason
             unforeseen = None if isinstance(error, StoreError | MalformedZNode) else error
             logger.warning(
-                "the metadata store does not tell the partitions of topic %s, their markers wait: %s", topic, error, exc_info=unforeseen
+                "the partitions of topic %s cannot be read from the metadata store, so their markers wait: %s",
+                topic,
+                error,
+                exc_info=unforeseen,
             )
 
     def _is_pending(self, marked: Marked) -> bool:
@@ -429,7 +432,7 @@ class TransactionMarkers:
                 raise
             return
         except Exception:
-            logger.exception("broker %d cannot be asked to write %d markers; they are sent again", broker_id, len(due))
+            logger.exception("broker %d: the request for %d markers failed; they are sent again", broker_id, len(due))
             for marked, (partitions, _) in due.items():
                 if self._is_pending(marked):
                     self._put_off(marked, partitions)

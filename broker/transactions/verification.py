@@ -165,7 +165,7 @@ class TransactionVerifier:
             for topic in result.topic_results:
                 for each in topic.results_by_partition:
                     if each.partition_error_code:
-                        errors[TopicPartition(topic.name, each.partition_index)] = question.told(each.partition_error_code)
+                        errors[TopicPartition(topic.name, each.partition_index)] = question.client_error(each.partition_error_code)
             self.failures += len(errors)
             self._answer(question, errors)
         self._refuse_all(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -231,7 +231,7 @@ class _Question:
             topics=[AddPartitionsToTxnTopic(name=topic, partitions=found) for topic, found in indexes.items()],
         )
 
-    def told(self, error_code: int) -> ErrorCode:
+    def client_error(self, error_code: int) -> ErrorCode:
         """An error of the coordinator, mapped to one that producers support."""
         if error_code == ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH

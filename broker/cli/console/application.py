@@ -34,7 +34,7 @@ from broker.client.errors import ClientError
 
 STATIC: Final = FilePath(__file__).parent / "static"
 MAX_LOGIN_BYTES: Final = 16 * 1024
-"""Size of the body of a login, bytes: strangers send it."""
+"""Size of the body of a login, bytes; unauthenticated clients send it."""
 
 Read = Callable[[Cluster, Request], views.View]
 

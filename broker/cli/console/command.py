@@ -316,7 +316,7 @@ def _serve(app: Starlette, listener: Listener) -> None:
         http=BoundedRequests,
         ws="none",
         lifespan="off",
-        log_level="error",  # a warning for each malformed request would let strangers fill the disk
+        log_level="error",  # with a warning for each malformed request any client could fill the disk
         access_log=False,
         server_header=False,
         proxy_headers=False,  # a client must not choose the address that limits its logins

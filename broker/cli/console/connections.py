@@ -15,7 +15,7 @@ STALLED_SECONDS: Final = 600.0
 
 
 class BoundedRequests(H11Protocol):
-    """uvicorn's protocol, which ends idle connections only after their first request, and waits for ever until an answer is taken."""
+    """uvicorn's protocol, which ends idle connections only after their first request, and waits forever until an answer is taken."""
 
     _deadline: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None

@@ -48,7 +48,7 @@ class Decoder:
         }
 
     def show(self, data: bytes | memoryview | None, form: str) -> Shown:
-        """Bytes in a form. `form` of the answer is the one that was possible, and `error` has the reason if it is another."""
+        """Bytes in a form. `form` of the answer is the form that was used; `error` has the reason if another one was requested."""
         if data is None or form == "text" or (form == "auto" and not self._may_have_schema(data)):
             return shown_bytes(data)
         if form == "hex":
@@ -96,7 +96,7 @@ def _shown_headers(headers: Iterable[Header]) -> list[Shown]:
 
 
 def shown_bytes(data: bytes | memoryview | None, most: int = SHOWN_BYTES) -> Shown:
-    """Text if the bytes are UTF-8, hexadecimal digits otherwise; the size tells whether all of them are shown."""
+    """Text if the bytes are UTF-8, hexadecimal digits otherwise; the size shows whether these are all of them."""
     if data is None:
         return {"form": "null", "text": None, "bytes": 0}
     shown = bytes(data[:most])

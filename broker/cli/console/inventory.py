@@ -1,7 +1,7 @@
 """Takes the inventory of a cluster: the disks and versions of its brokers, and the sizes of its topics.
 
 One request to each broker gives its log directories with all replicas, so the whole inventory costs as much as a part of it. A value is
-None if no broker tells it: it is unknown, and not zero. Answers that cost the brokers as much are kept for a while.
+None if no broker reports it: it is unknown, and not zero. Answers that cost the brokers as much are kept for a while.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Inventory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """The answers of a broker about itself. With an `error` it does not tell its directories."""
+    """The answers of a broker about itself. With an `error` it did not report its directories."""
 
     error: str | None = None
     log_dirs: Sequence[View] = ()

@@ -45,7 +45,7 @@ MAX_LIVE_SECONDS: Final = 3600.0
 _LONG_LEADER_SECONDS: Final = 15.0
 """Time for a partition that has lost its leader while it is read, seconds; a live view or an export waits longer than a search."""
 STEP_RECORDS: Final = 10_000
-"""Records that are read between two looks at the limits, and at whether the client is still there."""
+"""Records that are read between two checks of the limits, and of the client's presence."""
 _DECODING_SECONDS: Final = 0.1
 """Time after which a search that decodes its records can be cancelled, seconds."""
 _FETCH: Final = FetchSettings(max_bytes=4 * 1024 * 1024, max_partition_bytes=1024 * 1024)

@@ -48,7 +48,7 @@ _WARNINGS: Final = {
     "mount-network": "locks and the metadata file need a local file system",
     "disk-nearly-full": "a full disk takes the log directory offline",
     "fsync-slow": "elections, topic creations and rolls of segments wait for flushes",
-    "clock-unsynchronised": "retention, timestamps of records and time-outs of tokens follow the clock",
+    "clock-unsynchronised": "retention, timestamps of records and the expiry of tokens follow the clock",
     "clock-behind": "files were changed later than now: the clock went back, so retention and timestamps are wrong",
     "stray-replica": "the replica was moved to other brokers; its directory only takes space",
     "leftover-files": "files of an unfinished cleaning or deletion take space; a start removes them",
@@ -88,7 +88,7 @@ _PROBLEMS: Final = {
     "partition-below-min-isr": "producers with acks=all are refused",
     "directory-offline": "its partitions are not served by this broker",
     "internal-topic-policy": "only compaction keeps the last state of each group and transaction; deletion loses them",
-    "transaction-hanging": "no coordinator will ever end the transaction, so consumers of committed records stand still",
+    "transaction-hanging": "no coordinator will ever end the transaction, so consumers of committed records make no progress",
 }
 KINDS: Final = {
     **{name: Kind(name, Severity.WARNING, why) for name, why in _WARNINGS.items()},

@@ -2,9 +2,9 @@
 
 A fetch that found less than `min_bytes` waits in the purgatory: until there is enough, a partition changes its leader, or the time is up. A
 follower's fetch is not answered within the call that appends records. It is answered at the end of the turn of the loop, or of the first
-turn without new records. So records that arrive meanwhile by other connections go into the same answer. That includes a fetch which itself
-caused the append, by its progress. Each answer costs the leader and the follower a round of 100 µs, whatever its size. In this way three
-loaded brokers need half as many answers; an idle broker finds no new records and answers at once.
+turn without new records. So records that arrive meanwhile by other connections go into the same answer. The same holds for a fetch whose
+own progress caused the append. Each answer costs the leader and the follower a round of 100 µs, whatever its size. In this way three loaded
+brokers need half as many answers; an idle broker finds no new records and answers at once.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def _fetch(
 
 
 def _portions(partitions: Mapping[str, Iterable[int]]) -> Iterator[dict[str, list[int]]]:
-    """All partitions, about PARTITIONS_PER_STEP at a time; one portion at least, which may be empty."""
+    """All partitions, about PARTITIONS_PER_STEP at a time. Yields at least once, without partitions if there are none."""
     some: dict[str, list[int]] = {}
     count = 0
     is_first = True

@@ -10,7 +10,7 @@ from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 
 
 async def handle_renew_delegation_token(request: RenewDelegationTokenRequest, context: RequestContext) -> RenewDelegationTokenResponse:
-    """Let a token live on."""
+    """Extend the life of a token."""
     tokens = tokens_of(context)
     if isinstance(tokens, ErrorCode):
         return RenewDelegationTokenResponse(error_code=tokens, expiry_timestamp_ms=NO_TIMESTAMP)

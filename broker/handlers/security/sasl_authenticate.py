@@ -36,7 +36,7 @@ async def _continue_after(
 ) -> SaslAuthenticateResponse:
     await preparation
     answer = _continue(session, token, context)
-    assert isinstance(answer, SaslAuthenticateResponse)  # no first message is refused that something was prepared for
+    assert isinstance(answer, SaslAuthenticateResponse)  # a first message with prepared work is not refused
     return answer
 
 

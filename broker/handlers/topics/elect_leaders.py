@@ -59,7 +59,7 @@ async def handle_elect_leaders(request: ElectLeadersRequest, context: RequestCon
             partition, leader = left[-1]
             if cluster.leader_of(*partition)[0] != leader:
                 return False
-            left.pop()  # it is not looked at again: every change of the metadata asks
+            left.pop()  # not checked again: every change of the metadata calls this function
         return True
 
     if not await context.broker.administration.metadata_waits.until(are_known, request.timeout_ms):

@@ -10,7 +10,7 @@ from typing import Final
 
 SASL_NAME: Final = r"[\x01-\x2b\x2d-\x7f]++"
 """Fits a name in a message (RFC 5802, saslname), for which `is_sasl_name` has to be true, too. A pattern that knew the two escapes would
-repeat a group, and each repetition takes time and memory: a stranger's name may be as long as a frame."""
+repeat a group, and each repetition takes time and memory. The name of an unauthenticated client may be as long as a frame."""
 
 
 def is_sasl_name(text: str) -> bool:

@@ -1,8 +1,8 @@
 """Authenticates by a salted challenge, so that the password is never sent (RFC 5802). Kafka's ScramSaslServer.
 
 An unknown user gets a salt derived from the name and a secret, and fails in the second step, so that the exchange does not reveal which
-users exist.
-An exchange keeps only digests of the client's messages: strangers can begin many, with messages as long as a frame.
+users exist. An exchange keeps only digests of the client's messages: unauthenticated clients can begin many exchanges, with messages as
+long as a frame.
 """
 
 from __future__ import annotations
