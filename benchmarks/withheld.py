@@ -11,7 +11,7 @@ from benchmarks.turns import Course
 
 
 class Stall(NamedTuple):
-    """An interval with a long latency. Of all cores together the host withheld `stolen_ms`; the generator stood still for `gap_ms`."""
+    """An interval with a long latency. Of all cores together the host withheld `stolen_ms`; the generator did not run for `gap_ms`."""
 
     at_s: float
     longest_ms: float

@@ -2,7 +2,7 @@
 
 
 class ManualClock:
-    """Stands still until it is moved."""
+    """Does not advance by itself."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms

@@ -37,7 +37,7 @@ from tests.support.secrets import secrets_in
 START_SECONDS = 90.0
 STOP_SECONDS = 90.0
 SESSION_TIMEOUT_MS = 2_000
-"""A dead broker is missed at once by the embedded store, and after this by ZooKeeper; one that stands still after this by both."""
+"""The embedded store notices the death of a broker at once, ZooKeeper after this time. Both notice a suspended broker after this time."""
 _ATTEMPTS = 3
 _LOG_CHARACTERS = 6_000
 

@@ -27,7 +27,7 @@ _QUICK = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 50,
     "topic.metadata.refresh.interval.ms": 5_000,
-    # A broker that stands still keeps its connections open: only these tell a client that it has to look elsewhere.
+    # A suspended broker keeps its connections open: only these timeouts make a client look elsewhere.
     "socket.timeout.ms": 2_000,
     "log_level": 0,
 }

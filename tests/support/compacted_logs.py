@@ -70,7 +70,7 @@ def a_writer(context: LogContext | None = None, **config: str | int) -> Writer:
 
 
 def batches_of(log: PartitionLog) -> list[tuple[BatchHeader, list[Record]]]:
-    """Everything that stands in the log."""
+    """All batches of the log with their records."""
     data = read_all(log, log.segments.first.base_offset) if log.log_end_offset else b""
     return [(header, list(iter_records(data, position, header))) for position, header in iter_batches(data)]
 

@@ -35,7 +35,7 @@ QUICK: dict[str, str | int | float | bool] = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 50,
     "topic.metadata.refresh.interval.ms": REFRESH_MS,
-    "socket.timeout.ms": 2_000,  # only this tells a client of a broker that stands still
+    "socket.timeout.ms": 2_000,  # only by this a client notices a suspended broker
     "log_level": 0,
 }
 """Of all clients of librdkafka."""

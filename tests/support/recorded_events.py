@@ -37,7 +37,7 @@ _OWN = (
 )
 
 SETTINGS = {
-    # The session of a broker that was killed is ended by hand; one that stands still, or waits for a busy machine, must live.
+    # The test ends the session of a broker that was killed. The session of a suspended or slow broker must not end.
     "zookeeper.session.timeout.ms": "50000",
     # The next turn would come by chance of time.
     "auto.leader.rebalance.enable": "false",
@@ -217,7 +217,7 @@ class Replay:
         self._zookeeper.expire(session)
 
     def expire(self, broker_id: int) -> None:
-        """End the session of a broker that runs, or stands still."""
+        """End the session of a broker that runs, or is suspended."""
         self._zookeeper.expire(self._zookeeper.owner_of(f"{self._chroot}/brokers/ids/{broker_id}"))
 
     def create(self, path: str, body: object) -> None:

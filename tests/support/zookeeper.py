@@ -66,7 +66,7 @@ class ZooKeeperServer(ZooKeeper):
         return self._port
 
     def pause(self) -> None:
-        """Have it stand still, with its connections open."""
+        """Suspend it, with its connections open."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:

@@ -1,17 +1,22 @@
-"""Checks the prose of modules: first lines, subjects and lengths of sentences, and words of a private dialect."""
+"""Checks the prose of modules, messages and pages: first lines, subjects and lengths of sentences, and words of a private dialect."""
 
 import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("broker", "controller", "replication", "storage", "protocol", "config", "benchmarks", "tests/support")
+PRODUCT = ("broker", "controller", "replication", "storage", "protocol", "config")
+FLOORS = (*PRODUCT, "benchmarks", "tests/support")
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "pytest-ottla/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 MAX_WORDS = 30
 """Words in a sentence of a docstring's first paragraph; a reader takes in no more at once."""
@@ -39,8 +44,16 @@ DIALECT = {
     r"under way": "in progress, in flight",
     r"as much as so many|so many of": "give the unit",
     r"other life|another life|earlier life|this life": "incarnation",
+    r"in work": "in progress",
+    r"strangers?": "unauthenticated clients",
+    r"st(?:ands?|anding|ood) still": "is blocked, is suspended, does not move",
+    r"(?:is|are|was|were|be|been) put out": "removed",
+    r"for ever": "forever",
 }
 """Words that only this project uses so -> what to say instead."""
+
+ABOUT_FIGURES = {r"pictures?"}
+"""Of these words, those that pages use in their usual sense."""
 
 
 class Prose(NamedTuple):
@@ -84,6 +97,24 @@ def first_paragraph(docstring: str) -> str:
     return "\n".join(line for line in paragraph.splitlines() if not re.match(r"\s*(?:[-*|]\s|\d+\. )", line))
 
 
+def dialect_in(text: str, permitted: Set[str] = frozenset()) -> Iterator[str]:
+    """The words of the private dialect in a text, without its code, and what to say instead."""
+    plain = re.sub(r"`[^`]*`", "", text)
+    for word, better in DIALECT.items():
+        found = re.search(rf"\b(?:{word})\b", plain, flags=re.IGNORECASE)
+        if found and word not in permitted:
+            yield f"{found.group()!r}; better: {better}"
+
+
+def messages_of(text: str) -> Iterator[tuple[int, str]]:
+    """The texts of log lines and errors: all strings of several words but docstrings."""
+    tree = ast.parse(text)
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings and node.value.count(" ") > 1:
+            yield node.lineno, node.value
+
+
 def faults_of(path: Path, text: str) -> Iterator[str]:
     """Every violation in a module, with its place."""
     name = path.relative_to(ROOT)
@@ -96,17 +127,45 @@ def faults_of(path: Path, text: str) -> Iterator[str]:
         for sentence in sentences(prose.text):
             if ASIDE.match(sentence):
                 yield f"{where} has a clause for a subject: {sentence}"
-        for word, better in DIALECT.items():
-            found = re.search(rf"\b(?:{word})\b", re.sub(r"`[^`]*`", "", prose.text), flags=re.IGNORECASE)
-            if found:
-                yield f"{where} says {found.group()!r}; better: {better}"
+        for said in dialect_in(prose.text):
+            yield f"{where} says {said}"
         if prose.is_docstring:
             for sentence in sentences(first_paragraph(prose.text)):
                 if len(sentence.split()) > MAX_WORDS:
                     yield f"{where} has a sentence of {len(sentence.split())} words: {sentence}"
 
 
+def faults_of_page(path: Path) -> Iterator[str]:
+    """Every violation in a page, outside of its blocks of code, with its place."""
+    name = path.relative_to(ROOT)
+    text = re.sub(
+        r"^```.*?^```", lambda block: "\n" * block.group().count("\n"), path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    for number, line in enumerate(text.splitlines(), 1):
+        for said in dialect_in(line, ABOUT_FIGURES):
+            yield f"{name}:{number} says {said}"
+    for paragraph in re.split(r"\n\s*\n", re.sub(r"^(?:[-*] |\d+\. |\| )", "\n\n", text, flags=re.MULTILINE)):
+        for sentence in sentences(paragraph.replace("**", "")):
+            if ASIDE.match(sentence):
+                yield f"{name} has a clause for a subject: {sentence}"
+
+
 @pytest.mark.parametrize("folder", sorted({folder_of(path) for floor in FLOORS for path in (ROOT / floor).rglob("*.py")}))
 def test_a_reader_takes_in_each_sentence_at_once(folder: str) -> None:
     faults = [fault for path, text in modules({folder}) for fault in faults_of(path, text)]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("floor", PRODUCT)
+def test_an_operator_reads_no_private_dialect(floor: str) -> None:
+    faults = []
+    for path in sorted((ROOT / floor).rglob("*.py")):
+        for line, message in messages_of(path.read_text(encoding="utf-8")):
+            faults += [f"{path.relative_to(ROOT)}:{line} says {said}" for said in dialect_in(message)]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_reader_takes_in_each_page_at_once(page: Path) -> None:
+    faults = list(faults_of_page(page))
     assert not faults, "\n".join(faults)
