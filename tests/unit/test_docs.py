@@ -285,6 +285,20 @@ def test_the_page_of_the_benchmarks_names_all_of_them() -> None:
         assert file.stem in named or file.stem == "__init__", file.name
 
 
+def test_the_readme_shows_the_recorded_benchmark() -> None:
+    """The rows that the page of recorded benchmarks chose, with the figures, the arguments, the commit and the processor of the result."""
+    folder = ROOT / "docs" / "benchmarks"
+    readme = text_of(ROOT / "README.md")
+    recorded = {tuple(row[at : at + 3]) for row in rows_of(folder / "result" / "README.md") for at in range(len(row) - 2)}
+    shown = [row for row in rows_of(ROOT / "README.md") if len(row) == 4 and row[3].endswith("×")]
+    for work, reference, ottla, ratio in shown:
+        assert (reference.split()[0], ottla.split()[0], ratio) in recorded, work
+    assert [row[0] for row in shown] == [row[0] for row in rows_of(folder / "README.md") if len(row) == 3]
+    machine = json.loads(text_of(folder / "result" / "results.json"))["machine"]
+    for fact in (machine["command"].partition("benchmarks.bench ")[2], f"at commit {machine['commit']}", machine["cpu"]):
+        assert fact in readme, fact
+
+
 def imports_of(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
