@@ -57,7 +57,7 @@ def _other_place(name: str) -> str | None:
         return None
     if spec.origin is not None:
         return None if spec.origin.startswith(FLOORS + os.sep) else spec.origin
-    # A folder without __init__.py gives way to a package. It is the program's only if it has modules.
+    # A package takes precedence over a folder without __init__.py. The folder is the program's only if it has modules.
     places = [place for place in spec.submodule_search_locations or () if os.path.isdir(place) and not place.startswith(FLOORS + os.sep)]
     return next((place for place in places if any(entry.endswith(".py") for entry in os.listdir(place))), None)
 

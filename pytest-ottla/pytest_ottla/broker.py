@@ -1,4 +1,4 @@
-"""A broker for tests: addresses, faults, and what a client does to prepare and to look."""
+"""Declares `Broker`, a broker for tests: its addresses, its faults, and commands that prepare and inspect its topics."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Broker(Helpers):
 
     @property
     def is_paused(self) -> bool:
-        """Whether the broker stands still."""
+        """Whether the broker is paused."""
         return self._process is not None and self._process.is_paused
 
     def kill(self) -> None:
@@ -77,7 +77,7 @@ class Broker(Helpers):
         self._start()
 
     def pause(self) -> None:
-        """Let the broker stand still (SIGSTOP), as a machine without processor time would."""
+        """Pause the broker (SIGSTOP), as a machine without processor time would."""
         self._running().send(signal.SIGSTOP)
         self._running().is_paused = True
 

@@ -1,4 +1,4 @@
-"""Several brokers of one cluster on this host, whose connections to each other can be cut."""
+"""Declares `Cluster`: several brokers of one cluster on this host, whose connections to each other can be cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client does to prepare a test and to look at its outcome, by commands of `ottla serve --ephemeral`."""
+"""Prepares tests and reads their outcome as a client does, by commands of `ottla serve --ephemeral`."""
 
 from __future__ import annotations
 

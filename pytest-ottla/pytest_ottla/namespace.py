@@ -1,4 +1,4 @@
-"""A part of a broker that belongs to one test: names with a prefix of its own, removed at the end."""
+"""Declares `Kafka`, the part of a broker that belongs to one test: names with a prefix of its own, removed at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixtures: `ottla`, `kafka`, `ottla_cluster`.
+"""Declares the fixtures `ottla`, `kafka` and `ottla_cluster`.
 
 With pytest-xdist each worker has brokers of its own, or all share the one of `ottla` (`ottla_shared`). Brokers end with the process that
 started them, whatever happens to it, and their directories are removed.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = itertools.count(1)
 _LENT = "ottla_lent"
-"""What the controller of pytest-xdist tells its workers of the broker that they share."""
+"""Key under which the controller of pytest-xdist gives its workers the port and the key of the lender."""
 _LENDER: pytest.StashKey[Lender] = pytest.StashKey()
 
 

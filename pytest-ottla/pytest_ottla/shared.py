@@ -1,4 +1,4 @@
-"""One broker for all workers of pytest-xdist. It belongs to the process that started the workers, and ends with it.
+"""Shares one broker among all workers of pytest-xdist. The broker ends with the process that started the workers.
 
 The controller of pytest-xdist makes a `Lender`, which starts the broker when a worker first asks for it. Workers send the commands of
 `ottla serve --ephemeral` to the lender, as lines of JSON over a connection of their own on 127.0.0.1; each has the lender's key.
@@ -26,7 +26,7 @@ _BORROW = "borrow"
 
 
 class Lender:
-    """See the module. `terms` is what a worker needs to reach it."""
+    """See the module. `terms` are the port and the key that a worker needs to reach it."""
 
     def __init__(self) -> None:
         self._key = secrets.token_hex()

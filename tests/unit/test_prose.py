@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("broker", "controller", "replication", "storage", "protocol", "config")
-FLOORS = (*PRODUCT, "benchmarks", "tests/support")
+FLOORS = (*PRODUCT, "ottla", "pytest-ottla/pytest_ottla", "benchmarks", "tests/support")
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "pytest-ottla/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
