@@ -145,12 +145,11 @@ class CommittedOffsets:
             del self.by_topic[topic]
         return True
 
-    def expired(self, topic: str, since_ms: int | None, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+    def expired(self, topic: str, since_ms: int | None, now_ms: int, retention_ms: int) -> Iterator[TopicPartition]:
         """The partitions of a topic whose offset was kept for `retention_ms`, or until the time that the client gave.
 
         That is from `since_ms` on, or from its commit on when that is None.
         """
-        found = []
         for index, stored in self.by_topic.get(topic, {}).items():
             if len(stored) == _PLAIN_SIZE:
                 committed_ms: int = _PLAIN.unpack(stored)[5]
@@ -163,5 +162,4 @@ class CommittedOffsets:
             else:
                 is_over = now_ms >= expires_ms
             if is_over:
-                found.append(TopicPartition(topic, index))
-        return found
+                yield TopicPartition(topic, index)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -25,6 +25,7 @@ from broker.groups.offsets import GroupOffsets
 from broker.groups.record_encoding import encode_commits
 from broker.groups.records import is_too_long
 from broker.request.internal_topics import GROUP_METADATA_TOPIC
+from broker.request.turns import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import OffsetFetchResponsePartitions
 from protocol.schema.wire import MAX_STRING_BYTES
@@ -51,6 +52,12 @@ OFFSETS_PER_GROUP = 8
 
 OFFSETS_PER_APPEND = 100
 """An append of tombstones takes as long as a check of so many offsets."""
+
+OFFSETS_PER_TOMBSTONE = 10
+"""Each tombstone takes as long as a check of so many offsets."""
+
+OFFSETS_PER_STEP = OFFSETS_PER_TURN // OFFSETS_PER_TOMBSTONE
+"""Most offsets of a group that are removed in one step."""
 
 TOMBSTONE_BYTES = 256 * 1024
 """Size of the records in one batch of tombstones, bytes; less if the topic does not accept such batches."""
@@ -290,33 +297,39 @@ class OffsetCommits:
 
     # -- delete ------------------------------------------------------------------------------------------------------------
 
-    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
-        """DeleteGroups: delete groups without members, with their offsets."""
-        errors: dict[str, ErrorCode] = {}
-        deleted: list[Group] = []
-        for group_id in dict.fromkeys(group_ids):
-            error, group = self._groups.find(group_id, may_be_empty=True)
-            if error:
-                errors[group_id] = error
-            elif group is None:
-                errors[group_id] = ErrorCode.GROUP_ID_NOT_FOUND
-            elif group.state is not GroupState.EMPTY:
-                errors[group_id] = ErrorCode.NON_EMPTY_GROUP
-            else:
-                errors[group_id] = ErrorCode.NONE
-                group.end(self._clock.now_ms())
-                self._forget(group, group.offsets.remove_all())
-                deleted.append(group)
-        if deleted:
-            logger.info("groups %s were deleted", ", ".join(group.group_id for group in deleted))
-        return errors
+    def delete_group(self, group_id: str) -> Steps[ErrorCode]:
+        """DeleteGroups: delete a group without members, with its offsets."""
+        error, group = self._groups.find(group_id, may_be_empty=True)
+        if error:
+            return error
+        if group is None or group.is_dead:  # a dead one is being deleted by another request
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        group.end(self._clock.now_ms())
+        self._groups.leave_transactions(group)
+        return (yield from self._bury(group))
+
+    def _bury(self, group: Group) -> Steps[ErrorCode]:
+        """Write the tombstones of a dead group, those of some offsets in a step. Until the last step the dead group keeps its place, and
+        clients have to retry: its tombstones would also delete the offsets of a new group with the same id."""
+        group_id = group.group_id
+        while self._groups.owner_of(group_id, group) is not None:
+            removed = group.offsets.remove_some(OFFSETS_PER_STEP)
+            if len(removed) < OFFSETS_PER_STEP:
+                self._end(group, removed)
+                logger.info("group %s was deleted", group_id)
+                return ErrorCode.NONE
+            self._write_tombstones(group_id, offset_keys(group_id, removed))
+            yield
+        return ErrorCode.NOT_COORDINATOR  # another broker has loaded the rest of the group
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, list[ErrorCode]]:
         """OffsetDelete: delete offsets of topics that no member subscribes to; (error of all, error of each)."""
         error, group = self._groups.find(group_id)
         if error:
             return error, []
-        if group is None:
+        if group is None or group.is_dead:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
         error = group.check_offset_deletion()
         if error:
@@ -331,24 +344,32 @@ class OffsetCommits:
         return ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE for is_subscribed in subscribed]
 
     def delete_of_partitions(self, deleted: Sequence[TopicPartition]) -> Iterator[None]:
-        """Topics were deleted: delete their offsets, those of some groups in a step. The metadata of this broker must not have the topics
-        again before the last step, or clients could commit offsets that are deleted, too."""
+        """Topics were deleted: delete their offsets, some in a step. The metadata of this broker must not have the topics again before the
+        last step, or clients could commit offsets that are deleted, too."""
         by_topic: dict[str, set[int]] = {}
         for number, (topic, index) in enumerate(deleted, 1):
             by_topic.setdefault(topic, set()).add(index)
             if number % OFFSETS_PER_TURN == 0:
                 yield
+        yield from self._delete_of_topics(by_topic, self._groups)
+
+    def _delete_of_topics(self, by_topic: Mapping[str, Container[int]], groups: Iterable[Group]) -> Iterator[None]:
+        """Delete the offsets of these partitions in these groups."""
         count = looked_at = 0
-        for group in self._groups:
-            if looked_at >= OFFSETS_PER_TURN:
-                yield
-                looked_at = 0
-            removed = [] if group.is_dead else group.offsets.remove_of_topics(by_topic)
-            self._forget(group, removed)
-            count += len(removed)
-            looked_at += OFFSETS_PER_GROUP + len(removed) + (OFFSETS_PER_APPEND if removed else 0)
+        for group in groups:
+            known = [] if group.is_dead else group.offsets.known_of(by_topic)
+            for begin in range(0, len(known) or 1, OFFSETS_PER_STEP):
+                if looked_at >= OFFSETS_PER_TURN:
+                    yield
+                    looked_at = 0
+                if group.is_dead:
+                    break
+                removed = group.offsets.remove(known[begin : begin + OFFSETS_PER_STEP])
+                self._forget(group, removed)
+                count += len(removed)
+                looked_at += OFFSETS_PER_GROUP + _cost(removed)
         if count:
-            logger.info("%d offsets in %d deleted partitions were removed", count, len(deleted))
+            logger.info("%d offsets of %d deleted topics were removed", count, len(by_topic))
 
     # -- expiry ------------------------------------------------------------------------------------------------------------
 
@@ -364,14 +385,18 @@ class OffsetCommits:
                     looked_at = 0
                 removed: list[TopicPartition] = []
                 expiry = group.expiry() if group.offsets.committed and not group.is_dead else None
-                while topics and looked_at < OFFSETS_PER_TURN:
+                while topics and looked_at < OFFSETS_PER_TURN and len(removed) < OFFSETS_PER_STEP:
                     topic = topics.pop()
                     if expiry is not None and topic not in expiry.subscribed_topics:
                         looked_at += len(group.offsets.committed.by_topic.get(topic, ()))
-                        removed += group.offsets.remove_expired(topic, expiry.since_ms, now_ms, self._retention_ms)
+                        most = OFFSETS_PER_STEP - len(removed)
+                        expired = group.offsets.remove_expired(topic, expiry.since_ms, now_ms, self._retention_ms, most)
+                        removed += expired
+                        if len(expired) == most:  # there may be more
+                            topics.append(topic)
                 self._forget(group, removed)  # in the same turn, or a client might commit one of them again before its tombstone
                 count += len(removed)
-                looked_at += OFFSETS_PER_GROUP + (OFFSETS_PER_APPEND if removed else 0)
+                looked_at += OFFSETS_PER_GROUP + _cost(removed)
                 if not topics:
                     break
         if count:
@@ -379,20 +404,31 @@ class OffsetCommits:
 
     def _forget(self, group: Group, removed: Sequence[TopicPartition]) -> None:
         """Write tombstones for removed offsets, and for the group if it is empty now."""
-        is_left = group.state is GroupState.EMPTY and not group.offsets
-        if not removed and not is_left and not group.is_dead:
-            return
-        if is_left:
+        if group.state is GroupState.EMPTY and not group.offsets:
             logger.info("group %s has no members and no offsets and is removed, generation %d", group.group_id, group.generation_id)
             group.end(self._clock.now_ms())
+            self._end(group, removed)
+        elif removed:
+            self._write_tombstones(group.group_id, offset_keys(group.group_id, removed))
+
+    def _end(self, group: Group, removed: Sequence[TopicPartition]) -> None:
+        """Forget a dead group, and write tombstones for its last offsets and for itself."""
         keys = offset_keys(group.group_id, removed)
-        if group.is_dead and self._groups.forget(group.group_id, group):
+        if self._groups.forget(group.group_id, group):
             self._groups.leave_transactions(group)
             self._runner.cancel_timers(group)
             keys += group.tombstones()
-        index = self._groups.partition_for(group.group_id)
+        self._write_tombstones(group.group_id, keys)
+
+    def _write_tombstones(self, group_id: str, keys: Sequence[bytes]) -> None:
+        index = self._groups.partition_for(group_id)
         for some in _in_batches(keys, self._log.room_for_records(index, TOMBSTONE_BYTES)):
             self._log.append_tombstones(index, some)
+
+
+def _cost(removed: Sequence[TopicPartition]) -> int:
+    """The number of offsets that can be checked while tombstones for these are appended."""
+    return OFFSETS_PER_APPEND + len(removed) * OFFSETS_PER_TOMBSTONE if removed else 0
 
 
 def _in_batches(keys: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:

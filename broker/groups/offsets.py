@@ -8,7 +8,7 @@ is replicated first. Offsets of a transaction are kept by producer id until the 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from itertools import chain
+from itertools import chain, islice
 
 from broker.groups.commits import Commit
 from broker.groups.committed import CommittedOffsets, record_offset_of
@@ -118,35 +118,40 @@ class GroupOffsets:
                 removed.append(partition)
         return removed
 
-    def remove_all(self) -> list[TopicPartition]:
-        """Remove all offsets that are committed, or in a transaction."""
-        return self.remove(dict.fromkeys(chain(self.committed, *self.transactional.values())))
+    def remove_some(self, most: int) -> list[TopicPartition]:
+        """Remove offsets that are committed, or in a transaction: `most` of them, or the last ones."""
+        found: dict[TopicPartition, None] = {}
+        for partition in chain(self.committed, *self.transactional.values()):
+            if len(found) == most:
+                break
+            found[partition] = None
+        return self.remove(found)
 
-    def remove_of_topics(self, gone: Mapping[str, Container[int]]) -> list[TopicPartition]:
-        """Forget these partitions of topics as `remove` does. A group has few topics, but a thousand may be deleted together."""
+    def known_of(self, gone: Mapping[str, Container[int]]) -> list[TopicPartition]:
+        """Those of these partitions of topics that have an offset, or a pending one. A group has few topics, but a thousand may be deleted
+        together."""
         topics = self.committed.by_topic.keys() & gone.keys()
         if not self.is_all_stable:
             topics.update(topic for topic, _ in self.pending if topic in gone)
             for of_producer in self.transactional.values():
                 topics |= of_producer.by_topic.keys() & gone.keys()
-        return [partition for topic in sorted(topics) for partition in self._remove_of_topic(topic, gone[topic])]
+        return [TopicPartition(topic, index) for topic in sorted(topics) for index in self._known_of_topic(topic, gone[topic])]
 
-    def _remove_of_topic(self, topic: str, gone: Container[int]) -> list[TopicPartition]:
+    def _known_of_topic(self, topic: str, gone: Container[int]) -> set[int]:
         known = {index for index in self.committed.by_topic.get(topic, ()) if index in gone}
         known |= {index for name, index in self.pending if name == topic and index in gone}
         for of_producer in self.transactional.values():
             known |= {index for index in of_producer.by_topic.get(topic, ()) if index in gone}
-        return self.remove([TopicPartition(topic, index) for index in known])
+        return known
 
-    def remove_expired(self, topic: str, since_ms: int | None, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Remove expired offsets of a topic (`CommittedOffsets.expired`); returns their partitions.
+    def remove_expired(self, topic: str, since_ms: int | None, now_ms: int, retention_ms: int, most: int) -> list[TopicPartition]:
+        """Remove at most `most` expired offsets of a topic (`CommittedOffsets.expired`); returns their partitions.
 
         A partition with a commit in progress keeps its offset. Its tombstone would follow the record of an open transaction in the log, and
         compaction would then delete that record.
         """
-        expired = [
-            partition for partition in self.committed.expired(topic, since_ms, now_ms, retention_ms) if not self.is_unstable(partition)
-        ]
+        found = self.committed.expired(topic, since_ms, now_ms, retention_ms)
+        expired = list(islice((partition for partition in found if not self.is_unstable(partition)), most))
         for partition in expired:
             self.committed.discard(partition)
         return expired

@@ -277,6 +277,10 @@ class GroupBench:
         self.write_marker(producer_id, epoch=epoch, is_commit=is_commit, index=index)
         self.groups.on_transaction_completed(producer_id, index, is_commit)
 
+    def delete(self, group: str = "g") -> ErrorCode:
+        """The answer of DeleteGroups for a group."""
+        return at_once(self.groups.offsets.delete_group(group))
+
     def committed(self, group: str = "g", partition: TopicPartition = T0, *, require_stable: bool = False) -> int | ErrorCode:
         """The OffsetFetch result for one partition: an offset, or an error."""
         topic, index = partition

@@ -14,7 +14,7 @@ def handle_delete_groups(request: DeleteGroupsRequest, context: RequestContext) 
     for name in dict.fromkeys(request.groups_names):
         result = DeletableGroupResult(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if context.is_authorized(Operation.DELETE, ResourceType.GROUP, name):
-            result.error_code = context.broker.coordinators.groups.offsets.delete_groups([name])[name]
+            result.error_code = yield from context.broker.coordinators.groups.offsets.delete_group(name)
             deleted.append(result)
         else:
             refused.append(result)

@@ -56,7 +56,7 @@ def test_a_broker_that_leads_nothing_coordinates_nothing() -> None:
         assert bench.groups.offsets.fetch("g", None, require_stable=False) == (ErrorCode.NOT_COORDINATOR, {})
         assert bench.groups.describe("g") == (ErrorCode.NOT_COORDINATOR, None)
         assert listed(bench) == (ErrorCode.NONE, [])
-        assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NOT_COORDINATOR}
+        assert bench.delete("g") == ErrorCode.NOT_COORDINATOR
 
     run(scenario)
 
@@ -81,7 +81,7 @@ def test_groups_that_are_not_listed_are_passed_over_in_steps_and_may_change_mean
         taken = 0
         for _ in steps:
             taken += 1
-            bench.groups.offsets.delete_groups([f"g{taken}"])
+            bench.delete(f"g{taken}")
         assert taken >= 20
         assert listed(bench) == (ErrorCode.NONE, ["g0"])
 
@@ -236,7 +236,7 @@ def test_the_next_coordinator_goes_on_with_groups_and_offsets() -> None:
             assert bench.commit(6, group="simple") == [loading]
             assert bench.groups.offsets.fetch("g", {"t": [0]}, require_stable=False) == (loading, {})
             assert bench.groups.offsets.delete_offsets("g", [T0]) == (loading, [])
-            assert bench.groups.offsets.delete_groups(["g"]) == {"g": loading}
+            assert bench.delete("g") == loading
             assert bench.groups.leave("g", []) == (loading, [])
             assert bench.groups.describe("g") == (loading, None)
             await bench.until_loaded()
@@ -471,9 +471,9 @@ def test_a_group_of_another_type_has_offsets_by_its_own_rules() -> None:
         assert bench.commit(9, member_id="m", generation=3) == [ErrorCode.NONE]
         assert bench.committed() == 9
         assert bench.groups.offsets.delete_offsets("g", [T0]) == (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])
-        assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NON_EMPTY_GROUP}
+        assert bench.delete("g") == ErrorCode.NON_EMPTY_GROUP
         group.state = GroupState.EMPTY
-        assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NONE}
+        assert bench.delete("g") == ErrorCode.NONE
         assert [record.key for record in bench.records()][-1] == b"key"
         bench.groups.groups.partitions[0].states.clear()
 

@@ -6,9 +6,10 @@ import itertools
 import pytest
 
 from broker.coordination.elections import RELEASED_PER_TURN
+from broker.groups.commits import Transaction
 from broker.groups.group import GroupState
 from broker.groups.machines import WEIGHT_OF_A_GROUP
-from broker.groups.offset_commits import OFFSETS_PER_APPEND, OFFSETS_PER_TURN
+from broker.groups.offset_commits import OFFSETS_PER_APPEND, OFFSETS_PER_STEP, OFFSETS_PER_TURN
 from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
 from broker.groups.offsets import GroupOffsets
 from broker.groups.records import GroupKey, read_key
@@ -184,12 +185,11 @@ def test_deleting_a_group_leaves_tombstones() -> None:
         await bench.lead()
         member_id = bench.a_member()
         bench.commit(1, member_id=member_id, generation=1)
-        delete = bench.groups.offsets.delete_groups
-        assert delete(["g", "none"]) == {"g": ErrorCode.NON_EMPTY_GROUP, "none": ErrorCode.GROUP_ID_NOT_FOUND}
+        assert (bench.delete("g"), bench.delete("none")) == (ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND)
         bench.pass_time(11_000)
-        assert delete(["g", "g"]) == {"g": ErrorCode.NONE}
+        assert bench.delete("g") == ErrorCode.NONE
         assert tombstones(bench) == [OffsetKey("g", T0), GroupKey("g")]
-        assert delete(["g"]) == {"g": ErrorCode.GROUP_ID_NOT_FOUND}
+        assert bench.delete("g") == ErrorCode.GROUP_ID_NOT_FOUND
 
     run(scenario)
 
@@ -201,8 +201,65 @@ def test_tombstones_are_written_that_do_not_fit_into_one_batch() -> None:
         for first in (0, 2_500):
             partitions = [TopicPartition(topic, index) for index in range(first, first + 2_500)]
             assert set(bench.commit_all(dict.fromkeys(partitions, OffsetAndMetadata(1, -1, "", 0)))) == {ErrorCode.NONE}
-        assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NONE}
+        assert bench.delete("g") == ErrorCode.NONE
         assert len(tombstones(bench)) == 5_000
+
+    run(scenario)
+
+
+def commit_many(bench: GroupBench, count: int) -> list[TopicPartition]:
+    partitions = [TopicPartition("t", index) for index in range(count)]
+    assert set(bench.commit_all(dict.fromkeys(partitions, OffsetAndMetadata(1, -1, "", bench.clock.now_ms())))) == {ErrorCode.NONE}
+    return partitions
+
+
+def test_a_group_is_deleted_some_offsets_in_a_step_and_its_clients_have_to_wait() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        partitions = commit_many(bench, 3 * OFFSETS_PER_STEP)
+        written = [0]
+        for _ in bench.groups.offsets.delete_group("g"):
+            written.append(len(tombstones(bench)))
+            assert bench.committed() == -1
+            assert bench.commit(2) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+            assert bench.join()[0].error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert bench.delete() == ErrorCode.GROUP_ID_NOT_FOUND
+            assert bench.groups.offsets.delete_offsets("g", [T0]) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+            await bench.groups.offsets.expire()
+            await bench.groups.on_partitions_deleted([T0])
+        assert [after - before for before, after in itertools.pairwise(written)] == [OFFSETS_PER_STEP] * 3
+        assert tombstones(bench) == [OffsetKey("g", partition) for partition in partitions]
+        assert bench.commit(2) == [ErrorCode.NONE]
+        await bench.lead(epoch=1, leader=1)
+        await bench.lead(epoch=2)
+        await bench.until_loaded()
+        assert (bench.committed(), bench.committed(partition=T1)) == (2, -1)
+
+    run(scenario)
+
+
+def test_all_of_a_group_is_deleted_whose_offsets_are_in_a_transaction_too() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        commit_many(bench, OFFSETS_PER_STEP - 1)
+        partitions = [TopicPartition("t", index) for index in range(2 * OFFSETS_PER_STEP)]
+        offsets = dict.fromkeys(partitions, OffsetAndMetadata(2, -1, "", bench.clock.now_ms()))
+        assert set(bench.commit_all(offsets, transaction=Transaction("tx", 1000, 0, knows_abortable=True))) == {ErrorCode.NONE}
+        assert bench.delete() == ErrorCode.NONE
+        assert tombstones(bench) == [OffsetKey("g", partition) for partition in partitions]
+
+    run(scenario)
+
+
+def test_a_group_that_moves_away_during_its_deletion_is_to_be_deleted_by_its_new_coordinator() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        commit_many(bench, 2 * OFFSETS_PER_STEP)
+        deletion = bench.groups.offsets.delete_group("g")
+        next(deletion)
+        await bench.lead(epoch=1, leader=1)
+        assert at_once(deletion) == ErrorCode.NOT_COORDINATOR
+        assert len(tombstones(bench)) == OFFSETS_PER_STEP
 
     run(scenario)
 
@@ -211,7 +268,7 @@ def test_a_group_that_never_had_members_leaves_no_tombstone_of_its_own() -> None
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
         bench.commit(1)
-        bench.groups.offsets.delete_groups(["g"])
+        bench.delete("g")
         assert tombstones(bench) == [OffsetKey("g", T0)]
 
     run(scenario)
@@ -290,7 +347,7 @@ def test_offsets_are_removed_by_batches_that_the_topic_accepts() -> None:
         partitions = [TopicPartition("t", index) for index in range(40)]
         for partition in partitions:
             assert bench.commit(1, partition=partition) == [ErrorCode.NONE]
-        bench.groups.offsets.delete_groups(["g"])
+        bench.delete("g")
         assert tombstones(bench) == [OffsetKey("g", partition) for partition in partitions]
 
     run(scenario, message_max_bytes=400)
@@ -320,6 +377,18 @@ def test_offsets_of_a_deleted_topic_are_deleted_in_some_groups_per_turn(gives_up
         assert len(tombstones(bench)) == count
         if not gives_up:
             assert len(set(seen)) >= 3
+
+    run(scenario)
+
+
+def test_many_offsets_that_one_group_has_of_a_deleted_topic_are_deleted_in_steps() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        partitions = commit_many(bench, 3 * OFFSETS_PER_STEP)
+        steps = bench.groups.offsets.delete_of_partitions(partitions)
+        written = [0, *(len(tombstones(bench)) for _ in steps), len(tombstones(bench))]
+        assert [after - before for before, after in itertools.pairwise(written)] == [OFFSETS_PER_STEP] * 3
+        assert bench.groups.count() == 0
 
     run(scenario)
 
@@ -433,7 +502,7 @@ def test_others_have_their_turn_while_many_offsets_expire_and_what_they_commit_s
         expiring = asyncio.get_running_loop().create_task(bench.groups.offsets.expire())
         await asyncio.sleep(0)
         seen = [bench.committed(partition=TopicPartition(topic, 0)) for topic in ("a", "b", "c")]
-        assert seen == [-1, -1, 1]
+        assert seen == [-1, 1, 1]
         bench.commit(2, partition=TopicPartition("a", 0))
         await expiring
         assert [bench.committed(partition=TopicPartition(topic, 0)) for topic in ("a", "b", "c")] == [2, -1, -1]

@@ -270,7 +270,7 @@ def test_nothing_is_remembered_of_the_transactions_of_groups_that_are_gone() -> 
         await bench.lead()
         bench.commit_in_transaction(8)
         bench.commit_in_transaction(8, group="h")
-        assert bench.groups.offsets.delete_groups(["h"]) == {"h": ErrorCode.NONE}
+        assert bench.delete("h") == ErrorCode.NONE
         await bench.lead(epoch=1, leader=1)
         assert bench.groups.groups.end_transaction(1000, 0) == []
         assert not bench.groups.groups._in_transactions
@@ -312,7 +312,7 @@ def test_a_group_that_is_deleted_in_an_open_transaction_stays_deleted() -> None:
         await bench.lead()
         bench.commit(7)
         bench.commit_in_transaction(8)
-        assert bench.groups.offsets.delete_groups(["g"]) == {"g": ErrorCode.NONE}
+        assert bench.delete("g") == ErrorCode.NONE
         bench.end_transaction()
         assert (bench.groups.count(), bench.committed()) == (0, -1)
 
@@ -332,7 +332,7 @@ def test_deleted_offsets_of_an_open_transaction_stay_deleted_after_a_handover(is
         bench.commit_in_transaction(8, partition=T1)
         bench.commit_in_transaction(9, group="h")
         assert bench.groups.offsets.delete_offsets("g", [T0]) == (ErrorCode.NONE, [ErrorCode.NONE])
-        assert bench.groups.offsets.delete_groups(["h"]) == {"h": ErrorCode.NONE}
+        assert bench.delete("h") == ErrorCode.NONE
         if is_handed_over_first:
             await hand_over(1)
             assert bench.committed(require_stable=True) == -1
