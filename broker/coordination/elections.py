@@ -157,6 +157,7 @@ class Elections(Generic[State]):
                 await self._in_slices(loader.states(self._clock.now_ms(), states), owned)
                 owned.states = states
                 await self._in_slices(self._begin(states), owned)
+                await self._in_slices(owned.catch_up(), owned)
         except _Lost:
             logger.info("%s: not loaded to the end, this broker leads it no more", name)
             return False

@@ -29,7 +29,7 @@ State = TypeVar("State")
 class OwnedPartition(Generic[State]):
     """A partition that this broker leads, and its states by key. The states are served when the partition is loaded."""
 
-    __slots__ = ("_has_failed", "_once_loaded", "index", "is_loading", "leader_epoch", "loaded_end_offset", "states")
+    __slots__ = ("_before_served", "_has_failed", "_once_loaded", "index", "is_loading", "leader_epoch", "loaded_end_offset", "states")
 
     def __init__(self, index: int, leader_epoch: int) -> None:
         self.index = index
@@ -41,6 +41,7 @@ class OwnedPartition(Generic[State]):
         """The end of the loaded log; 0 when all in-sync replicas have it. Records above the high watermark may still be lost."""
         self.states: LargeTable[str, State] = LargeTable()
         self._once_loaded: list[Callable[[], None]] = []
+        self._before_served: list[Callable[[Iterator[State]], Iterator[None]]] = []
 
     def once_loaded(self, then: Callable[[], None]) -> None:
         """Call `then` when the states are served: now, or at the end of the load. It is never called if the load fails, or the partition is
@@ -49,6 +50,15 @@ class OwnedPartition(Generic[State]):
             then()
         elif not self._has_failed:
             self._once_loaded.append(then)
+
+    def before_served(self, steps: Callable[[Iterator[State]], Iterator[None]]) -> None:
+        """Carry out `steps` on the states that are being loaded, before they are served. A load that is repeated carries them out again."""
+        self._before_served.append(steps)
+
+    def catch_up(self) -> Iterator[None]:
+        """Carry out what had to wait for the loaded states; more may be added meanwhile."""
+        for steps in self._before_served:
+            yield from steps(self.states.each())
 
     def fail(self) -> None:
         """Drop the states, and answer as during a load: a state that was not loaded may exist."""
@@ -63,6 +73,7 @@ class OwnedPartition(Generic[State]):
     def end_loading(self) -> None:
         """Serve the states from now on."""
         self.is_loading = False
+        self._before_served.clear()
         waiting, self._once_loaded = self._once_loaded, []
         for then in waiting:
             then()

@@ -345,12 +345,15 @@ class OffsetCommits:
 
     def delete_of_partitions(self, deleted: Sequence[TopicPartition]) -> Iterator[None]:
         """Topics were deleted: delete their offsets, some in a step. The metadata of this broker must not have the topics again before the
-        last step, or clients could commit offsets that are deleted, too."""
+        last step, or clients could commit offsets that are deleted, too. Groups that are being loaded follow before they are served."""
         by_topic: dict[str, set[int]] = {}
         for number, (topic, index) in enumerate(deleted, 1):
             by_topic.setdefault(topic, set()).add(index)
             if number % OFFSETS_PER_TURN == 0:
                 yield
+        for owned in self._groups.partitions.values():
+            if owned.is_loading:
+                owned.before_served(partial(self._delete_of_topics, by_topic))
         yield from self._delete_of_topics(by_topic, self._groups)
 
     def _delete_of_topics(self, by_topic: Mapping[str, Container[int]], groups: Iterable[Group]) -> Iterator[None]:

@@ -321,6 +321,24 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     run(scenario)
 
 
+def test_a_topic_that_is_deleted_while_the_groups_are_loaded_takes_its_offsets_along() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 2})
+        other = T0._replace(topic="other")
+        for partition in (T0, other):
+            bench.commit(1, partition=partition)
+        await bench.lead(epoch=1, leader=1)
+        await bench.lead(epoch=2)
+        assert bench.groups.groups.is_loading
+        bench.delete_topic("t", 2)
+        await bench.until_loaded()
+        assert (bench.committed(), bench.committed(partition=other)) == (-1, 1)
+        assert tombstones(bench) == [OffsetKey("g", T0)]
+
+    run(scenario)
+
+
 def test_offsets_are_deleted_some_in_a_step_and_the_group_ends_with_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_delete, "PARTITIONS_PER_STEP", 1)
 
