@@ -41,6 +41,8 @@ class TopicChanges:
         self._context = core.context
         self._reassignments = reassignments
         self._random_bytes = random_bytes
+        self._unreadable: set[str] = set()
+        """Topics whose znode is malformed; those whose znode was removed are in it until the next change of topics."""
 
     async def read_topics(self, topics: Iterable[str]) -> dict[str, TopicAssignment]:
         """The topics' assignments, with a watch on each. Topics from before topic ids get one; topics deleted meanwhile
@@ -62,7 +64,9 @@ class TopicChanges:
                 assignment = decode_topic(topic_path(topic), data)
             except MalformedZNode as error:
                 logger.error("topic %s is ignored: %s", topic, error)
+                self._unreadable.add(topic)
                 continue
+            self._unreadable.discard(topic)
             assignment = TopicAssignment(assignment.topic_id, {index: known.setdefault(a, a) for index, a in assignment.partitions.items()})
             if assignment.topic_id is None and uses_topic_ids(self._core.config):
                 assignment = assignment._replace(topic_id=new_topic_id(self._random_bytes))
@@ -74,6 +78,7 @@ class TopicChanges:
         """Children of /brokers/topics were created or deleted."""
         (outcome,) = await self._core.store.pipeline([Children(TOPICS, self._core.watch("TopicChange", self.on_topic_change))])
         topics = set(names(outcome))
+        self._unreadable &= topics
         for topic in self._context.assignments.keys() - topics:
             self._context.remove_topic(topic)
         added = await self.read_topics(sorted(topics - self._context.assignments.keys()))
@@ -90,7 +95,13 @@ class TopicChanges:
     async def on_partition_modifications(self, topic: str) -> None:
         """The assignment of a topic changed: it may have new partitions."""
         assignment = (await self.read_topics([topic])).get(topic)
-        if assignment is None or topic not in self._context.assignments:
+        if assignment is None:
+            return
+        if topic not in self._context.assignments:  # its znode was malformed, and has been repaired
+            await self.on_topic_change()
+            batch = self._core.batch()
+            await self._core.elections.elect_where_needed(batch)  # a leader may have died meanwhile
+            await batch.send()
             return
         known = self._context.assignments[topic]
         added = {index: each for index, each in assignment.partitions.items() if index not in known}
@@ -127,14 +138,20 @@ class TopicChanges:
         """Queue the topics whose deletion was requested, and delete requests that do not apply."""
         if ordered - self._context.assignments.keys():
             await self.on_topic_change()  # the request may be reported before the topic itself
-        unknown = ordered - self._context.assignments.keys()
+        # As in Apache Kafka, a topic whose znode cannot be read is one without partitions, and its deletion removes the znodes.
+        unreadable = (ordered & self._unreadable) - self._context.assignments.keys()
+        unknown = ordered - unreadable - self._context.assignments.keys()
         if unknown:
             # Also the request that remains if a controller dies between the last znode of a topic and the request.
             logger.info("requests to delete topics that do not exist are dropped: %s", ", ".join(sorted(unknown)))
             await self._drop_orders(unknown, with_config=True)
         if self._core.config[DELETE_TOPIC_ENABLE]:
+            if unreadable:
+                logger.warning(
+                    "topics %s are deleted without their logs, because their znodes are malformed", ", ".join(sorted(unreadable))
+                )
             self._core.deletion.enqueue(ordered - unknown)
-            await self._reassignments.on_topics_deleted(ordered - unknown)
+            await self._reassignments.on_topics_deleted(ordered & self._context.assignments.keys())
         elif ordered - unknown:
             logger.warning("requests to delete topics are dropped, because delete.topic.enable is false: %s", ", ".join(sorted(ordered)))
             await self._drop_orders(ordered - unknown, with_config=False)

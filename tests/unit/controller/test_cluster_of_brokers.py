@@ -24,7 +24,7 @@ from controller.errors import (
 from controller.events.isr_changes import IsrChange
 from controller.state.context import Leadership
 from controller.znodes.changes import decode_producer_id_block, encode_log_dir_event, encode_partitions
-from controller.znodes.layout import CONTROLLER, PartitionState, encode_partition_state, partition_state_path, topic_path
+from controller.znodes.layout import CONTROLLER, PartitionState, delete_topic_path, encode_partition_state, partition_state_path, topic_path
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from storage.disk.topic_partition import TopicPartition
@@ -335,6 +335,42 @@ def test_a_malformed_topic_keeps_no_broker_from_becoming_controller() -> None:
         await cluster.settle()
         assert cluster.state().leader == 1
         assert "edited" not in cluster.brokers[1].controller._core.context.assignments
+
+    run(scenario, brokers=2)
+
+
+def test_a_topic_with_a_malformed_znode_can_be_deleted() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 1])
+        await cluster.topic([0, 1], name="edited")
+        store = cluster.brokers[1].store
+        await store.set(topic_path("edited"), b"{")
+        await cluster.kill(0)
+        await until(lambda: cluster.brokers[1].controller.is_active)
+        await store.create(delete_topic_path("edited"), b"")
+        await cluster.settle()
+        left = [path for path in cluster.ensemble.dump() if path.endswith("/edited") or "/edited/" in path]
+        assert left == []
+        await store.create(delete_topic_path("edited"), b"")
+        await cluster.settle()
+        assert delete_topic_path("edited") not in cluster.ensemble.dump()
+        assert "/brokers/topics/t" in cluster.ensemble.dump()
+
+    run(scenario, brokers=2)
+
+
+def test_a_topic_is_known_when_its_znode_is_repaired() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 1])
+        store = cluster.brokers[1].store
+        data, _ = await store.get(topic_path("t"))
+        await store.set(topic_path("t"), b"{")
+        await cluster.kill(0)
+        await until(lambda: cluster.brokers[1].controller.is_active)
+        await cluster.settle()
+        await store.set(topic_path("t"), data)
+        await cluster.settle()
+        assert cluster.state().leader == 1
 
     run(scenario, brokers=2)
 
