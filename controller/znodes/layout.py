@@ -267,11 +267,12 @@ def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
     try:
         protocols = body.get("listener_security_protocol_map", {})
         if body["version"] == 1:
-            endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", body["host"], body["port"])]
+            endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", _text(body["host"]), _int32(body["port"]))]
         else:
             endpoints = [_endpoint(path, url, protocols) for url in body["endpoints"]]
-        return BrokerRegistration(tuple(endpoints), body.get("rack"), int(body["timestamp"]), body["jmx_port"], body.get("features", {}))
-    except (KeyError, TypeError, ValueError) as error:
+        rack = None if body.get("rack") is None else _text(body["rack"])
+        return BrokerRegistration(tuple(endpoints), rack, int(body["timestamp"]), _int32(body["jmx_port"]), body.get("features", {}))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedZNode(path, f"not a broker registration: {error!r}") from error
 
 
@@ -280,7 +281,7 @@ def _endpoint(path: str, url: str, protocols: Mapping[str, str]) -> Endpoint:
     if match is None:
         raise MalformedZNode(path, f"{url!r} is not an endpoint")
     listener, host, port = match.groups()
-    return Endpoint(listener, protocols.get(listener, listener), host, int(port))
+    return Endpoint(listener, _text(protocols.get(listener, listener)), host, _int32(int(port)))
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
@@ -362,6 +363,13 @@ def _int32(found: Any) -> int:
     return _int32s((found,))[0]
 
 
+def _text(found: Any) -> str:
+    """A string that the controller's requests can carry. Raises TypeError."""
+    if not isinstance(found, str):
+        raise TypeError(f"{found!r} is no string")
+    return found
+
+
 def encode_controller(node: ControllerNode) -> bytes:
     """Version 2."""
     return encode_json(
@@ -373,7 +381,7 @@ def decode_controller(path: str, data: bytes | None) -> ControllerNode:
     """Versions 1 and 2."""
     body = decode_object(path, data)
     try:
-        return ControllerNode(body["brokerid"], int(body["timestamp"]), body.get("kraftControllerEpoch", -1))
+        return ControllerNode(_int32(body["brokerid"]), int(body["timestamp"]), body.get("kraftControllerEpoch", -1))
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedZNode(path, f"not a controller: {error!r}") from error
 

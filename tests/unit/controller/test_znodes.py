@@ -170,7 +170,27 @@ def test_old_versions_are_read() -> None:
     assert changes.decode_config_change("/c", b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
 
 
-@pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b"7", b"{}", b'{"version":5,"endpoints":["x"],"jmx_port":1,"timestamp":"1"}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b"{}",
+        b'{"version":5,"endpoints":["x"],"jmx_port":1,"timestamp":"1"}',
+        b'{"version":5,"endpoints":["A://h:9"],"rack":7,"jmx_port":1,"timestamp":"1"}',
+        b'{"version":5,"endpoints":["A://h:9"],"jmx_port":"1","timestamp":"1"}',
+        b'{"version":5,"endpoints":["A://h:9"],"jmx_port":4294967296,"timestamp":"1"}',
+        b'{"version":5,"endpoints":["A://h:4294967296"],"jmx_port":1,"timestamp":"1"}',
+        b'{"version":5,"endpoints":["A://h:9"],"listener_security_protocol_map":[],"jmx_port":1,"timestamp":"1"}',
+        b'{"version":5,"endpoints":["A://h:9"],"listener_security_protocol_map":{"A":1},"jmx_port":1,"timestamp":"1"}',
+        b'{"version":1,"host":7,"port":9,"jmx_port":1,"timestamp":"1"}',
+        b'{"version":1,"host":"h","port":"9","jmx_port":1,"timestamp":"1"}',
+        b'{"version":1,"host":"h","port":true,"jmx_port":1,"timestamp":"1"}',
+    ],
+)
 def test_a_malformed_registration_is_named(data: bytes | None) -> None:
     with pytest.raises(MalformedZNode, match=r"^/brokers/ids/7: .*; repair or remove the node$"):
         znodes.decode_broker("/brokers/ids/7", data)
