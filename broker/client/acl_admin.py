@@ -50,7 +50,7 @@ def list_acls(cluster: Cluster, selected: AclFilter = EVERY_ACL) -> list[AclBind
     )
 
     def attempt() -> list[AclBinding]:
-        answer = cluster.ask(cluster.any_connection, request, DescribeAclsResponse)
+        answer = cluster.ask_any(request, DescribeAclsResponse)
         check("the ACLs", answer.error_code, answer.error_message)
         return sorted(
             _acl(resource.resource_type, resource.resource_name, resource.pattern_type, acl)

@@ -34,6 +34,8 @@ _LEAST_SECONDS: Final = 0.05
 """Time for one attempt to connect when no time is left, in seconds."""
 _MOST_SHARES: Final = 10
 """A broker among many has at least one of so many shares of the timeout to accept a connection, which includes the login."""
+_ANSWER_SHARES: Final = 3
+"""One of several brokers has one of so many shares of the timeout, at least, to answer a request that any broker answers at once."""
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 
@@ -82,6 +84,8 @@ class Cluster:
         self._controller_id = NO_LEADER
         self._topics: dict[str, MetadataResponseTopic] = {}
         self._connections: dict[Address, Connection] = {}
+        self._failed: set[Address] = set()
+        """Addresses that could not be connected to, or whose connection failed, and that were not connected to since."""
         self._deadline = math.inf
         self._is_repeating = True
 
@@ -143,18 +147,19 @@ class Cluster:
     def drop(self, connection: Connection) -> None:
         """Remove a connection that failed."""
         connection.close()
+        self._failed.add(connection.address)
         if self._connections.get(connection.address) is connection:
             del self._connections[connection.address]
 
     def any_connection(self) -> Connection:
         """A connection to any broker that can be reached. Raises Unreachable with the reason of each.
 
-        All of them together have the timeout: one that does not answer leaves time for those after it.
+        All of them together have the timeout: one that does not answer leaves time for those after it. Those that failed before come last.
         """
         for connection in self._connections.values():
             return connection
         reasons = []
-        addresses = list(dict.fromkeys((*self._bootstrap, *self._brokers.values())))
+        addresses = sorted(dict.fromkeys((*self._bootstrap, *self._brokers.values())), key=self._failed.__contains__)
         until = time.monotonic() + self._seconds_left(self.timeout_seconds)
         for at, address in enumerate(addresses):
             now = time.monotonic()
@@ -164,7 +169,9 @@ class Cluster:
                     found = self.connection(address)
             except (Unreachable, ConnectionLost) as error:
                 reasons.append(str(error))
+                self._failed.add(address)
                 continue
+            self._failed.discard(address)
             found.timeout_seconds = self.timeout_seconds  # of the requests that follow
             return found
         raise (ConnectionLost if self._brokers else Unreachable)("\n".join(reasons))
@@ -231,6 +238,15 @@ class Cluster:
             self.drop(connection)
             raise
 
+    def ask_any(self, request: Message, response: type[AnyResponse]) -> AnyResponse:
+        """Send one request to any broker; all of them must be able to answer it at once, and it may be sent twice. Raises ConnectionLost.
+
+        A broker that does not answer leaves time for the next attempt, which goes to another one.
+        """
+        count = len(self._brokers) or len(self._bootstrap)
+        seconds = self._seconds_left(self.timeout_seconds / min(count, _ANSWER_SHARES))
+        return self.ask(self.any_connection, request, response, timeout_seconds=max(seconds, _LEAST_SECONDS))
+
     def ask_broker(self, broker_id: int, request: Message, response: type[AnyResponse]) -> AnyResponse:
         """Send one request to a broker by its id. Raises ConnectionLost, whose text names the broker."""
         with _naming(broker_id):
@@ -271,7 +287,7 @@ class Cluster:
 
     def _find_coordinator(self, key: str, key_type: int, what: str) -> FindCoordinatorResponse:
         def attempt() -> FindCoordinatorResponse:
-            answer = self.ask(self.any_connection, FindCoordinatorRequest(key=key, key_type=key_type), FindCoordinatorResponse)
+            answer = self.ask_any(FindCoordinatorRequest(key=key, key_type=key_type), FindCoordinatorResponse)
             check(what, answer.error_code, answer.error_message)
             return answer
 
@@ -282,13 +298,8 @@ class Cluster:
     def refresh(self, topics: Iterable[str] | None, *, may_create: bool = False) -> MetadataResponse:
         """Request the metadata of topics, of all when None, and store the answer."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-
-        def attempt() -> MetadataResponse:
-            connection = self.any_connection()
-            request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
-            return self.ask(lambda: connection, request, MetadataResponse)
-
-        answer = self.until_done(attempt)
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
+        answer = self.until_done(lambda: self.ask_any(request, MetadataResponse))
         self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
         self._controller_id = answer.controller_id
         for topic in answer.topics:

@@ -43,7 +43,7 @@ def describe_quotas(cluster: Cluster, entity: Entity, *, strict: bool = False) -
     )
 
     def attempt() -> list[Quotas]:
-        response = cluster.ask(cluster.any_connection, request, DescribeClientQuotasResponse)
+        response = cluster.ask_any(request, DescribeClientQuotasResponse)
         check("quotas", response.error_code, response.error_message)
         found = [
             Quotas(
