@@ -58,32 +58,28 @@ def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     The exit status is 1 if a coordinator or a leader did not answer, or a group does not exist; the others are shown.
     """
     from broker.client.committed import committed_offsets
-    from broker.client.errors import ConnectionLost, Refused
     from broker.client.group_admin import describe_group, reachable_groups
+    from broker.client.reachable import of_coordinators
 
     errors: list[str] = []
     coordinators: dict[str, int] = {}
-    lost: dict[int | Address, ClientError] = {}
     if not names:
         listed, silent = reachable_groups(cluster)
         coordinators = {each.group: each.coordinator for each in listed}
         errors += map(str, silent.values())
+
+    def coordinator_of(name: str) -> int | Address:
+        return coordinators[name] if name in coordinators else cluster.coordinator(name)
+
+    def described(name: str) -> tuple[DescribedGroup, dict[TopicPartition, int]]:
+        return describe_group(cluster, name), {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
+
     shown = []
-    for name in names or coordinators:
-        coordinator: int | Address | None = coordinators.get(name)
-        try:
-            if coordinator is None:
-                coordinator = cluster.coordinator(name)
-            if coordinator in lost:
-                raise lost[coordinator]  # it would take the whole timeout again
-            group = describe_group(cluster, name)
-            committed = {partition: found.offset for partition, found in committed_offsets(cluster, name).items()}
-        except (Refused, ConnectionLost) as error:
-            is_lost = isinstance(error, ConnectionLost)
-            errors.append(f"group {name}: {error}" if is_lost else str(error))
-            if is_lost and coordinator is not None:
-                lost[coordinator] = error
+    for name, outcome in of_coordinators("group", names or coordinators, coordinator_of, described):
+        if isinstance(outcome, ClientError):
+            errors.append(str(outcome))
             continue
+        group, committed = outcome
         if group.state == "Dead" and not committed:
             errors.append(f"there is no group {name}")
             continue

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,15 +12,14 @@ from broker.cli.doctor.kinds import reasons
 from broker.cli.options import cluster_command, command_group, fail, json_option, report_outcomes, topic_partitions
 from broker.cli.output import print_json, print_table
 from broker.cli.times import parse_span
-from broker.client.errors import ClientError, ConnectionLost
+from broker.client.errors import ClientError
 
 if TYPE_CHECKING:
     from broker.client.cluster import Cluster, TopicPartition
     from broker.client.hanging import OpenTransaction
     from broker.client.transaction_admin import DescribedTransaction, Producer
 
-Result = TypeVar("Result")
-
+_KIND = "transactional id"
 _STATES = click.Choice(
     ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence", "Dead"],
     case_sensitive=False,
@@ -79,11 +78,12 @@ def list_transactions(
 @cluster_command
 def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     """Describe transactional ids: producer, state, open transaction."""
+    from broker.client.reachable import of_coordinators
     from broker.client.transaction_admin import describe_transaction
 
     found: list[DescribedTransaction] = []
     errors: list[str] = []
-    for _, outcome in _for_each(cluster, names, describe_transaction):
+    for _, outcome in of_coordinators(_KIND, names, cluster.transaction_coordinator, partial(describe_transaction, cluster)):
         if isinstance(outcome, ClientError):
             errors.append(str(outcome))
         else:
@@ -97,26 +97,6 @@ def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
             [[*each[:7], _open_for(each, now_ms), each.partitions] for each in found],
         )
     fail(errors)
-
-
-def _for_each(cluster: Cluster, names: Iterable[str], act: Callable[[Cluster, str], Result]) -> Iterator[tuple[str, Result | ClientError]]:
-    """Each transactional id with its result or its error. A coordinator that does not answer takes the timeout once."""
-    lost: dict[int, ConnectionLost] = {}
-    for name in dict.fromkeys(names):
-        coordinator: int | None = None
-        try:
-            coordinator = cluster.transaction_coordinator(name)
-            if coordinator in lost:
-                raise lost[coordinator]  # it would take the whole timeout again
-            result = act(cluster, name)
-        except ConnectionLost as error:
-            if coordinator is not None:
-                lost[coordinator] = error
-            yield name, ConnectionLost(f"transactional id {name}: {error}")
-        except ClientError as error:
-            yield name, error
-        else:
-            yield name, result
 
 
 def _described_json(transaction: DescribedTransaction, now_ms: int) -> dict[str, object]:
@@ -259,9 +239,10 @@ def abort(
 @cluster_command
 def forget(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     """Have coordinators abort the open transactions of transactional ids, and fence their producers."""
+    from broker.client.reachable import of_coordinators
     from broker.client.transaction_admin import forget_transaction
 
-    outcomes = _for_each(cluster, names, forget_transaction)
+    outcomes = of_coordinators(_KIND, names, cluster.transaction_coordinator, partial(forget_transaction, cluster))
     report_outcomes(outcomes, "its transaction is aborted if it was open, and its producers are fenced", as_json=as_json)
 
 

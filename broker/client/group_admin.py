@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from broker.client.assignor import PROTOCOL_TYPE, decode_assignment, decode_topics
 from broker.client.cluster import Cluster, TopicPartition
-from broker.client.connection import Address
-from broker.client.errors import ClientError, ConnectionLost, Refused, check
-from broker.client.reachable import of_brokers
+from broker.client.errors import ClientError, Refused, check
+from broker.client.reachable import of_brokers, of_coordinators
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -140,29 +139,15 @@ def _describe_consumer(cluster: Cluster, group: str) -> DescribedGroup | None:
 
 def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, ClientError | None]:
     """Delete groups with their offsets; the outcome of each. A coordinator that does not answer takes the timeout once."""
+    return dict(of_coordinators("group", groups, cluster.coordinator, partial(_delete_group, cluster)))
 
-    def attempt(group: str) -> ClientError | None:
+
+def _delete_group(cluster: Cluster, group: str) -> None:
+    request = DeleteGroupsRequest(groups_names=[group])
+
+    def attempt() -> None:
         address = cluster.coordinator(group)
-        answer = cluster.ask(lambda: cluster.connection(address), DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse)
-        code = answer.results[0].error_code
-        error = Refused(f"group {group}", code) if code else None
-        if error is not None and error.code.retriable:
-            raise error
-        return error
+        answer = cluster.ask(lambda: cluster.connection(address), request, DeleteGroupsResponse)
+        check(f"group {group}", answer.results[0].error_code)
 
-    found: dict[str, ClientError | None] = {}
-    lost: dict[Address, ConnectionLost] = {}
-    for group in dict.fromkeys(groups):
-        address: Address | None = None
-        try:
-            address = cluster.coordinator(group)
-            if address in lost:
-                raise lost[address]  # it would take the whole timeout again
-            found[group] = cluster.until_done(partial(attempt, group))
-        except ConnectionLost as error:
-            if address is not None:
-                lost[address] = error
-            found[group] = ConnectionLost(f"group {group}: {error}")
-        except Refused as error:
-            found[group] = error
-    return found
+    cluster.until_done(attempt)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
 from broker.client.cluster import Cluster, TopicPartition, may_pass
-from broker.client.errors import ClientError, Refused
+from broker.client.errors import ClientError, ConnectionLost, NotAuthenticated, Refused, Unreachable
 from protocol.errors import ErrorCode
 
 _BACKOFF_SECONDS: Final = 0.1
@@ -103,6 +103,34 @@ def of_leaders(
         time.sleep(_BACKOFF_SECONDS)
         for name in passing:
             cluster.forget(name.topic)
+
+
+def of_coordinators(
+    kind: str, names: Iterable[str], coordinator_of: Callable[[str], Hashable], act: Callable[[str], Part]
+) -> Iterator[tuple[str, Part | ClientError]]:
+    """Each name, such as that of a group, with the result or the error of `act`. A coordinator that does not answer takes the timeout once.
+
+    `kind` is put before the name in the error of a lost connection. Raises the errors that all names would have: Unreachable,
+    NotAuthenticated.
+    """
+    lost: dict[Hashable, ConnectionLost] = {}
+    for name in dict.fromkeys(names):
+        coordinator: Hashable = None
+        try:
+            coordinator = coordinator_of(name)
+            if coordinator in lost:
+                raise lost[coordinator]  # it would take the whole timeout again
+            result = act(name)
+        except (Unreachable, NotAuthenticated):
+            raise
+        except ConnectionLost as error:
+            if coordinator is not None:
+                lost[coordinator] = error
+            yield name, ConnectionLost(f"{kind} {name}: {error}")
+        except ClientError as error:
+            yield name, error
+        else:
+            yield name, result
 
 
 def _asked(

@@ -7,6 +7,7 @@ import pytest
 from broker.client.cluster import Cluster
 from broker.client.connection import Address, Connection
 from broker.client.errors import ConnectionLost, Unreachable
+from broker.client.reachable import of_coordinators
 from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from protocol.schema.message import Message
 
@@ -64,3 +65,15 @@ def test_brokers_that_could_not_be_reached_are_tried_last(monkeypatch: pytest.Mo
         assert cluster.any_connection().address == SECOND
         cluster.close()
     assert tried == [FIRST, SECOND, SECOND]
+
+
+def test_the_names_of_a_cluster_that_cannot_be_reached_take_the_timeout_once() -> None:
+    asked: list[str] = []
+
+    def coordinator_of(name: str) -> Address:
+        asked.append(name)
+        raise Unreachable("no broker can be reached")
+
+    with pytest.raises(Unreachable):
+        list(of_coordinators("group", ["a", "b"], coordinator_of, str))
+    assert asked == ["a"]
