@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 from broker.client.connection import Address, AnyResponse, Connection
 from broker.client.errors import ClientError, ConnectionLost, Refused, Unreachable, check
@@ -372,6 +372,40 @@ class Cluster:
                 else:
                     without.append(partition)
         return found, without
+
+
+class ClusterChange(Generic[AnyResponse]):
+    """Sends a request that changes the cluster. An attempt without an answer may have been carried out; then the next one is refused."""
+
+    def __init__(self, cluster: Cluster, request: Message, response: type[AnyResponse], repeated: ErrorCode) -> None:
+        """`repeated` is the error of a change that was made before."""
+        self._cluster = cluster
+        self._request = request
+        self._response = response
+        self._repeated = repeated
+        self._may_be_made = False
+
+    def ask(self, find: Callable[[], Connection]) -> AnyResponse:
+        """One attempt; see `Cluster.ask`."""
+        is_found = False
+
+        def noted() -> Connection:
+            nonlocal is_found
+            found = find()
+            is_found = True
+            return found
+
+        try:
+            return self._cluster.ask(noted, self._request, self._response)
+        except ConnectionLost:
+            self._may_be_made |= is_found
+            raise
+
+    def explained(self, error: Refused) -> Refused:
+        """The error of this attempt, which says whether an earlier attempt may be its reason."""
+        if self._may_be_made and error.code == self._repeated:
+            error.add("; an earlier attempt of this command, whose answer was lost, may have done this")
+        return error
 
 
 @contextmanager

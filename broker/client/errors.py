@@ -37,6 +37,10 @@ class Refused(ClientError):
         self.what = what
         super().__init__(f"{what}: {message or self.code.message} ({self.code.name})")
 
+    def add(self, text: str) -> None:
+        """Add to the text of the error."""
+        self.args = (f"{self}{text}",)
+
 
 class SomeRefused(ClientError):
     """Some parts of a command failed; the others were done."""

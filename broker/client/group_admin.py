@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.client.assignor import PROTOCOL_TYPE, decode_assignment, decode_topics
-from broker.client.cluster import Cluster, TopicPartition
+from broker.client.cluster import Cluster, ClusterChange, TopicPartition
 from broker.client.errors import ClientError, Refused, check
 from broker.client.reachable import of_brokers, of_coordinators
 from protocol.api_keys import ApiKey
@@ -143,11 +143,12 @@ def delete_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, ClientEr
 
 
 def _delete_group(cluster: Cluster, group: str) -> None:
-    request = DeleteGroupsRequest(groups_names=[group])
+    deletion = ClusterChange(cluster, DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse, ErrorCode.GROUP_ID_NOT_FOUND)
 
     def attempt() -> None:
         address = cluster.coordinator(group)
-        answer = cluster.ask(lambda: cluster.connection(address), request, DeleteGroupsResponse)
-        check(f"group {group}", answer.results[0].error_code)
+        code = deletion.ask(lambda: cluster.connection(address)).results[0].error_code
+        if code:
+            raise deletion.explained(Refused(f"group {group}", code))
 
     cluster.until_done(attempt)

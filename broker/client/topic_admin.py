@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from broker.client.cluster import Cluster, TopicPartition, UnknownTopic
+from broker.client.cluster import Cluster, ClusterChange, TopicPartition, UnknownTopic
 from broker.client.errors import ClientError, Refused, check
 from broker.client.offsets import by_topic
 from broker.client.reachable import at_once
@@ -70,10 +70,12 @@ def create_topics(cluster: Cluster, topics: Sequence[NewTopic], *, validate_only
         validate_only=validate_only,
     )
 
+    creation = ClusterChange(cluster, request, CreateTopicsResponse, ErrorCode.TOPIC_ALREADY_EXISTS)
+
     def attempt() -> Outcomes:
-        answer = cluster.ask(cluster.controller, request, CreateTopicsResponse)
+        answer = creation.ask(cluster.controller)
         _retry_elsewhere(result.error_code for result in answer.topics)
-        return {result.name: _outcome(result.name, result.error_code, result.error_message) for result in answer.topics}
+        return {result.name: _outcome(creation, result.name, result.error_code, result.error_message) for result in answer.topics}
 
     outcomes = cluster.until_done(attempt)
     created = [name for name, outcome in outcomes.items() if outcome is None]
@@ -98,11 +100,14 @@ def _wait_until_known(cluster: Cluster, broker_id: int, topics: Sequence[str]) -
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> Outcomes:
     """Delete topics."""
     request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=_timeout_ms(cluster))
+    deletion = ClusterChange(cluster, request, DeleteTopicsResponse, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def attempt() -> Outcomes:
-        answer = cluster.ask(cluster.controller, request, DeleteTopicsResponse)
+        answer = deletion.ask(cluster.controller)
         _retry_elsewhere(result.error_code for result in answer.responses)
-        return {result.name or "": _outcome(result.name or "", result.error_code, result.error_message) for result in answer.responses}
+        return {
+            result.name or "": _outcome(deletion, result.name or "", result.error_code, result.error_message) for result in answer.responses
+        }
 
     return cluster.until_done(attempt)
 
@@ -122,12 +127,13 @@ def grow_topic(
         timeout_ms=_timeout_ms(cluster),
         validate_only=validate_only,
     )
+    growth = ClusterChange(cluster, request, CreatePartitionsResponse, ErrorCode.INVALID_PARTITIONS)
 
     def attempt() -> None:
-        answer = cluster.ask(cluster.controller, request, CreatePartitionsResponse)
+        answer = growth.ask(cluster.controller)
         _retry_elsewhere(result.error_code for result in answer.results)
         for result in answer.results:
-            outcome = _outcome(result.name, result.error_code, result.error_message)
+            outcome = _outcome(growth, result.name, result.error_code, result.error_message)
             if outcome is not None:
                 raise outcome
 
@@ -171,10 +177,10 @@ def _timeout_ms(cluster: Cluster) -> int:
     return int(cluster.timeout_seconds * 900)
 
 
-def _outcome(name: str, code: int, message: str | None) -> ClientError | None:
-    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return UnknownTopic(name)
-    return Refused(f"topic {name}", code, message) if code else None
+def _outcome(change: ClusterChange[Any], name: str, code: int, message: str | None) -> ClientError | None:
+    if not code:
+        return None
+    return change.explained(UnknownTopic(name) if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else Refused(f"topic {name}", code, message))
 
 
 def _retry_elsewhere(codes: Iterable[int]) -> None:

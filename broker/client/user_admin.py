@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker.client.cluster import Cluster
+from broker.client.cluster import Cluster, ClusterChange
 from broker.client.errors import ClientError, Refused, check
 from broker.security.sasl.scram import SALT_BYTES, salt_of
 from protocol.errors import ErrorCode
@@ -94,14 +94,15 @@ def alter_users(
         ],
     )
 
+    change = ClusterChange(cluster, request, AlterUserScramCredentialsResponse, ErrorCode.RESOURCE_NOT_FOUND)
+
     def attempt() -> dict[str, ClientError | None]:
-        results = cluster.ask(cluster.controller, request, AlterUserScramCredentialsResponse).results
+        results = change.ask(cluster.controller).results
         if any(each.error_code == ErrorCode.NOT_CONTROLLER for each in results):
             raise Refused("the controller", ErrorCode.NOT_CONTROLLER)
-        return {each.user: _outcome(each.user, each.error_code, each.error_message) for each in results}
+        return {
+            each.user: change.explained(Refused(f"user {each.user}", each.error_code, each.error_message)) if each.error_code else None
+            for each in results
+        }
 
     return cluster.until_done(attempt)
-
-
-def _outcome(user: str, code: int, message: str | None) -> ClientError | None:
-    return None if code == ErrorCode.NONE else Refused(f"user {user}", code, message)

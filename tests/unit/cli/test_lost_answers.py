@@ -1,13 +1,23 @@
-"""Brokers that do not answer: another one is asked."""
+"""Brokers that do not answer: another one is asked, and a command that is repeated says that it may have been carried out."""
 
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import pytest
 
 from broker.client.cluster import Cluster
 from broker.client.connection import Address, Connection
-from broker.client.errors import ConnectionLost, Unreachable
+from broker.client.errors import ClientError, ConnectionLost, Unreachable
+from broker.client.group_admin import delete_groups
 from broker.client.reachable import of_coordinators
+from broker.client.topic_admin import NewTopic, create_topics, delete_topics, grow_topic
+from broker.client.user_admin import alter_users
+from protocol.errors import ErrorCode
+from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse, AlterUserScramCredentialsResult
+from protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from protocol.schema.message import Message
 
@@ -65,6 +75,79 @@ def test_brokers_that_could_not_be_reached_are_tried_last(monkeypatch: pytest.Mo
         assert cluster.any_connection().address == SECOND
         cluster.close()
     assert tried == [FIRST, SECOND, SECOND]
+
+
+class LosingCluster(Cluster):
+    """Answers each command with an error. The first answer is lost, if `loses`; or the controller cannot be reached at first."""
+
+    def __init__(self, answer: Message, *, loses: bool) -> None:
+        super().__init__(str(FIRST))
+        self._answer = answer
+        self._loses = loses
+        self._attempts = 0
+
+    def controller(self) -> Connection:
+        """See Cluster."""
+        self._attempts += 1
+        if self._attempts == 1 and not self._loses:
+            raise ConnectionLost("the controller cannot be reached")
+        return cast("Connection", PlayedConnection(FIRST))
+
+    def coordinator(self, group: str) -> Address:
+        """See Cluster."""
+        return FIRST
+
+    def connection(self, address: Address) -> Connection:
+        """See Cluster."""
+        return self.controller()
+
+    def ask(self, find: Callable[[], Connection], request: Message, response: type[Any], **_: object) -> Any:
+        """See Cluster."""
+        find()
+        if self._attempts == 1:
+            raise ConnectionLost("no answer")
+        assert isinstance(self._answer, response)
+        return self._answer
+
+
+def grow(cluster: Cluster) -> Mapping[str, ClientError | None]:
+    with pytest.raises(ClientError) as raised:
+        grow_topic(cluster, "t", 2)
+    return {"t": raised.value}
+
+
+UNKNOWN, EXISTS = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_ALREADY_EXISTS
+NO_GROUP, NO_CREDENTIAL = ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.RESOURCE_NOT_FOUND
+
+
+@pytest.mark.parametrize("loses", [True, False])
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (
+            lambda cluster: create_topics(cluster, [NewTopic("t")]),
+            CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=EXISTS)]),
+        ),
+        (
+            lambda cluster: delete_topics(cluster, ["t"]),
+            DeleteTopicsResponse(responses=[DeletableTopicResult(name="t", error_code=UNKNOWN)]),
+        ),
+        (grow, CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name="t", error_code=ErrorCode.INVALID_PARTITIONS)])),
+        (
+            lambda cluster: delete_groups(cluster, ["t"]),
+            DeleteGroupsResponse(results=[DeletableGroupResult(group_id="t", error_code=NO_GROUP)]),
+        ),
+        (
+            lambda cluster: alter_users(cluster, [], [("t", 1)]),
+            AlterUserScramCredentialsResponse(results=[AlterUserScramCredentialsResult(user="t", error_code=NO_CREDENTIAL)]),
+        ),
+    ],
+)
+def test_a_repeated_command_says_that_the_attempt_without_an_answer_may_have_carried_it_out(
+    command: Callable[[Cluster], Mapping[str, ClientError | None]], answer: Message, loses: bool
+) -> None:
+    (error,) = command(LosingCluster(answer, loses=loses)).values()
+    assert str(error).endswith("; an earlier attempt of this command, whose answer was lost, may have done this") is loses
 
 
 def test_the_names_of_a_cluster_that_cannot_be_reached_take_the_timeout_once() -> None:
