@@ -136,6 +136,17 @@ def test_an_impossible_path_is_refused(opener: Opener, path: str) -> None:
     run(opener, scenario)
 
 
+@pytest.mark.parametrize("path", ["/a/.", "/a/..", "/a/\x1f"])
+def test_no_node_is_at_an_impossible_path(opener: Opener, path: str) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        await store.create("/a", b"0")
+        outcomes = await store.pipeline([Get(path), Children(path), Get("/a")])
+        assert [isinstance(outcome, NoNode) for outcome in outcomes] == [True, True, False]
+        assert await store.exists(path) is None
+
+    run(opener, scenario)
+
+
 def test_a_set_counts_the_version_and_checks_the_expected_one(opener: Opener) -> None:
     async def scenario(store: MetadataStore) -> None:
         await store.create("/a", b"0")

@@ -264,11 +264,12 @@ def test_users_without_credentials_are_told_apart(client: WireClient, broker: In
         )
     )
     broker.run(lambda: broker.services.administration.config_admin.alter_entity_config("users", "bob", lambda _: stored))
-    names = [UserName(name=name) for name in ("al ice", "nobody", "", "twice", "twice")]
+    names = [UserName(name=name) for name in ("al ice", "nobody", ".", "", "twice", "twice")]
     response = client.ask(DescribeUserScramCredentialsRequest(users=names), 0)
     assert [(each.user, *said(each)) for each in response.results] == [
         ("al ice", "NONE", ""),
         ("nobody", "RESOURCE_NOT_FOUND", "Attempt to describe a user credential that does not exist: nobody"),
+        (".", "RESOURCE_NOT_FOUND", "Attempt to describe a user credential that does not exist: ."),
         ("", "RESOURCE_NOT_FOUND", "Username must not be empty"),
         ("twice", "DUPLICATE_RESOURCE", "Cannot describe SCRAM credentials for the same user twice in a single request: twice"),
     ]
