@@ -51,6 +51,7 @@ class Reconfiguration:
         self._names_task: asyncio.Task[None] | None = None
         self._listener_names: list[str] = []
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def start(self) -> None:
         """Begin to follow changes. The configured listeners are bound already."""
@@ -59,7 +60,8 @@ class Reconfiguration:
         self._config.on_change(self._on_change)
 
     async def close(self) -> None:
-        """Finish a change of listeners in progress."""
+        """Finish a change of listeners in progress, and follow no later one."""
+        self._is_closed = True
         if self._names_task is not None:
             self._names_task.cancel()
             await asyncio.gather(self._names_task, return_exceptions=True)
@@ -67,6 +69,8 @@ class Reconfiguration:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _on_change(self, changed: frozenset[str]) -> None:
+        if self._is_closed:
+            return
         self._apply_limits()
         if names := self._hosts.unknown(self._config):
             if self._names_task is not None:

@@ -51,6 +51,7 @@ class SocketServer:
         self._clock_ns = clock_ns
         self._offenders = Offenders(logger.warning)
         self._acceptors: dict[str, Acceptor] = {}
+        self._is_stopping = False
         self._former: list[Processor] = []
         """Processors without new connections, for the next increase of their number."""
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -111,8 +112,14 @@ class SocketServer:
         self._check_idle()
 
     async def add_listener(self, endpoint: EndPoint) -> None:
-        """Add a listener while the broker runs. Raises BindFailed, and the errors of `authentication` and `tls_of`."""
-        (await self._bind(endpoint)).start()
+        """Add a listener while the broker runs. Raises BindFailed, ValueError once the broker stops, and the errors of `authentication` and
+        `tls_of`."""
+        acceptor = await self._bind(endpoint)
+        if self._is_stopping:
+            del self._acceptors[endpoint.listener_name]
+            acceptor.close()
+            raise ValueError("the broker stops")
+        acceptor.start()
 
     def remove_listener(self, listener_name: str) -> None:
         """Stop accepting on a listener, and close its connections, also those that are being opened."""
@@ -151,7 +158,8 @@ class SocketServer:
             acceptor.resume()
 
     def stop_accepting(self) -> None:
-        """Accept no new connections from now on."""
+        """Accept no new connections from now on, and add no listeners."""
+        self._is_stopping = True
         for acceptor in self._acceptors.values():
             acceptor.close()
 

@@ -261,6 +261,17 @@ def test_a_listener_that_is_removed_closes_its_connections_only(run: Callable[[S
     run(scenario)
 
 
+def test_a_server_that_stops_adds_no_listener(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with serving(echo, None, "A") as server:
+            server.stop_accepting()
+            with pytest.raises(ValueError, match="the broker stops"):
+                await server.add_listener(endpoint("B"))
+            assert list(server.bound) == ["A"]
+
+    run(scenario)
+
+
 def test_a_connection_that_is_being_opened_ends_with_its_listener(run: Callable[[Scenario], None]) -> None:
     async def scenario() -> None:
         async with serving(echo, None, "A", "B") as server:

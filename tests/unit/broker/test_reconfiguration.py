@@ -1,0 +1,56 @@
+"""Changes of the broker's own configuration are applied while it runs."""
+
+import asyncio
+from typing import cast
+
+from broker.configuration.reconfiguration import Reconfiguration
+from broker.network.host_names import HostNames
+from broker.network.limits import NetworkLimits
+from broker.network.socket_server import SocketServer
+from config.broker import BrokerConfig
+from config.listeners import EndPoint
+from controller.store.memory_store import MemoryEnsemble, MemoryStore
+from controller.znodes.layout import BrokerRegistration
+from tests.support.clocks import ManualClock
+
+
+class Listeners:
+    """The part of a SocketServer that listeners are added to."""
+
+    def __init__(self) -> None:
+        self.added: list[str] = []
+
+    async def add_listener(self, endpoint: EndPoint) -> None:
+        self.added.append(endpoint.listener_name)
+
+    def remove_listener(self, listener_name: str) -> None:
+        self.added.remove(listener_name)
+
+    def apply(self, limits: NetworkLimits) -> None:
+        """See SocketServer."""
+
+
+async def prepare(_: EndPoint) -> None:
+    """Nothing is to be prepared."""
+
+
+def test_a_broker_that_has_stopped_binds_no_listener() -> None:
+    async def scenario() -> None:
+        config = BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:9092"})
+        server = Listeners()
+        store = MemoryStore(MemoryEnsemble(ManualClock()))
+        await store.open_session()
+        reconfiguration = Reconfiguration(
+            config, HostNames(), cast("SocketServer", server), store, 0, lambda: BrokerRegistration((), None, 0), prepare
+        )
+        reconfiguration.start()
+        for name in ("SECOND", "THIRD"):
+            changed = {
+                "listeners": f"PLAINTEXT://127.0.0.1:9092,{name}://127.0.0.1:9093",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT,THIRD:PLAINTEXT",
+            }
+            assert "listeners" in config.update_dynamic(changed, {})
+            await reconfiguration.close()
+        assert server.added == ["SECOND"]
+
+    asyncio.run(scenario())
