@@ -203,7 +203,7 @@ class Fetcher:
             raise OffsetGone(partition, self.positions[partition])
         if data.error_code:
             refused = Refused(str(partition), data.error_code)
-            self._failing.setdefault(partition, (time.monotonic(), refused))
+            self._fail({partition: refused})
             self._wait_or_raise(refused)
             return
         if not data.records:

@@ -6,9 +6,10 @@ from broker.cli.console import records
 from broker.cli.console.decoding import Decoder
 from broker.cli.console.records import Query, Search
 from broker.client.cluster import Cluster, TopicPartition
-from broker.client.errors import ClientError
+from broker.client.errors import ClientError, Refused
 from broker.client.fetcher import MAX_HEADERS, MAX_RECORDS, Fetcher, FetchSettings
 from broker.client.offsets import READ_COMMITTED
+from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, PartitionData
 from tests.support.batches import a_batch, a_record
 from tests.support.played_leaders import ALIVE, RECORDS, ClusterOfTest
@@ -65,6 +66,16 @@ def test_an_aborted_batch_gives_no_records_and_is_passed() -> None:
     aborted = [AbortedTransaction(producer_id=7, first_offset=0)]
     (found,) = fetcher._records_of(P0, PartitionData(partition_index=0, records=batch, aborted_transactions=aborted))
     assert (found.records, found.next_offset) == ([], 12_000)
+
+
+def test_a_partition_that_its_leader_does_not_serve_for_as_long_as_the_timeout_is_an_error() -> None:
+    fetcher = fetcher_at(0)
+    data = PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_NOT_AVAILABLE)
+    assert list(fetcher._records_of(P0, data)) == []
+    since, error = fetcher._failing[P0]
+    fetcher._failing[P0] = since - fetcher._cluster.timeout_seconds - 1, error
+    with pytest.raises(Refused, match="OFFSET_NOT_AVAILABLE"):
+        list(fetcher._records_of(P0, data))
 
 
 @pytest.mark.parametrize("answer", [SMALL, bytes(a_batch(25_000, "zstd"))], ids=["small batches", "a large one"])
