@@ -62,6 +62,8 @@ class EmbeddedWorker:
         """Text of the error that was logged last, so that a repeated one is not logged again; empty after a success."""
         self._opened: SqliteTree | None = None
         self._watches = WatchesOverFile()
+        self._has_unseen_changes = False
+        """Whether others have committed, and the watches could not be compared with the tree since."""
         self._thread = threading.Thread(target=self._run, name="metadata-store", daemon=True)
         self._thread.start()
 
@@ -125,7 +127,7 @@ class EmbeddedWorker:
         self._looked_at = now
         try:
             self._beat_if_due(now)
-            if self._tree.changed_by_others():
+            if self._is_changed():
                 with self._tree.transaction(write=False):
                     fired = self._notice_changes()
                 self._fire(fired)
@@ -187,7 +189,7 @@ class EmbeddedWorker:
         fired: list[tuple[Watch, WatchedEvent]] = []
         try:
             with tree.transaction(write=writes):
-                if tree.changed_by_others():
+                if self._is_changed():
                     fired += self._notice_changes()
                 if session_id != self._session_id or not tree.has_session(session_id):
                     raise SessionExpired("")
@@ -231,12 +233,19 @@ class EmbeddedWorker:
         assert node is not None
         return node.data, node.stat
 
+    def _is_changed(self) -> bool:
+        """Whether others have committed since `_notice_changes` was last successful."""
+        self._has_unseen_changes |= self._tree.changed_by_others()
+        return self._has_unseen_changes
+
     def _notice_changes(self) -> list[tuple[Watch, WatchedEvent]]:
         """Another process committed: find new sessions, check that this session still exists, and return the watches to
         fire."""
         self._discover_sessions()
+        is_ended = self._session_id != 0 and not self._tree.has_session(self._session_id)
         fired = [(watch, event) for event in self._watches.changes(self._tree.find) for watch in self._watches.take(event)]
-        if self._session_id and not self._tree.has_session(self._session_id):
+        self._has_unseen_changes = False
+        if is_ended:
             logger.warning(
                 "session %d in %s was ended by another process: this process sent no heartbeat for too long", self._session_id, self._path
             )

@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -209,6 +210,35 @@ def test_a_session_that_others_end_before_its_owner_knows_of_it_is_followed_by_a
         await store.close()
 
     monkeypatch.setattr(EmbeddedWorker, "begin_session", end_what_has_begun)
+    asyncio.run(scenario())
+
+
+def test_a_change_of_another_process_is_noticed_although_the_file_could_not_be_read_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store, other = (EmbeddedStore(str(tmp_path / "metadata"), RealClock()) for _ in range(2))
+        await store.open_session()
+        await other.open_session()
+        events: list[WatchedEvent] = []
+        await store.exists("/made", events.append)
+        assert store._worker is not None
+        tree, sessions = store._worker._opened, SqliteTree.sessions
+        refused: list[SqliteTree] = []
+
+        def refused_once(of: SqliteTree) -> dict[int, int]:
+            if of is tree and not refused:
+                refused.append(of)
+                raise sqlite3.OperationalError("disk I/O error")
+            return sessions(of)
+
+        monkeypatch.setattr(SqliteTree, "sessions", refused_once)
+        await other.create("/made")
+        await until(lambda: bool(events))
+        assert refused == [tree]
+        await other.close()
+        await store.close()
+
     asyncio.run(scenario())
 
 
