@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from controller.znodes.java_order import properties_order
-from controller.znodes.layout import PRODUCER_ID_BLOCK
+from controller.znodes.layout import PRODUCER_ID_BLOCK, int32, int32s
 from controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
 from storage.disk.topic_partition import TopicPartition
 
@@ -74,25 +74,17 @@ def encode_reassignments(targets: Mapping[TopicPartition, tuple[int, ...]]) -> b
 def decode_reassignments(path: str, data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
     """The inverse of encode_reassignments."""
     try:
-        return {_named_by(entry): _replicas_of(entry) for entry in decode_object(path, data)["partitions"]}
+        return {_named_by(entry): int32s(entry["replicas"]) for entry in decode_object(path, data)["partitions"]}
     except (KeyError, TypeError) as error:
         raise MalformedZNode(path, f"not a list of reassignments: {error!r}") from error
 
 
 def _named_by(entry: Any) -> TopicPartition:
     """Raises KeyError, TypeError."""
-    topic, partition = entry["topic"], entry["partition"]
-    if not isinstance(topic, str) or not isinstance(partition, int):
-        raise TypeError(f"{topic!r} and {partition!r} are no topic and partition")
-    return TopicPartition(topic, partition)
-
-
-def _replicas_of(entry: Any) -> tuple[int, ...]:
-    """Raises KeyError, TypeError."""
-    replicas = tuple(entry["replicas"])
-    if not all(isinstance(each, int) for each in replicas):
-        raise TypeError(f"{replicas!r} are no broker ids")
-    return replicas
+    topic = entry["topic"]
+    if not isinstance(topic, str):
+        raise TypeError(f"{topic!r} is no topic")
+    return TopicPartition(topic, int32(entry["partition"]))
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:

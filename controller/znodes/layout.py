@@ -267,11 +267,11 @@ def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
     try:
         protocols = body.get("listener_security_protocol_map", {})
         if body["version"] == 1:
-            endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", _text(body["host"]), _int32(body["port"]))]
+            endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", _text(body["host"]), int32(body["port"]))]
         else:
             endpoints = [_endpoint(path, url, protocols) for url in body["endpoints"]]
         rack = None if body.get("rack") is None else _text(body["rack"])
-        return BrokerRegistration(tuple(endpoints), rack, int(body["timestamp"]), _int32(body["jmx_port"]), body.get("features", {}))
+        return BrokerRegistration(tuple(endpoints), rack, int(body["timestamp"]), int32(body["jmx_port"]), body.get("features", {}))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedZNode(path, f"not a broker registration: {error!r}") from error
 
@@ -281,7 +281,7 @@ def _endpoint(path: str, url: str, protocols: Mapping[str, str]) -> Endpoint:
     if match is None:
         raise MalformedZNode(path, f"{url!r} is not an endpoint")
     listener, host, port = match.groups()
-    return Endpoint(listener, _text(protocols.get(listener, listener)), host, _int32(int(port)))
+    return Endpoint(listener, _text(protocols.get(listener, listener)), host, int32(int(port)))
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
@@ -313,14 +313,14 @@ def decode_topic(path: str, data: bytes | None) -> TopicAssignment:
         ordered = body.get("original_order") or {}
         partitions = {
             int(name): ReplicaAssignment(
-                _int32s(replicas),
-                _int32s(adding[name]) if name in adding else (),
-                _int32s(removing[name]) if name in removing else (),
-                _int32s(ordered[name]) if name in ordered else (),
+                int32s(replicas),
+                int32s(adding[name]) if name in adding else (),
+                int32s(removing[name]) if name in removing else (),
+                int32s(ordered[name]) if name in ordered else (),
             )
             for name, replicas in body.get("partitions", {}).items()
         }
-        _int32s(partitions)
+        int32s(partitions)
         topic_id = body.get("topic_id")
         return TopicAssignment(None if topic_id is None else from_text(topic_id), partitions)
     except (TypeError, ValueError, AttributeError) as error:
@@ -340,17 +340,17 @@ def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
     """See PartitionState."""
     body = decode_object(path, data)
     try:
-        recovery_state = _int32(body.get("leader_recovery_state", RECOVERED))
+        recovery_state = int32(body.get("leader_recovery_state", RECOVERED))
         if recovery_state not in (RECOVERED, RECOVERING):
             raise TypeError(f"{recovery_state} is no recovery state")
         return PartitionState(
-            _int32(body["leader"]), _int32s(body["isr"]), _int32(body["leader_epoch"]), _int32(body["controller_epoch"]), recovery_state
+            int32(body["leader"]), int32s(body["isr"]), int32(body["leader_epoch"]), int32(body["controller_epoch"]), recovery_state
         )
     except (KeyError, TypeError) as error:
         raise MalformedZNode(path, f"not a partition state: {error!r}") from error
 
 
-def _int32s(found: Any) -> tuple[int, ...]:
+def int32s(found: Any) -> tuple[int, ...]:
     """Numbers that the controller's requests can carry. Raises TypeError."""
     for each in found:
         if type(each) is not int or not INT32_MIN <= each <= INT32_MAX:  # a boolean is an int, too
@@ -358,9 +358,9 @@ def _int32s(found: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _int32(found: Any) -> int:
-    """As `_int32s`."""
-    return _int32s((found,))[0]
+def int32(found: Any) -> int:
+    """One number, as `int32s`. Raises TypeError."""
+    return int32s((found,))[0]
 
 
 def _text(found: Any) -> str:
@@ -381,7 +381,7 @@ def decode_controller(path: str, data: bytes | None) -> ControllerNode:
     """Versions 1 and 2."""
     body = decode_object(path, data)
     try:
-        return ControllerNode(_int32(body["brokerid"]), int(body["timestamp"]), body.get("kraftControllerEpoch", -1))
+        return ControllerNode(int32(body["brokerid"]), int(body["timestamp"]), body.get("kraftControllerEpoch", -1))
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedZNode(path, f"not a controller: {error!r}") from error
 

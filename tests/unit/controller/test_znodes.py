@@ -232,14 +232,16 @@ def test_a_malformed_partition_state_is_named(data: bytes | None) -> None:
         znodes.decode_partition_state(path, data)
 
 
-@pytest.mark.parametrize("named", ['"topic":["t"],"partition":0', '"topic":"t","partition":"0"', '"topic":"t"'])
+@pytest.mark.parametrize(
+    "named", ['"topic":["t"],"partition":0', '"topic":"t","partition":"0"', '"topic":"t"', '"topic":"t","partition":true']
+)
 @pytest.mark.parametrize("decode", [changes.decode_partitions, changes.decode_reassignments])
 def test_a_malformed_order_is_named_whatever_it_holds(decode: Callable[[str, bytes], object], named: str) -> None:
     with pytest.raises(MalformedZNode, match=r"^/admin/order: "):
         decode("/admin/order", f'{{"version":1,"partitions":[{{{named},"replicas":[1]}}]}}'.encode())
 
 
-@pytest.mark.parametrize("replicas", ['["1"]', '"12"', "1", "[[1]]"])
+@pytest.mark.parametrize("replicas", ['["1"]', '"12"', "1", "[[1]]", "[true]", "[4294967296]"])
 def test_a_reassignment_to_what_is_no_broker_is_malformed(replicas: str) -> None:
     with pytest.raises(MalformedZNode, match=r"^/admin/order: "):
         changes.decode_reassignments("/admin/order", f'{{"partitions":[{{"topic":"t","partition":0,"replicas":{replicas}}}]}}'.encode())
