@@ -1,0 +1,383 @@
+"""Removed offsets: by DeleteGroups, OffsetDelete, the deletion of a topic, and expiry."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from broker.groups.commits import Transaction
+from broker.groups.group import GroupState
+from broker.groups.offset_commits import OFFSETS_PER_APPEND, OFFSETS_PER_STEP, OFFSETS_PER_TURN
+from broker.groups.offset_records import OffsetAndMetadata, OffsetKey
+from broker.groups.records import GroupKey, read_key
+from broker.handlers.groups import offset_delete
+from broker.network.request_channel import CLOSE
+from broker.request.context import RequestContext
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from storage.disk.topic_partition import TopicPartition
+from tests.support.connections import ClientConnection
+from tests.support.group_bench import T0, T1, GroupBench, a_bench, run
+from tests.support.replicas import at_once
+from tests.support.services import services_with
+
+MINUTE = 60_000
+
+
+def tombstones(bench: GroupBench) -> list[object]:
+    return [read_key(record.key or b"") for record in bench.records() if record.value is None]
+
+
+def test_deleting_a_group_leaves_tombstones() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        member_id = bench.a_member()
+        bench.commit(1, member_id=member_id, generation=1)
+        assert (bench.delete("g"), bench.delete("none")) == (ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND)
+        bench.pass_time(11_000)
+        assert bench.delete("g") == ErrorCode.NONE
+        assert tombstones(bench) == [OffsetKey("g", T0), GroupKey("g")]
+        assert bench.delete("g") == ErrorCode.GROUP_ID_NOT_FOUND
+
+    run(scenario)
+
+
+def test_tombstones_are_written_that_do_not_fit_into_one_batch() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        topic = "t" * 249
+        for first in (0, 2_500):
+            partitions = [TopicPartition(topic, index) for index in range(first, first + 2_500)]
+            assert set(bench.commit_all(dict.fromkeys(partitions, OffsetAndMetadata(1, -1, "", 0)))) == {ErrorCode.NONE}
+        assert bench.delete("g") == ErrorCode.NONE
+        assert len(tombstones(bench)) == 5_000
+
+    run(scenario)
+
+
+def commit_many(bench: GroupBench, count: int) -> list[TopicPartition]:
+    partitions = [TopicPartition("t", index) for index in range(count)]
+    assert set(bench.commit_all(dict.fromkeys(partitions, OffsetAndMetadata(1, -1, "", bench.clock.now_ms())))) == {ErrorCode.NONE}
+    return partitions
+
+
+def test_a_group_is_deleted_some_offsets_in_a_step_and_its_clients_have_to_wait() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        partitions = commit_many(bench, 3 * OFFSETS_PER_STEP)
+        written = [0]
+        for _ in bench.groups.offsets.delete_group("g"):
+            written.append(len(tombstones(bench)))
+            assert bench.committed() == -1
+            assert bench.commit(2) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+            assert bench.join()[0].error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert bench.delete() == ErrorCode.GROUP_ID_NOT_FOUND
+            assert bench.groups.offsets.delete_offsets("g", [T0]) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+            await bench.groups.offsets.expire()
+            await bench.groups.on_partitions_deleted([T0])
+        assert [after - before for before, after in itertools.pairwise(written)] == [OFFSETS_PER_STEP] * 3
+        assert tombstones(bench) == [OffsetKey("g", partition) for partition in partitions]
+        assert bench.commit(2) == [ErrorCode.NONE]
+        await bench.lead(epoch=1, leader=1)
+        await bench.lead(epoch=2)
+        await bench.until_loaded()
+        assert (bench.committed(), bench.committed(partition=T1)) == (2, -1)
+
+    run(scenario)
+
+
+def test_all_of_a_group_is_deleted_whose_offsets_are_in_a_transaction_too() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        commit_many(bench, OFFSETS_PER_STEP - 1)
+        partitions = [TopicPartition("t", index) for index in range(2 * OFFSETS_PER_STEP)]
+        offsets = dict.fromkeys(partitions, OffsetAndMetadata(2, -1, "", bench.clock.now_ms()))
+        assert set(bench.commit_all(offsets, transaction=Transaction("tx", 1000, 0, knows_abortable=True))) == {ErrorCode.NONE}
+        assert bench.delete() == ErrorCode.NONE
+        assert tombstones(bench) == [OffsetKey("g", partition) for partition in partitions]
+
+    run(scenario)
+
+
+def test_a_group_that_moves_away_during_its_deletion_is_to_be_deleted_by_its_new_coordinator() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        commit_many(bench, 2 * OFFSETS_PER_STEP)
+        deletion = bench.groups.offsets.delete_group("g")
+        next(deletion)
+        await bench.lead(epoch=1, leader=1)
+        assert at_once(deletion) == ErrorCode.NOT_COORDINATOR
+        assert len(tombstones(bench)) == OFFSETS_PER_STEP
+
+    run(scenario)
+
+
+def test_a_group_that_never_had_members_leaves_no_tombstone_of_its_own() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.delete("g")
+        assert tombstones(bench) == [OffsetKey("g", T0)]
+
+    run(scenario)
+
+
+def test_offsets_that_a_member_uses_cannot_be_deleted() -> None:
+    subscription = b"\x00\x01" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00"
+
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        other = T0._replace(topic="other")
+        bench.commit(1)
+        bench.commit(1, partition=other)
+        joined = bench.join(protocols=(("range", subscription),))
+        bench.pass_time(10)
+        delete = bench.groups.offsets.delete_offsets
+        assert delete("g", [T0, other]) == (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE])
+        assert (bench.committed(), bench.committed(partition=other)) == (1, -1)
+        bench.groups.leave("g", [])
+        bench.pass_time(20_000)
+        assert joined
+        assert delete("g", [T0]) == (ErrorCode.NONE, [ErrorCode.NONE])
+        assert delete("none", [T0]) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+        assert tombstones(bench) == [OffsetKey("g", other), OffsetKey("g", T0), GroupKey("g")]
+
+    run(scenario)
+
+
+def test_offsets_of_members_with_an_unreadable_subscription_cannot_be_deleted() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.a_member()
+        assert bench.groups.offsets.delete_offsets("g", [T0]) == (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])
+
+    run(scenario)
+
+
+def test_a_deleted_topic_takes_its_offsets_along() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 2})
+        bench.commit(1)
+        bench.commit(1, partition=T1)
+        bench.commit(1, partition=T0._replace(topic="other"))
+        bench.delete_topic("t", 2)
+        await bench.until(lambda: len(tombstones(bench)) == 2)
+        assert bench.committed(partition=T0._replace(topic="other")) == 1
+
+    run(scenario)
+
+
+def test_a_topic_that_is_deleted_while_the_groups_are_loaded_takes_its_offsets_along() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 2})
+        other = T0._replace(topic="other")
+        for partition in (T0, other):
+            bench.commit(1, partition=partition)
+        await bench.lead(epoch=1, leader=1)
+        await bench.lead(epoch=2)
+        assert bench.groups.groups.is_loading
+        bench.delete_topic("t", 2)
+        await bench.until_loaded()
+        assert (bench.committed(), bench.committed(partition=other)) == (-1, 1)
+        assert tombstones(bench) == [OffsetKey("g", T0)]
+
+    run(scenario)
+
+
+def test_offsets_are_deleted_some_in_a_step_and_the_group_ends_with_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_delete, "PARTITIONS_PER_STEP", 1)
+
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 2})
+        bench.commit(1)
+        partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in range(2)]
+        request = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=partitions)])
+        services = services_with(groups=bench.groups, metadata=bench.replica_manager.cluster)
+        context = RequestContext(ApiKey.OFFSET_DELETE, 0, 0, None, ClientConnection(), services, lambda _, __: CLOSE)
+        response = at_once(offset_delete.handle_offset_delete(request, context))
+        (topic,) = response.topics
+        assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(0, 0), (1, 0)]
+        assert (bench.committed(), bench.groups.count()) == (-1, 0)
+        assert at_once(offset_delete.handle_offset_delete(request, context)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+    run(scenario)
+
+
+def test_offsets_are_removed_by_batches_that_the_topic_accepts() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        partitions = [TopicPartition("t", index) for index in range(40)]
+        for partition in partitions:
+            assert bench.commit(1, partition=partition) == [ErrorCode.NONE]
+        bench.delete("g")
+        assert tombstones(bench) == [OffsetKey("g", partition) for partition in partitions]
+
+    run(scenario, message_max_bytes=400)
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_offsets_of_a_deleted_topic_are_deleted_in_some_groups_per_turn(gives_up: bool) -> None:
+    count = 3 * OFFSETS_PER_TURN // OFFSETS_PER_APPEND
+
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.announce({"t": 2})
+        for number in range(count):
+            bench.commit(1, group=f"g{number}")
+
+        def left() -> int:
+            return sum(bench.committed(group=f"g{number}") == 1 for number in range(count))
+
+        deletion = asyncio.ensure_future(bench.groups.on_partitions_deleted([T0, T1]))
+        seen = []
+        while not deletion.done():
+            await asyncio.sleep(0)
+            seen.append(left())
+            if gives_up and seen[-1] < count:
+                deletion.cancel()
+        assert left() == 0
+        assert len(tombstones(bench)) == count
+        if not gives_up:
+            assert len(set(seen)) >= 3
+
+    run(scenario)
+
+
+def test_many_offsets_that_one_group_has_of_a_deleted_topic_are_deleted_in_steps() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        partitions = commit_many(bench, 3 * OFFSETS_PER_STEP)
+        steps = bench.groups.offsets.delete_of_partitions(partitions)
+        written = [0, *(len(tombstones(bench)) for _ in steps), len(tombstones(bench))]
+        assert [after - before for before, after in itertools.pairwise(written)] == [OFFSETS_PER_STEP] * 3
+        assert bench.groups.count() == 0
+
+    run(scenario)
+
+
+def test_offsets_of_a_lone_consumer_expire_after_its_last_commit() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.pass_time(6 * MINUTE)
+        bench.commit(2, partition=T1)
+        bench.pass_time(5 * MINUTE)
+        await bench.until(lambda: tombstones(bench) == [OffsetKey("g", T0)])
+        assert (bench.committed(), bench.committed(partition=T1)) == (-1, 2)
+        bench.pass_time(6 * MINUTE)
+        await bench.until(lambda: bench.groups.count() == 0)
+
+    run(scenario, offsets_retention_minutes=10, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_offsets_of_a_group_expire_after_it_became_empty() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        member_id = bench.a_member()
+        bench.commit(1, member_id=member_id, generation=1)
+        for _ in range(180):
+            bench.pass_time(5_000)
+            bench.groups.heartbeat("g", member_id, None, 1)
+        await asyncio.sleep(0.01)
+        assert bench.committed() == 1, "nobody can tell what its members subscribe to"
+        bench.pass_time(12 * MINUTE)
+        await bench.until(lambda: bench.groups.count() == 0)
+        assert tombstones(bench) == [OffsetKey("g", T0), GroupKey("g")]
+
+    run(scenario, offsets_retention_minutes=10, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_offsets_of_topics_that_no_member_subscribes_to_expire_while_the_group_is_stable() -> None:
+    subscription = b"\x00\x01" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00"
+
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        other = T0._replace(topic="other")
+        joined = bench.join(protocols=(("range", subscription),), session_ms=29 * MINUTE)
+        bench.pass_time(10)
+        member_id = joined[0].member_id
+        assert bench.sync(member_id, 1, {member_id: b"all"})[0].error == ErrorCode.NONE
+        for partition in (T0, other):
+            bench.commit(1, member_id=member_id, generation=1, partition=partition)
+        bench.pass_time(9 * MINUTE)
+        await asyncio.sleep(0.01)
+        assert (bench.committed(), bench.committed(partition=other)) == (1, 1)
+        bench.pass_time(2 * MINUTE)
+        await bench.until(lambda: bench.committed(partition=other) == -1)
+        assert bench.committed() == 1
+        assert tombstones(bench) == [OffsetKey("g", other)]
+
+    run(scenario, offsets_retention_minutes=10, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_offsets_are_kept_while_a_rebalance_goes_on() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.pass_time(59_000)
+        bench.join(session_ms=29 * MINUTE)
+        bench.pass_time(10)
+        bench.pass_time(30_000)
+        _, group = bench.groups.describe("g")
+        assert group is not None
+        assert group.state is GroupState.COMPLETING_REBALANCE  # the leader has not assigned yet
+        await bench.groups.offsets.expire()
+        assert bench.committed() == 1
+
+    run(scenario, offsets_retention_minutes=1, offsets_retention_check_interval_ms=60 * MINUTE)
+
+
+def test_a_client_may_give_its_offsets_another_time() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1, expires_ms=bench.clock.now_ms() + 3 * MINUTE)
+        bench.pass_time(2 * MINUTE)
+        assert bench.committed() == 1
+        bench.pass_time(2 * MINUTE)
+        await bench.until(lambda: bench.committed() == -1)
+
+    run(scenario, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_expiry_survives_a_partition_that_is_lost_meanwhile() -> None:
+    async def scenario() -> None:
+        async with a_bench(offsets_retention_minutes=1, offsets_retention_check_interval_ms=MINUTE) as bench:
+            await bench.lead()
+            for number in range(600):
+                bench.commit(1, group=f"g{number}")
+            bench.pass_time(MINUTE)
+            await asyncio.sleep(0)
+            await bench.lead(epoch=1, leader=1)
+            await asyncio.sleep(0.01)
+            assert bench.groups.count() == 0
+
+    asyncio.run(scenario())
+
+
+def test_others_have_their_turn_while_many_offsets_expire_and_what_they_commit_stays() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        old = OffsetAndMetadata(1, -1, "", bench.clock.now_ms())
+        for topic in ("a", "b", "c"):
+            bench.commit_all({TopicPartition(topic, index): old for index in range(OFFSETS_PER_TURN - 500)})
+        bench.pass_time(MINUTE)
+        expiring = asyncio.get_running_loop().create_task(bench.groups.offsets.expire())
+        await asyncio.sleep(0)
+        seen = [bench.committed(partition=TopicPartition(topic, 0)) for topic in ("a", "b", "c")]
+        assert seen == [-1, 1, 1]
+        bench.commit(2, partition=TopicPartition("a", 0))
+        await expiring
+        assert [bench.committed(partition=TopicPartition(topic, 0)) for topic in ("a", "b", "c")] == [2, -1, -1]
+        await bench.lead(epoch=1, leader=1)
+        await bench.lead(epoch=2)
+        await bench.until_loaded()
+        _, group = bench.groups.describe("g")
+        assert group is not None
+        assert list(group.offsets.committed) == [TopicPartition("a", 0)]
+
+    run(scenario, offsets_retention_minutes=1, offsets_retention_check_interval_ms=60 * MINUTE)
