@@ -53,7 +53,7 @@ OFFSETS_PER_GROUP = 8
 OFFSETS_PER_APPEND = 100
 """An append of tombstones takes as long as a check of so many offsets."""
 
-OFFSETS_PER_TOMBSTONE = 10
+OFFSETS_PER_TOMBSTONE = 4
 """Each tombstone takes as long as a check of so many offsets."""
 
 OFFSETS_PER_STEP = OFFSETS_PER_TURN // OFFSETS_PER_TOMBSTONE

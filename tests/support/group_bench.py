@@ -19,6 +19,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.groups.effects import JoinResult, SyncResult
 from broker.groups.joining import Join
 from broker.groups.offset_records import OffsetAndMetadata, offset_value
+from broker.groups.records import read_key
 from broker.groups.syncing import Sync
 from broker.loop.purgatory import Purgatory
 from broker.loop.timing_wheel import TimingWheel
@@ -309,3 +310,8 @@ def run(scenario: Callable[[GroupBench], Awaitable[None]], **config: str | int) 
             await scenario(bench)
 
     asyncio.run(main())
+
+
+def tombstones(bench: GroupBench) -> list[object]:
+    """The keys of the tombstones in the first partition, in their order."""
+    return [read_key(record.key or b"") for record in bench.records() if record.value is None]

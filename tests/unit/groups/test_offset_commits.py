@@ -1,16 +1,19 @@
-"""Committed offsets: what is stored, when it counts, and who is refused."""
+"""Committed offsets: what is stored, when it counts, who is refused, and when it is forgotten."""
 
 import asyncio
 import itertools
 
 from broker.coordination.elections import RELEASED_PER_TURN
+from broker.groups.group import GroupState
 from broker.groups.machines import WEIGHT_OF_A_GROUP
+from broker.groups.offset_commits import OFFSETS_PER_TURN
 from broker.groups.offset_records import OffsetAndMetadata, OffsetKey, read_offset_value
 from broker.groups.offsets import GroupOffsets
-from broker.groups.records import read_key
+from broker.groups.records import GroupKey, read_key
 from protocol.errors import ErrorCode
 from protocol.records.batch import iter_batches
-from tests.support.group_bench import T0, T1, GroupBench, a_commit, run
+from storage.disk.topic_partition import TopicPartition
+from tests.support.group_bench import T0, T1, GroupBench, a_bench, a_commit, run, tombstones
 from tests.support.logs import read_all
 
 MINUTE = 60_000
@@ -160,6 +163,129 @@ def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
     offsets.complete_transaction(4, is_commit=False)
     assert offsets.committed[T0].value.offset == 20
     assert not offsets.transactional
+
+
+def test_offsets_of_a_lone_consumer_expire_after_its_last_commit() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.pass_time(6 * MINUTE)
+        bench.commit(2, partition=T1)
+        bench.pass_time(5 * MINUTE)
+        await bench.until(lambda: tombstones(bench) == [OffsetKey("g", T0)])
+        assert (bench.committed(), bench.committed(partition=T1)) == (-1, 2)
+        bench.pass_time(6 * MINUTE)
+        await bench.until(lambda: bench.groups.count() == 0)
+
+    run(scenario, offsets_retention_minutes=10, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_offsets_of_a_group_expire_after_it_became_empty() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        member_id = bench.a_member()
+        bench.commit(1, member_id=member_id, generation=1)
+        for _ in range(180):
+            bench.pass_time(5_000)
+            bench.groups.heartbeat("g", member_id, None, 1)
+        await asyncio.sleep(0.01)
+        assert bench.committed() == 1, "nobody can tell what its members subscribe to"
+        bench.pass_time(12 * MINUTE)
+        await bench.until(lambda: bench.groups.count() == 0)
+        assert tombstones(bench) == [OffsetKey("g", T0), GroupKey("g")]
+
+    run(scenario, offsets_retention_minutes=10, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_offsets_of_topics_that_no_member_subscribes_to_expire_while_the_group_is_stable() -> None:
+    subscription = b"\x00\x01" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00"
+
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        other = T0._replace(topic="other")
+        joined = bench.join(protocols=(("range", subscription),), session_ms=29 * MINUTE)
+        bench.pass_time(10)
+        member_id = joined[0].member_id
+        assert bench.sync(member_id, 1, {member_id: b"all"})[0].error == ErrorCode.NONE
+        for partition in (T0, other):
+            bench.commit(1, member_id=member_id, generation=1, partition=partition)
+        bench.pass_time(9 * MINUTE)
+        await asyncio.sleep(0.01)
+        assert (bench.committed(), bench.committed(partition=other)) == (1, 1)
+        bench.pass_time(2 * MINUTE)
+        await bench.until(lambda: bench.committed(partition=other) == -1)
+        assert bench.committed() == 1
+        assert tombstones(bench) == [OffsetKey("g", other)]
+
+    run(scenario, offsets_retention_minutes=10, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_offsets_are_kept_while_a_rebalance_goes_on() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1)
+        bench.pass_time(59_000)
+        bench.join(session_ms=29 * MINUTE)
+        bench.pass_time(10)
+        bench.pass_time(30_000)
+        _, group = bench.groups.describe("g")
+        assert group is not None
+        assert group.state is GroupState.COMPLETING_REBALANCE  # the leader has not assigned yet
+        await bench.groups.offsets.expire()
+        assert bench.committed() == 1
+
+    run(scenario, offsets_retention_minutes=1, offsets_retention_check_interval_ms=60 * MINUTE)
+
+
+def test_a_client_may_give_its_offsets_another_time() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        bench.commit(1, expires_ms=bench.clock.now_ms() + 3 * MINUTE)
+        bench.pass_time(2 * MINUTE)
+        assert bench.committed() == 1
+        bench.pass_time(2 * MINUTE)
+        await bench.until(lambda: bench.committed() == -1)
+
+    run(scenario, offsets_retention_check_interval_ms=MINUTE)
+
+
+def test_expiry_survives_a_partition_that_is_lost_meanwhile() -> None:
+    async def scenario() -> None:
+        async with a_bench(offsets_retention_minutes=1, offsets_retention_check_interval_ms=MINUTE) as bench:
+            await bench.lead()
+            for number in range(600):
+                bench.commit(1, group=f"g{number}")
+            bench.pass_time(MINUTE)
+            await asyncio.sleep(0)
+            await bench.lead(epoch=1, leader=1)
+            await asyncio.sleep(0.01)
+            assert bench.groups.count() == 0
+
+    asyncio.run(scenario())
+
+
+def test_others_have_their_turn_while_many_offsets_expire_and_what_they_commit_stays() -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead()
+        old = OffsetAndMetadata(1, -1, "", bench.clock.now_ms())
+        for topic in ("a", "b", "c"):
+            bench.commit_all({TopicPartition(topic, index): old for index in range(OFFSETS_PER_TURN - 500)})
+        bench.pass_time(MINUTE)
+        expiring = asyncio.get_running_loop().create_task(bench.groups.offsets.expire())
+        await asyncio.sleep(0)
+        seen = [bench.committed(partition=TopicPartition(topic, 0)) for topic in ("a", "b", "c")]
+        assert seen == [-1, 1, 1]
+        bench.commit(2, partition=TopicPartition("a", 0))
+        await expiring
+        assert [bench.committed(partition=TopicPartition(topic, 0)) for topic in ("a", "b", "c")] == [2, -1, -1]
+        await bench.lead(epoch=1, leader=1)
+        await bench.lead(epoch=2)
+        await bench.until_loaded()
+        _, group = bench.groups.describe("g")
+        assert group is not None
+        assert list(group.offsets.committed) == [TopicPartition("a", 0)]
+
+    run(scenario, offsets_retention_minutes=1, offsets_retention_check_interval_ms=60 * MINUTE)
 
 
 def test_groups_that_are_coordinated_elsewhere_are_forgotten_a_few_at_a_time() -> None:
