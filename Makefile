@@ -47,7 +47,7 @@ help:
 	@echo "make test       install what the tests need and run them all (some 20 minutes on two cores)"
 	@echo "make test-fast  unit, wire and contract tests without Java, with fewer examples of each property (some 100 seconds)"
 	@echo "make test-medium  one broker and real clients, without Java (minutes)"
-	@echo "make test-pure  the unit and wire tests without compiled modules"
+	@echo "make test-pure  the unit and wire tests without compiled modules, with fewer examples of each property"
 	@echo "make sanitize   tests of hostile bytes, frames and appends, compiled with ASan and UBSan (minutes)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
@@ -140,7 +140,7 @@ test-medium: $(VENV)/.installed-test compile
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
 test-pure: $(VENV)/.installed-test compile
-	OTTLA_PURE_PYTHON=1 $(UNIT_PYTEST) $(addprefix --ignore=,$(OF_TEXTS)) tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
+	OTTLA_PURE_PYTHON=1 OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) $(addprefix --ignore=,$(OF_TEXTS)) tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
 
 # -fwrapv, with which Debian builds Python, hides overflows from UBSan. Python's own allocator hides what is freed from ASan.
 sanitize: $(VENV)/.installed-test

@@ -38,7 +38,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Property tests of the fast tier have fewer examples."""
+    """Property tests of the fast tier, and of that without compiled modules, have fewer examples."""
     from tests.support.examples import maybe_reduce
 
     maybe_reduce([item for item in items if isinstance(item, pytest.Function)])

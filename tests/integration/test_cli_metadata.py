@@ -25,7 +25,7 @@ from tests.support.zookeeper import ZooKeeperServer, a_zookeeper
 pytestmark = [*needs_apache_kafka, pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SECONDS = 90.0
-TOPICS = 10_000 if "OTTLA_SOAK" in os.environ else 2_000
+TOPICS = 10_000 if "OTTLA_SOAK" in os.environ else 1_000
 MOST_SECONDS = 120.0
 """For one direction, with the start that is killed in the middle of it."""
 

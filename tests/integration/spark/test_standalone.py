@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.integration.spark.test_validate import validate
 from tests.support.broker_process import a_broker
-from tests.support.spark import needs_spark
+from tests.support.spark import deep, needs_spark
 from tests.support.spark_cluster import a_standalone_cluster
 
-pytestmark = needs_spark
+pytestmark = [*needs_spark, deep]
 
 ROWS = 2_000
 LOCAL = [f"--spark-conf={name}=127.0.0.1" for name in ("spark.driver.host", "spark.driver.bindAddress")]
