@@ -199,7 +199,7 @@ soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
 	$(BIN)/python -m tests.chaos.fault_matrix
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/wire tests/cluster/test_exchange.py
-	OTTLA_SOAK=1 $(BIN)/python -m pytest -k 2.6 tests/cluster/test_mixed_cluster.py
+	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/test_mixed_cluster.py tests/cluster/test_mixed_secure.py tests/chaos/test_idempotent_producers.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/test_mixed_old_formats.py tests/integration/old_formats/test_random_sets.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/transactions
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/simulation/test_transaction_faults.py tests/simulation/test_lost_decisions.py
