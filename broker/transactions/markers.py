@@ -4,8 +4,8 @@ A broker that leads some of the partitions gets one WriteTxnMarkers at a time, w
 partitions that bounds a turn of the event loop. A marker is sent until the leader of its partition has it. After a failed connection or a
 retriable error the leader is looked up again. Partitions without a leader are looked up again after a pause.
 
-This broker writes the markers of its own partitions without a request, after the answers of the current turn are sent: the producers read
-these meanwhile. It waits for each of these markers separately.
+Markers are queued after the answers of the current turn are sent: the producers read these meanwhile. This broker writes the markers of its
+own partitions without a request, and waits for each of them separately.
 
 A partition that is missing in this broker's metadata may be new, so the metadata store is read. If the partition does not exist, it needs
 no marker.
@@ -151,6 +151,7 @@ class TransactionMarkers:
     """
 
     __slots__ = (
+        "_begun",
         "_cluster",
         "_coordinator_epoch",
         "_denied",
@@ -192,6 +193,8 @@ class TransactionMarkers:
         self._coordinator_epoch = coordinator_epoch
         self._timing_wheel = timing_wheel
         self._on_written = on_written
+        self._begun: deque[Marked] = deque()
+        """Transactions whose markers are not queued yet."""
         self._pending: dict[TransactionMetadata, Marked] = {}
         self._due: dict[int, deque[Due]] = {}
         """By broker, the markers that are not sent yet; no queue is empty."""
@@ -231,8 +234,25 @@ class TransactionMarkers:
     def write(self, txn: TransactionMetadata, is_commit: bool, completion: TransitMetadata) -> None:
         """Write a marker to each partition of the transaction, and call `on_written` after the last one."""
         marked = self._pending[txn] = Marked(txn, is_commit, completion)
-        self._route(marked, txn.partitions)
-        self._maybe_complete(marked)
+        if not txn.partitions:
+            self._maybe_complete(marked)
+            return
+        self._begun.append(marked)
+        if len(self._begun) == 1:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._begin)  # answers of this turn are written in the next one
+
+    def _begin(self) -> None:
+        """Queue the markers of transactions whose outcome was stored before this turn of the event loop."""
+        begun = self._begun
+        try:
+            for _ in range(min(len(begun), TRANSACTIONS_PER_TURN)):
+                marked = begun.popleft()
+                if self._is_pending(marked):
+                    self._route(marked, marked.txn.partitions)
+        finally:
+            if begun:
+                asyncio.get_running_loop().call_soon(self._begin)
 
     def forget_lost(self) -> None:
         """Another coordinator finishes the transactions that this broker does not coordinate any more."""
@@ -300,8 +320,7 @@ class TransactionMarkers:
             return
         self._flushing.add(broker_id)
         if self.here is not None and broker_id == self.here[0]:
-            loop = asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, self._begin_here, *self.here)  # answers of this turn are written in the next one
+            asyncio.get_running_loop().call_soon(self._begin_here, *self.here)
         else:
             self._senders.add(broker_id, broker_id)
             self._senders.send(broker_id, FLUSH, lambda _: None)

@@ -104,7 +104,7 @@ def test_of_many_transactions_without_a_leader_some_are_looked_at_in_each_turn()
         for name in names:
             assert bench.end(name=name) == [E.NONE]
         markers = bench.transactions.markers
-        assert markers.unknown_destination_queue_size == len(names)
+        await bench.until(lambda: markers.unknown_destination_queue_size == len(names))
         bench.move({1: 1})
         bench.pass_time(RETRY_BACKOFF_MS + 1)
         assert markers.unknown_destination_queue_size == len(names) - PUT_OFF_PER_TURN
