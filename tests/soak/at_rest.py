@@ -37,8 +37,18 @@ Topics = Mapping[TopicPartition, bytes]
 
 
 def bad_lines(log: str) -> list[str]:
-    """Errors, stack traces, log directories that went offline."""
-    return [line for line in log.splitlines() if BAD_LINE.search(line) and not HARMLESS.search(line)]
+    """Errors, stack traces with the line before them, log directories that went offline."""
+    lines = log.splitlines()
+    found: list[str] = []
+    for number, line in enumerate(lines):
+        if not BAD_LINE.search(line) or HARMLESS.search(line):
+            continue
+        if line.startswith("Traceback"):
+            end = next((at for at in range(number + 1, len(lines)) if not lines[at].startswith(" ")), number)
+            found += [*lines[max(0, number - 1) : number], *lines[number : end + 1]]
+        else:
+            found.append(line)
+    return found
 
 
 def foreign_names(log_dirs: Iterable[Path], topics: Topics, *, was_killed: bool = False) -> list[str]:

@@ -133,7 +133,7 @@ class SlowDiskRound:
     def _look_at_logs(self) -> None:
         for broker in self.cluster.brokers.values():
             if found := bad_lines(broker.log()):
-                self.fail("\n".join([f"in {broker.log_file}:", *found[:20]]))
+                self.fail("\n".join([f"in {broker.log_file}:", *found[:60]]))
 
     # ---- misfortune
 

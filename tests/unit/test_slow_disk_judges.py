@@ -110,7 +110,6 @@ def test_a_topic_that_is_compacted_from_now_on_may_lose_what_it_had_before() -> 
     "line",
     [
         "[2026-01-01 00:00:00,000] ERROR background task flush-log failed (broker.background)",
-        "Traceback (most recent call last):",
         "[2026-01-01 00:00:00,000] WARNING log directory /data is offline (storage.log_manager)",
     ],
 )
@@ -118,6 +117,11 @@ def test_an_error_in_a_log_is_found(line: str) -> None:
     good = "[2026-01-01 00:00:00,000] INFO t-0: created in /data (storage.log_manager)\n"
     assert bad_lines(good) == []
     assert bad_lines(good + line + "\n" + good) == [line]
+
+
+def test_a_stack_trace_is_found_with_what_was_logged_before_it() -> None:
+    trace = ["WARNING cannot send", "Traceback (most recent call last):", '  File "a.py", line 1, in f', "ValueError: wrong"]
+    assert bad_lines("\n".join(["INFO before", *trace, "INFO after"])) == trace
 
 
 def test_a_broker_that_is_offline_is_no_error() -> None:
