@@ -8,7 +8,7 @@ the timeout.
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Final, Generic, NamedTuple, Self, TypeVar
 
@@ -35,7 +35,10 @@ _LEAST_SECONDS: Final = 0.05
 _MOST_SHARES: Final = 10
 """A broker among many has at least one of so many shares of the timeout to accept a connection, which includes the login."""
 _ANSWER_SHARES: Final = 3
-"""One of several brokers has one of so many shares of the timeout, at least, to answer a request that any broker answers at once."""
+"""One of several brokers has one of so many shares of the timeout, at least, to answer a request that any broker answers at once, and to
+accept a connection."""
+_LOOK_SHARES: Final = 30
+"""A client that waits for an answer looks whether the broker is still alive each time one of so many shares of the timeout has passed."""
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 
@@ -81,6 +84,8 @@ class Cluster:
         self.timeout_seconds = timeout_seconds
         self.security = security
         self._brokers: dict[int, Address] = {}
+        self._seen: set[int] = set()
+        """Ids of brokers that were alive once."""
         self._controller_id = NO_LEADER
         self._topics: dict[str, MetadataResponseTopic] = {}
         self._connections: dict[Address, Connection] = {}
@@ -137,12 +142,19 @@ class Cluster:
         Raises NotAuthenticated, Unreachable, or ConnectionLost once the cluster was reached: brokers that ran may come back.
         """
         try:
-            seconds = max(self._seconds_left(self.timeout_seconds), _LEAST_SECONDS)
-            return Connection(address, self._client_id, seconds, self.security)
+            seconds = max(self._seconds_left(self.timeout_seconds / min(self._broker_count, _ANSWER_SHARES)), _LEAST_SECONDS)
+            made = Connection(address, self._client_id, seconds, self.security)
         except Unreachable as error:
             if self._brokers:
                 raise ConnectionLost(str(error)) from None
             raise
+        made.timeout_seconds = self.timeout_seconds  # of the requests that follow
+        return made
+
+    @property
+    def _broker_count(self) -> int:
+        """The number of brokers that this client knows."""
+        return len(self._brokers) or len(self._bootstrap)
 
     def drop(self, connection: Connection) -> None:
         """Remove a connection that failed."""
@@ -172,16 +184,16 @@ class Cluster:
                 self._failed.add(address)
                 continue
             self._failed.discard(address)
-            found.timeout_seconds = self.timeout_seconds  # of the requests that follow
             return found
         raise (ConnectionLost if self._brokers else Unreachable)("\n".join(reasons))
 
     def broker_address(self, broker_id: int) -> Address:
-        """The address of the broker with this id. Raises ClientError when there is none."""
+        """The address of the broker with this id. Raises ClientError when there is none, ConnectionLost when it was alive before."""
         if broker_id not in self._brokers:
             self.refresh([])
         if broker_id not in self._brokers:
-            raise ClientError(f"there is no broker {broker_id}; alive are {', '.join(map(str, sorted(self._brokers)))}")
+            error = ConnectionLost if broker_id in self._seen else ClientError
+            raise error(f"there is no broker {broker_id}; alive are {', '.join(map(str, sorted(self._brokers)))}")
         return self._brokers[broker_id]
 
     def broker(self, broker_id: int) -> Connection:
@@ -227,25 +239,64 @@ class Cluster:
         return min(timeout_seconds, self._deadline - time.monotonic())
 
     def ask(
-        self, find: Callable[[], Connection], request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None
+        self,
+        find: Callable[[], Connection],
+        request: Message,
+        response: type[AnyResponse],
+        *,
+        timeout_seconds: float | None = None,
+        looks: bool = True,
     ) -> AnyResponse:
         """Send one request to the broker that `find` returns; drops the connection when it breaks. Raises
-        ConnectionLost."""
+        ConnectionLost.
+
+        `looks`: whether it ends as soon as the broker leaves the cluster, see `ask_on`.
+        """
         connection = find()
         try:
-            return connection.ask(request, response, timeout_seconds=timeout_seconds)
+            if not looks:
+                return connection.ask(request, response, timeout_seconds=timeout_seconds)
+            answer = self.ask_on(connection, request, response, timeout_seconds=timeout_seconds)
         except ConnectionLost:
             self.drop(connection)
             raise
+        if self._connections.setdefault(connection.address, connection) is not connection:
+            connection.close()  # another one was opened while this one waited
+        return answer
+
+    def ask_on(
+        self, connection: Connection, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None
+    ) -> AnyResponse:
+        """Send one request on a connection. Raises ConnectionLost, also as soon as the broker leaves the cluster.
+
+        A broker that hangs leaves the cluster when its session ends, often before the timeout. Then another one takes its place.
+        """
+        is_listed = connection.address in self._brokers.values()
+
+        def look() -> None:
+            nonlocal is_listed
+            if self._connections.get(connection.address) is connection:
+                del self._connections[connection.address]  # it is occupied
+            self._failed.add(connection.address)  # others are asked first
+            with suppress(ClientError), self.until(time.monotonic() + self.timeout_seconds / _MOST_SHARES, once=True):
+                self.refresh([])
+            was_listed = is_listed
+            is_listed = connection.address in self._brokers.values()
+            if was_listed and not is_listed and self._brokers:
+                raise ConnectionLost(f"the broker at {connection.address} did not answer, and has left the cluster")
+
+        look_seconds = max(self.timeout_seconds / _LOOK_SHARES, _LEAST_SECONDS)
+        answer = connection.ask(request, response, timeout_seconds=timeout_seconds, look=look, look_seconds=look_seconds)
+        self._failed.discard(connection.address)
+        return answer
 
     def ask_any(self, request: Message, response: type[AnyResponse]) -> AnyResponse:
         """Send one request to any broker; all of them must be able to answer it at once, and it may be sent twice. Raises ConnectionLost.
 
         A broker that does not answer leaves time for the next attempt, which goes to another one.
         """
-        count = len(self._brokers) or len(self._bootstrap)
-        seconds = self._seconds_left(self.timeout_seconds / min(count, _ANSWER_SHARES))
-        return self.ask(self.any_connection, request, response, timeout_seconds=max(seconds, _LEAST_SECONDS))
+        seconds = max(self._seconds_left(self.timeout_seconds / min(self._broker_count, _ANSWER_SHARES)), _LEAST_SECONDS)
+        return self.ask(self.any_connection, request, response, timeout_seconds=seconds, looks=False)
 
     def ask_broker(self, broker_id: int, request: Message, response: type[AnyResponse]) -> AnyResponse:
         """Send one request to a broker by its id. Raises ConnectionLost, whose text names the broker."""
@@ -255,22 +306,20 @@ class Cluster:
     def broker_briefly(self, broker_id: int, seconds: float) -> Connection:
         """The connection to a broker by its id; connecting takes so long at most. Raises ConnectionLost."""
         with self.until(time.monotonic() + seconds, once=True):
-            connection = self.broker(broker_id)
-        connection.timeout_seconds = self.timeout_seconds  # of the requests that follow
-        return connection
+            return self.broker(broker_id)
 
     def ask_briefly(self, broker_id: int, request: Message, response: type[AnyResponse], seconds: float) -> AnyResponse:
         """Send one request to a broker by its id; connecting and waiting take so long at most. Raises ConnectionLost."""
         return self.ask(lambda: self.broker_briefly(broker_id, seconds), request, response, timeout_seconds=seconds)
 
-    def ask_controller(self, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None) -> AnyResponse:
+    def ask_controller(self, request: Message, response: type[AnyResponse]) -> AnyResponse:
         """Send one request to the controller."""
-        return self.until_done(lambda: self.ask(self.controller, request, response, timeout_seconds=timeout_seconds))
+        return self.until_done(lambda: self.ask(self.controller, request, response))
 
     def controller(self) -> Connection:
         """The connection to the controller."""
         self.refresh([])
-        if self._controller_id == NO_LEADER:
+        if self._controller_id not in self._brokers:  # there is none, or it just died
             raise Refused("the cluster has no controller now", ErrorCode.NOT_CONTROLLER)
         return self.broker(self._controller_id)
 
@@ -301,6 +350,7 @@ class Cluster:
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
         answer = self.until_done(lambda: self.ask_any(request, MetadataResponse))
         self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        self._seen.update(self._brokers)
         self._controller_id = answer.controller_id
         for topic in answer.topics:
             if topic.name is not None:

@@ -4,13 +4,14 @@ Blocking, for one thread. A connection cannot be used after a failure. A session
 to earlier ones have arrived.
 """
 
+import math
 import selectors
 import socket
 import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar, cast
 
 from broker.client.errors import ConnectionLost, DoesNotFit, NotAuthenticated, Unreachable
@@ -151,14 +152,27 @@ class Connection:
         """The version for requests of this API. Raises UnsupportedByBroker."""
         return choose_version(key, self.versions, str(self.address))
 
-    def ask(self, request: Message, response: type[AnyResponse], *, timeout_seconds: float | None = None) -> AnyResponse:
+    def ask(
+        self,
+        request: Message,
+        response: type[AnyResponse],
+        *,
+        timeout_seconds: float | None = None,
+        look: Callable[[], None] = lambda: None,
+        look_seconds: float = math.inf,
+    ) -> AnyResponse:
         """Send a request and wait for the answer; no other request may be in flight. Raises ConnectionLost,
-        UnsupportedByBroker."""
+        UnsupportedByBroker.
+
+        `look` is called each time that so many seconds have passed without an answer. An error that it raises ends the wait.
+        """
         assert not self.in_flight, "answers come in order"
         self.send(request)
-        answer = self.receive(self.timeout_seconds if timeout_seconds is None else timeout_seconds)
-        if answer is None:
-            raise ConnectionLost(f"the broker at {self.address} did not answer in time")
+        until = time.monotonic() + (self.timeout_seconds if timeout_seconds is None else timeout_seconds)
+        while (answer := self.receive(max(min(until - time.monotonic(), look_seconds), 0.0))) is None:
+            if time.monotonic() >= until:
+                raise ConnectionLost(f"the broker at {self.address} did not answer in time")
+            look()
         assert isinstance(answer, response)
         return answer
 

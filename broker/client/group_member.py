@@ -193,7 +193,8 @@ class GroupMember:
         self._next_heartbeat = self._clock() + self._session_timeout_ms / 1000 / _HEARTBEATS_PER_SESSION
 
     def _ask(self, request: Message, response: type[AnyResponse], *, wait_seconds: float = 0.0) -> AnyResponse:
-        return self._coordinator().ask(request, response, timeout_seconds=wait_seconds + self._cluster.timeout_seconds)
+        seconds = wait_seconds + self._cluster.timeout_seconds
+        return self._cluster.ask_on(self._coordinator(), request, response, timeout_seconds=seconds)
 
     def _coordinator(self) -> Connection:
         if self._connection is None:

@@ -44,7 +44,7 @@ class Leader:
     def has_received(self) -> bool:
         return bool(self._answers)
 
-    def ask(self, request: Message, response: type[Message], *, timeout_seconds: float | None = None) -> Message:
+    def ask(self, request: Message, response: type[Message], **_: object) -> Message:
         assert isinstance(request, ListOffsetsRequest)
         topics = [
             ListOffsetsTopicResponse(name=topic.name, partitions=[self._offset(each) for each in topic.partitions])

@@ -33,7 +33,7 @@ class ClusterWithAcls(Cluster):
         self._failures = failures
         self._may_describe = may_describe
 
-    def ask(self, find: Callable[[], Connection], request: Any, response: Any, *, timeout_seconds: float | None = None) -> Any:
+    def ask(self, find: Callable[[], Connection], request: Any, response: Any, **_: object) -> Any:
         if not isinstance(request, DeleteAclsRequest):
             if not self._may_describe:
                 return DescribeAclsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

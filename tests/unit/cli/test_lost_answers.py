@@ -1,5 +1,6 @@
 """Brokers that do not answer: another one is asked, and a command that is repeated says that it may have been carried out."""
 
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -12,13 +13,16 @@ from broker.client.group_admin import delete_groups
 from broker.client.reachable import of_coordinators
 from broker.client.topic_admin import NewTopic, create_topics, delete_topics, grow_topic
 from broker.client.user_admin import alter_users
+from broker.client.versions import api_table
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse, AlterUserScramCredentialsResult
-from protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+from protocol.messages.api_versions import ApiVersion
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from protocol.schema.message import Message
 
 FIRST, SECOND = Address("127.0.0.1", 1), Address("127.0.0.1", 2)
@@ -58,6 +62,76 @@ def test_the_only_broker_has_the_whole_timeout() -> None:
     cluster._connections = cast("dict[Address, Connection]", {FIRST: alone})
     assert cluster.broker_ids() == [1]
     assert alone.waited == [30.0]
+
+
+class MovingController:
+    """A connection to the second broker. The first one is the controller, and leaves the cluster when it is looked for a third time."""
+
+    address = SECOND
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def ask(self, request: Message, response: type[Message], **_: object) -> Message:
+        if isinstance(request, CreatePartitionsRequest):
+            return CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name="t")])
+        assert isinstance(request, MetadataRequest)
+        self.looks += 1
+        alive = [SECOND] if self.looks > 2 else [FIRST, SECOND]
+        brokers = [MetadataResponseBroker(node_id=each.port, host=each.host, port=each.port) for each in alive]
+        return MetadataResponse(controller_id=alive[0].port, brokers=brokers)
+
+
+class HangingConnection:
+    """A connection to the first broker, which takes requests and answers none."""
+
+    address = FIRST
+
+    def ask(self, request: Message, response: type[Message], *, look: Callable[[], None], **_: object) -> Message:
+        for _each in range(5):
+            look()
+        pytest.fail("it was not given up")
+
+    def close(self) -> None:
+        """See Connection."""
+
+
+def test_a_controller_that_hangs_is_given_up_when_it_has_left_the_cluster() -> None:
+    second = MovingController()
+    cluster = Cluster(f"{FIRST},{SECOND}")
+    cluster._connections = cast("dict[Address, Connection]", {SECOND: second, FIRST: HangingConnection()})
+    grow_topic(cluster, "t", 2)
+    assert second.looks == 4  # before the request, twice during it, and before the next attempt
+
+
+def test_a_broker_that_left_the_cluster_may_come_back() -> None:
+    cluster = Cluster(str(SECOND))
+    cluster._connections = cast("dict[Address, Connection]", {SECOND: MovingController()})
+    for _ in range(3):
+        cluster.refresh([])
+    with pytest.raises(ConnectionLost, match="there is no broker 1; alive are 2"):
+        cluster.broker(1)
+    with pytest.raises(ClientError, match="there is no broker 3; alive are 2") as raised:
+        cluster.broker(3)
+    assert not isinstance(raised.value, ConnectionLost)
+
+
+def test_a_wait_for_an_answer_ends_with_the_error_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = api_table([ApiVersion(api_key=ApiKey.METADATA, min_version=0, max_version=1)])
+    monkeypatch.setattr(Connection, "_negotiate", lambda _: versions)
+    looks: list[None] = []
+
+    def look() -> None:
+        looks.append(None)
+        if len(looks) > 1:
+            raise ConnectionLost("it is gone")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = Connection(Address(*server.getsockname()), "t", 30.0)
+        with pytest.raises(ConnectionLost, match="it is gone"):
+            connection.ask(MetadataRequest(topics=[]), MetadataResponse, look=look, look_seconds=0.01)
+        connection.close()
+    assert len(looks) == 2
 
 
 def test_brokers_that_could_not_be_reached_are_tried_last(monkeypatch: pytest.MonkeyPatch) -> None:

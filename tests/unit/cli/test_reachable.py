@@ -55,6 +55,13 @@ def test_silent_leaders_take_the_timeout_once(silent: Cluster) -> None:
     assert (found, sorted(errors)) == ({}, names)
 
 
+def test_one_of_several_brokers_has_a_third_of_the_timeout_to_accept_a_connection(silent: Cluster) -> None:
+    began = time.monotonic()
+    with pytest.raises(ConnectionLost, match="does not answer"):
+        silent.broker(BROKERS[0])
+    assert time.monotonic() - began < SECONDS * 2 / 3
+
+
 def test_silent_brokers_delay_the_creation_of_a_topic_once(silent: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(find: Callable[[], Connection], _: Message, response: type[Any], **__: object) -> CreateTopicsResponse:
         if response is not CreateTopicsResponse:

@@ -86,7 +86,7 @@ class ScriptedCluster(Cluster):
     def led(self, partitions: Iterable[TopicPartition]) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
         return self.by_leader(partitions), []
 
-    def ask(self, find: object, request: Message, response: type[Any], *, timeout_seconds: float | None = None) -> Any:
+    def ask(self, find: object, request: Message, response: type[Any], **_: object) -> Any:
         return FindCoordinatorResponse(error_code=0, node_id=self.coordinator_id, host="there", port=9092)
 
     def ask_broker(self, broker_id: int, request: Message, response: type[Any]) -> Any:
