@@ -50,6 +50,14 @@ class FetchedBatch(NamedTuple):
     next_offset: int
 
 
+class _Asked(NamedTuple):
+    """A request in flight."""
+
+    positions: dict[TopicPartition, int]
+    heard_at: float
+    """Time (monotonic) of the last bytes of the answer, or of the request if there are none."""
+
+
 class OffsetGone(ClientError):
     """A position is outside of the partition's range."""
 
@@ -66,7 +74,7 @@ class Fetcher:
         self.positions = positions
         self._cluster = cluster
         self._settings = settings
-        self._in_flight: dict[Connection, dict[TopicPartition, int]] = {}
+        self._in_flight: dict[Connection, _Asked] = {}
         self._connections: dict[int, Connection] = {}
         self._failing: dict[TopicPartition, tuple[float, ClientError]] = {}
         """Since when partitions cannot be read, and the last reason."""
@@ -96,10 +104,11 @@ class Fetcher:
             return
         for connection in readable(self._in_flight, timeout_seconds):
             yield from self._take(connection)
+        self._lose_overdue()
 
     def _send(self) -> None:
         self._failing = {each: failure for each, failure in self._failing.items() if each in self.positions}
-        asked = {partition for partitions in self._in_flight.values() for partition in partitions}
+        asked = {partition for each in self._in_flight.values() for partition in each.positions}
         by_leader, without = self._cluster.led(self.positions)
         self._fail({each: Refused(str(each), ErrorCode.LEADER_NOT_AVAILABLE) for each in without})
         if without and time.monotonic() >= self._next_look:
@@ -119,7 +128,7 @@ class Fetcher:
             except ConnectionLost as error:
                 self._lose(leader, positions, error)
                 continue
-            self._in_flight[connection] = positions
+            self._in_flight[connection] = _Asked(positions, time.monotonic())
 
     def _request(self, positions: dict[TopicPartition, int]) -> FetchRequest:
         settings = self._settings
@@ -145,16 +154,16 @@ class Fetcher:
         )
 
     def _take(self, connection: Connection) -> Iterator[FetchedBatch]:
-        leader = next(leader for leader, known in self._connections.items() if known is connection)
         try:
             answer = connection.receive(0)
         except ConnectionLost as error:
-            self._lose(leader, self._in_flight[connection], error)
+            self._lose(self._leader_at(connection), self._in_flight[connection].positions, error)
             return
-        if answer is None:
+        if answer is None:  # a part of it
+            self._in_flight[connection] = self._in_flight[connection]._replace(heard_at=time.monotonic())
             return
         assert isinstance(answer, FetchResponse)
-        asked = self._in_flight.pop(connection)
+        asked = self._in_flight.pop(connection).positions
         if answer.error_code:
             self._wait_or_raise(Refused(f"fetching from {connection.address}", answer.error_code))
             return
@@ -167,6 +176,17 @@ class Fetcher:
                 # ignored.
                 if partition in asked and self.positions.get(partition) == asked[partition]:
                     yield from self._records_of(partition, data)
+
+    def _lose_overdue(self) -> None:
+        """Give up the requests of leaders that have been silent for the timeout, beyond the time that they may wait for records."""
+        heard_before = time.monotonic() - self._cluster.timeout_seconds - self._settings.max_wait_ms / 1000
+        for connection, asked in list(self._in_flight.items()):
+            if asked.heard_at < heard_before and not readable([connection], 0):
+                error = ConnectionLost(f"the broker at {connection.address} did not answer in time")
+                self._lose(self._leader_at(connection), asked.positions, error)
+
+    def _leader_at(self, connection: Connection) -> int:
+        return next(leader for leader, known in self._connections.items() if known is connection)
 
     def _lose(self, leader: int, asked: Mapping[TopicPartition, int], error: ConnectionLost) -> None:
         """Retry with new metadata. Raises ConnectionLost when a partition could not be read for as long as the timeout."""

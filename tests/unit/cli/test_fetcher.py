@@ -1,5 +1,8 @@
 """A fetcher makes a bounded number of records at a time, and ends with the partition that its reader gives up."""
 
+import socket
+import time
+
 import pytest
 
 from broker.cli.console import records
@@ -11,8 +14,9 @@ from broker.client.fetcher import MAX_HEADERS, MAX_RECORDS, Fetcher, FetchSettin
 from broker.client.offsets import READ_COMMITTED
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import AbortedTransaction, PartitionData
+from protocol.schema.message import Message
 from tests.support.batches import a_batch, a_record
-from tests.support.played_leaders import ALIVE, RECORDS, ClusterOfTest
+from tests.support.played_leaders import ALIVE, RECORDS, SECONDS, ClusterOfTest, Leader
 
 P0 = TopicPartition("t", 0)
 SMALL = b"".join(bytes(a_batch(2, base_offset=offset)) for offset in range(0, 10, 2))
@@ -66,6 +70,51 @@ def test_an_aborted_batch_gives_no_records_and_is_passed() -> None:
     aborted = [AbortedTransaction(producer_id=7, first_offset=0)]
     (found,) = fetcher._records_of(P0, PartitionData(partition_index=0, records=batch, aborted_transactions=aborted))
     assert (found.records, found.next_offset) == ([], 12_000)
+
+
+class HangingLeader(Leader):
+    """A connection to a leader that takes requests and answers none."""
+
+    def __init__(self) -> None:
+        super().__init__({}, None)
+        self._mine, self._other = socket.socketpair()
+
+    def fileno(self) -> int:
+        return self._mine.fileno()
+
+    def send(self, request: Message) -> None:
+        """See Connection."""
+
+    def receive(self, timeout_seconds: float) -> Message | None:
+        return None
+
+    def receive_a_part(self) -> None:
+        self._other.send(b"a")
+
+    def close(self) -> None:
+        self._mine.close()
+        self._other.close()
+
+
+def test_a_leader_that_hangs_is_given_up_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ClusterOfTest(ALIVE)
+    hanging = HangingLeader()
+    leaders = [hanging, Leader({}, None)]
+    monkeypatch.setattr(cluster, "new_connection", lambda _: leaders.pop(0))
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    fetcher = Fetcher(cluster, {P0: 0}, FetchSettings(max_wait_ms=500))
+    assert list(fetcher.poll(0)) == []
+    now = SECONDS + 0.4
+    hanging.receive_a_part()
+    assert list(fetcher.poll(0)) == []
+    hanging._mine.recv(1)
+    now += SECONDS + 0.4
+    assert (list(fetcher.poll(0)), len(leaders)) == ([], 1)
+    now += 0.2
+    assert (list(fetcher.poll(0)), hanging.fileno()) == ([], -1)
+    assert [each.next_offset for each in fetcher.poll(0)] == [RECORDS]
 
 
 def test_a_partition_that_its_leader_does_not_serve_for_as_long_as_the_timeout_is_an_error() -> None:
