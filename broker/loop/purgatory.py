@@ -180,7 +180,7 @@ class Purgatory:
         self._dead = 0
         live = set()
         for waiters in self._lists:
-            waiters.waiting = [waiter for waiter in waiters.waiting if not waiter.completed]
+            waiters.waiting = {waiter: None for waiter in waiters.waiting if not waiter.completed}
             if waiters.waiting:
                 live.add(waiters)
         self._lists = live

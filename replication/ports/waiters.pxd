@@ -1,5 +1,5 @@
 cdef class Waiters:
-    cdef public list waiting
+    cdef public dict waiting
     cdef Py_ssize_t _sweep_at
 
     cpdef void add(self, object waiter) except *

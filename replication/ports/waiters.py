@@ -1,8 +1,8 @@
 """Notifies operations that wait for a partition to change.
 
 A partition owns one `Waiters` and notifies it after its high watermark, log end offset or leadership changed. A waiting operation (a
-delayed Produce, Fetch or DeleteRecords of the broker floor) decides itself whether it can complete. A completed waiter leaves the list at
-the next notification, so completing it elsewhere (a timeout) costs nothing here.
+delayed Produce, Fetch or DeleteRecords of the broker floor) decides itself whether it can complete. A completed waiter is removed at the
+next notification, so completing it elsewhere (a timeout) costs nothing here.
 """
 
 import logging
@@ -25,46 +25,51 @@ class Waiter(Protocol):
 
 
 class Waiters:
-    """The operations that wait for one partition. Usually empty, so `notify` of an empty list must cost nothing."""
+    """The operations that wait for one partition. Usually none, and then `notify` must cost nothing."""
 
     __slots__ = ("_sweep_at", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: list[Waiter] = []
+        self.waiting: dict[Waiter, None] = {}
+        """In the order of waiting. A dict, because thousands of consumers may leave a partition at once, and `drop` of each would search a
+        list."""
         self._sweep_at = SWEPT_FROM
-        """Length at which completed operations are removed."""
+        """Number of operations at which completed operations are removed."""
 
     def add(self, waiter: Waiter) -> None:
-        """Add an operation. Removes completed ones once the list has doubled, so that its length stays limited by the pending ones.
+        """Add an operation. Removes completed ones once their number has doubled, so that it stays limited by the pending ones.
 
         Not at every call: thousands of consumers may wait for one partition, and each would look at all others.
         """
         if len(self.waiting) >= self._sweep_at:
-            self.waiting = [w for w in self.waiting if not w.completed]
+            self.waiting = {w: None for w in self.waiting if not w.completed}
             self._sweep_at = max(SWEPT_FROM, 2 * len(self.waiting))
-        self.waiting.append(waiter)
+        self.waiting[waiter] = None
 
     def drop(self, waiter: Waiter) -> None:
         """Remove a `completed` operation. A notification in progress removes it later."""
-        if waiter in self.waiting:
-            self.waiting.remove(waiter)
+        self.waiting.pop(waiter, None)
+        if not self.waiting:
+            self.waiting = {}  # a dict does not give memory back when its keys are removed
 
     def notify(self) -> None:
         """Let every waiter check again. A waiter may add waiters while it completes."""
         waiting = self.waiting
         if not waiting:
             return
-        self.waiting = []
-        still: list[Waiter] = []
+        self.waiting = {}
+        still: dict[Waiter, None] = {}
         left = iter(waiting)
         while True:
             try:
                 for waiter in left:
                     if waiter.completed or waiter.try_complete():
                         continue
-                    still.append(waiter)
+                    still[waiter] = None
                 break
             except Exception:  # a fault of this broker: the others would wait until their timeouts
                 logger.exception("a waiting request failed; the others go on")
-        self.waiting = still + self.waiting if self.waiting else still
+        if self.waiting:
+            still.update(self.waiting)
+        self.waiting = still
         self._sweep_at = SWEPT_FROM

@@ -168,7 +168,7 @@ async def test_only_those_partitions_time_out_that_are_not_replicated() -> None:
     bench.time.advance(10)
     assert [(each.error_code, each.base_offset) for each in asked.produced] == [(0, 0), (ErrorCode.REQUEST_TIMED_OUT, 0)]
     bench.services.data.produce_purgatory.purge()
-    assert partitions[1].waiters.waiting == []
+    assert partitions[1].waiters.waiting == {}
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------------

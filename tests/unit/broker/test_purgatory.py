@@ -41,7 +41,7 @@ def test_an_operation_that_is_ready_completes_at_once_and_is_not_watched() -> No
     operation.ready = True
     assert purgatory.try_complete_else_watch(operation, [waiters], 1000)
     assert operation.events == ["completed"]
-    assert waiters.waiting == []
+    assert waiters.waiting == {}
     assert (purgatory.delayed, purgatory.watched) == (0, 0)
 
 
@@ -63,7 +63,7 @@ def test_one_that_has_no_time_to_wait_expires_at_once() -> None:
     operation, waiters = Wait(), Waiters()
     purgatory.watch(operation, waiters, 0)
     assert operation.events == ["expired", "completed"]
-    assert waiters.waiting == []
+    assert waiters.waiting == {}
 
 
 def test_after_an_error_of_one_operation_the_others_are_notified_and_it_expires(caplog: pytest.LogCaptureFixture) -> None:
@@ -77,7 +77,7 @@ def test_after_an_error_of_one_operation_the_others_are_notified_and_it_expires(
         purgatory.watch(each, waiters, 1000)
     ready.ready = True
     waiters.notify()
-    assert (faulty.events, ready.events, waiters.waiting) == ([], ["completed"], [waiting])
+    assert (faulty.events, ready.events, list(waiters.waiting)) == ([], ["completed"], [waiting])
     assert "a fault" in caplog.text
     time.advance(5000)
     assert faulty.events == waiting.events == ["expired", "completed"]
@@ -209,6 +209,12 @@ class Looked:
         return self.is_over
 
 
+def end_all(waiters: Waiters) -> None:
+    for each in waiters.waiting:
+        assert isinstance(each, Looked)
+        each.is_over = True
+
+
 def test_one_more_that_waits_costs_the_same_among_thousands_and_completed_ones_do_not_pile_up() -> None:
     Looked.looks = 0
     waiters = Waiters()
@@ -216,18 +222,42 @@ def test_one_more_that_waits_costs_the_same_among_thousands_and_completed_ones_d
     for each in pending:
         waiters.add(each)
     assert Looked.looks < 2 * len(pending)
-    assert waiters.waiting == pending
+    assert list(waiters.waiting) == pending
     for _ in range(20):
-        for each in waiters.waiting:
-            each.is_over = True
+        end_all(waiters)
         for _ in range(1000):
             waiters.add(Looked())
         assert len(waiters.waiting) <= 2 * len(pending)
-    for each in waiters.waiting:
-        each.is_over = True
+    end_all(waiters)
     waiters.notify()
     for _ in range(1000):
         brief = Looked()
         brief.is_over = True
         waiters.add(brief)
     assert len(waiters.waiting) <= 64
+
+
+class Compared(Looked):
+    """Counts how often it is compared with another one."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.comparisons += 1
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def test_each_of_thousands_that_leave_is_found_without_a_search() -> None:
+    Compared.comparisons = 0
+    waiters = Waiters()
+    pending = [Compared() for _ in range(2000)]
+    for each in pending:
+        waiters.add(each)
+    for each in reversed(pending):
+        waiters.drop(each)
+    assert waiters.waiting == {}
+    assert Compared.comparisons < len(pending)
+    waiters.drop(pending[0])  # it waits no longer
