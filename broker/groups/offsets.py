@@ -44,7 +44,7 @@ class GroupOffsets:
     # -- commits of consumers ------------------------------------------------------------------------------------------------
 
     def prepare(self, commit: Commit) -> None:
-        """Mark these offsets as pending before they are appended."""
+        """Mark these offsets as pending: they are in the log, and not replicated yet."""
         self.by_consumers = True
         self.pending.update(commit)
 
@@ -107,11 +107,12 @@ class GroupOffsets:
         return any(partition in of_producer for of_producer in self.transactional.values())
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Remove these offsets; returns those that had been committed, or would be by the marker of an open transaction."""
+        """Remove these offsets; returns those that have a record in the log. A pending one has, and would come back with the next load
+        without a tombstone."""
         removed = []
         for partition in partitions:
-            self.pending.pop(partition, None)
-            is_known = self.committed.discard(partition)
+            is_known = self.pending.pop(partition, None) is not None
+            is_known |= self.committed.discard(partition)
             for of_producer in self.transactional.values():
                 is_known |= of_producer.discard(partition)
             if is_known:
@@ -119,9 +120,9 @@ class GroupOffsets:
         return removed
 
     def remove_some(self, most: int) -> list[TopicPartition]:
-        """Remove offsets that are committed, or in a transaction: `most` of them, or the last ones."""
+        """Remove offsets that are committed, pending, or in a transaction: `most` of them, or the last ones."""
         found: dict[TopicPartition, None] = {}
-        for partition in chain(self.committed, *self.transactional.values()):
+        for partition in chain(self.committed, self.pending, *self.transactional.values()):
             if len(found) == most:
                 break
             found[partition] = None

@@ -93,6 +93,26 @@ def test_all_of_a_group_is_deleted_whose_offsets_are_in_a_transaction_too() -> N
     run(scenario)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_deleted_offset_that_was_not_replicated_yet_does_not_come_back_with_the_next_load(whole: bool) -> None:
+    async def scenario(bench: GroupBench) -> None:
+        await bench.lead(isr=(0, 1))
+        codes = bench.commit(5)
+        if whole:
+            assert bench.delete() == ErrorCode.NONE
+        else:
+            assert bench.groups.offsets.delete_offsets("g", [T0, T1]) == (ErrorCode.NONE, [ErrorCode.NONE] * 2)
+        assert tombstones(bench) == [OffsetKey("g", T0)]
+        bench.follower_fetches()
+        assert (codes, bench.committed()) == ([ErrorCode.NONE], -1)
+        await bench.lead(epoch=1, leader=1, isr=(0, 1))
+        await bench.lead(epoch=2, isr=(0, 1))
+        await bench.until_loaded()
+        assert (bench.committed(), bench.groups.count()) == (-1, 0)
+
+    run(scenario)
+
+
 def test_a_group_that_moves_away_during_its_deletion_is_to_be_deleted_by_its_new_coordinator() -> None:
     async def scenario(bench: GroupBench) -> None:
         await bench.lead()
