@@ -86,6 +86,8 @@ class Cluster:
         self._brokers: dict[int, Address] = {}
         self._seen: set[int] = set()
         """Ids of brokers that were alive once."""
+        self._was_reached = False
+        """Whether a connection was established."""
         self._controller_id = NO_LEADER
         self._topics: dict[str, MetadataResponseTopic] = {}
         self._connections: dict[Address, Connection] = {}
@@ -145,9 +147,8 @@ class Cluster:
             seconds = max(self._seconds_left(self.timeout_seconds / min(self._broker_count, _ANSWER_SHARES)), _LEAST_SECONDS)
             made = Connection(address, self._client_id, seconds, self.security)
         except Unreachable as error:
-            if self._brokers:
-                raise ConnectionLost(str(error)) from None
-            raise
+            raise self._unreachable(str(error)) from None
+        self._was_reached = True
         made.timeout_seconds = self.timeout_seconds  # of the requests that follow
         return made
 
@@ -185,7 +186,11 @@ class Cluster:
                 continue
             self._failed.discard(address)
             return found
-        raise (ConnectionLost if self._brokers else Unreachable)("\n".join(reasons))
+        raise self._unreachable("\n".join(reasons))
+
+    def _unreachable(self, text: str) -> ClientError:
+        """The error of a broker that cannot be connected to."""
+        return (ConnectionLost if self._was_reached or self._brokers else Unreachable)(text)
 
     def broker_address(self, broker_id: int) -> Address:
         """The address of the broker with this id. Raises ClientError when there is none, ConnectionLost when it was alive before."""

@@ -108,7 +108,8 @@ def of_leaders(
 def of_coordinators(
     kind: str, names: Iterable[str], coordinator_of: Callable[[str], Hashable], act: Callable[[str], Part]
 ) -> Iterator[tuple[str, Part | ClientError]]:
-    """Each name, such as that of a group, with the result or the error of `act`. A coordinator that does not answer takes the timeout once.
+    """Each name, such as that of a group, with the result or the error of `act`. A coordinator that does not answer takes the timeout once,
+    and so does a cluster without a broker that names coordinators.
 
     `kind` is put before the name in the error of a lost connection. Raises the errors that all names would have: Unreachable,
     NotAuthenticated.
@@ -117,6 +118,8 @@ def of_coordinators(
     for name in dict.fromkeys(names):
         coordinator: Hashable = None
         try:
+            if None in lost:
+                raise lost[None]
             coordinator = coordinator_of(name)
             if coordinator in lost:
                 raise lost[coordinator]  # it would take the whole timeout again
@@ -124,8 +127,7 @@ def of_coordinators(
         except (Unreachable, NotAuthenticated):
             raise
         except ConnectionLost as error:
-            if coordinator is not None:
-                lost[coordinator] = error
+            lost[coordinator] = error
             yield name, ConnectionLost(f"{kind} {name}: {error}")
         except ClientError as error:
             yield name, error

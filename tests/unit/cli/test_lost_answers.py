@@ -22,6 +22,7 @@ from protocol.messages.create_partitions import CreatePartitionsRequest, CreateP
 from protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from protocol.schema.message import Message
 
@@ -234,3 +235,36 @@ def test_the_names_of_a_cluster_that_cannot_be_reached_take_the_timeout_once() -
     with pytest.raises(Unreachable):
         list(of_coordinators("group", ["a", "b"], coordinator_of, str))
     assert asked == ["a"]
+
+
+def test_the_names_of_a_cluster_that_was_reached_before_take_the_timeout_once() -> None:
+    asked: list[str] = []
+
+    def coordinator_of(name: str) -> Address:
+        asked.append(name)
+        raise ConnectionLost("no broker answers")
+
+    errors = dict(of_coordinators("group", ["a", "b"], coordinator_of, str))
+    assert asked == ["a"]
+    assert [str(error) for error in errors.values()] == ["group a: no broker answers", "group b: no broker answers"]
+
+
+class NamingConnection(PlayedConnection):
+    """A connection to the first broker, which coordinates the group `alive`, and names the second one for others."""
+
+    def ask(self, request: Message, response: type[Message], **_: object) -> Message:
+        if isinstance(request, FindCoordinatorRequest):
+            where = FIRST if request.key == "alive" else SECOND
+            return FindCoordinatorResponse(host=where.host, port=where.port)
+        return DeleteGroupsResponse(results=[DeletableGroupResult(group_id="alive")])
+
+
+def test_a_coordinator_that_cannot_be_reached_keeps_no_other_group_from_being_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(address: Address, *_: object) -> PlayedConnection:
+        if address == SECOND:
+            raise Unreachable("no broker can be reached there")
+        return NamingConnection(address)
+
+    monkeypatch.setattr("broker.client.cluster.Connection", connect)
+    outcomes = delete_groups(Cluster(str(FIRST), timeout_seconds=0.2), ["dead", "alive"])
+    assert (str(outcomes["dead"]), outcomes["alive"]) == ("group dead: no broker can be reached there", None)
