@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from broker.client.cluster import Cluster, TopicPartition
+from broker.client.cluster import Cluster, ClusterChange, TopicPartition
 from broker.client.errors import Refused, SomeRefused, check
 from broker.client.offsets import by_topic
 from protocol.errors import ErrorCode
@@ -111,20 +111,20 @@ def _raise(errors: Mapping[str, Refused]) -> None:
 
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Refused | None]:
     """Delete offsets; the outcome of each. Raises Refused when the group refuses the request."""
-    wanted = list(partitions)
+    request = OffsetDeleteRequest(
+        group_id=group,
+        topics=[
+            OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers])
+            for topic, numbers in by_topic(partitions).items()
+        ],
+    )
+    # A group without members ends with its last offset.
+    deletion = ClusterChange(cluster, request, OffsetDeleteResponse, ErrorCode.GROUP_ID_NOT_FOUND)
 
     def attempt() -> dict[TopicPartition, Refused | None]:
-        request = OffsetDeleteRequest(
-            group_id=group,
-            topics=[
-                OffsetDeleteRequestTopic(
-                    name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
-                )
-                for topic, numbers in by_topic(wanted).items()
-            ],
-        )
-        answer = cluster.ask(lambda: cluster.connection(cluster.coordinator(group)), request, OffsetDeleteResponse)
-        check(f"group {group}", answer.error_code)
+        answer = deletion.ask(lambda: cluster.connection(cluster.coordinator(group)))
+        if answer.error_code:
+            raise deletion.explained(Refused(f"group {group}", answer.error_code))
         found: dict[TopicPartition, Refused | None] = {}
         for topic in answer.topics:
             for partition in topic.partitions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from broker.client.cluster import Cluster, TopicPartition
+from broker.client.cluster import Cluster, ClusterChange, TopicPartition
 from broker.client.config_admin import Change, Operation, ResourceType, alter_configs
 from broker.client.errors import ClientError, Refused, SomeRefused, check
 from broker.client.offsets import by_topic
@@ -78,16 +78,17 @@ def reassign(cluster: Cluster, plan: Mapping[TopicPartition, Sequence[int] | Non
             for topic, numbers in by_topic(plan).items()
         ],
     )
+    change = ClusterChange(cluster, request, AlterPartitionReassignmentsResponse, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
 
     def attempt() -> Outcomes:
-        answer = cluster.ask(cluster.controller, request, AlterPartitionReassignmentsResponse)
+        answer = change.ask(cluster.controller)
         check("the controller", answer.error_code, answer.error_message)
         found: Outcomes = {}
         for topic in answer.responses:
             for partition in topic.partitions:
                 name = TopicPartition(topic.name, partition.partition_index)
                 code = partition.error_code
-                found[name] = Refused(str(name), code, partition.error_message) if code else None
+                found[name] = change.explained(Refused(str(name), code, partition.error_message)) if code else None
         return dict(sorted(found.items()))  # brokers answer in any order
 
     return cluster.until_done(attempt)

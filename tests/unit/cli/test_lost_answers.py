@@ -6,16 +6,23 @@ from typing import Any, cast
 
 import pytest
 
-from broker.client.cluster import Cluster
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.committed import delete_offsets
 from broker.client.connection import Address, Connection
 from broker.client.errors import ClientError, ConnectionLost, Unreachable
 from broker.client.group_admin import delete_groups
 from broker.client.reachable import of_coordinators
+from broker.client.reassignments import reassign
 from broker.client.topic_admin import NewTopic, create_topics, delete_topics, grow_topic
 from broker.client.user_admin import alter_users
 from broker.client.versions import api_table
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse, AlterUserScramCredentialsResult
 from protocol.messages.api_versions import ApiVersion
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -24,6 +31,7 @@ from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRe
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from protocol.messages.offset_delete import OffsetDeleteResponse
 from protocol.schema.message import Message
 
 FIRST, SECOND = Address("127.0.0.1", 1), Address("127.0.0.1", 2)
@@ -191,6 +199,12 @@ def grow(cluster: Cluster) -> Mapping[str, ClientError | None]:
     return {"t": raised.value}
 
 
+def delete_one_offset(cluster: Cluster) -> Mapping[str, ClientError | None]:
+    with pytest.raises(ClientError) as raised:
+        delete_offsets(cluster, "g", [TopicPartition("t", 0)])
+    return {"t": raised.value}
+
+
 UNKNOWN, EXISTS = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_ALREADY_EXISTS
 NO_GROUP, NO_CREDENTIAL = ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.RESOURCE_NOT_FOUND
 
@@ -215,6 +229,17 @@ NO_GROUP, NO_CREDENTIAL = ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.RESOURCE_NOT_F
         (
             lambda cluster: alter_users(cluster, [], [("t", 1)]),
             AlterUserScramCredentialsResponse(results=[AlterUserScramCredentialsResult(user="t", error_code=NO_CREDENTIAL)]),
+        ),
+        (delete_one_offset, OffsetDeleteResponse(error_code=NO_GROUP)),
+        (
+            lambda cluster: {str(name): error for name, error in reassign(cluster, {TopicPartition("t", 0): None}).items()},
+            AlterPartitionReassignmentsResponse(
+                responses=[
+                    ReassignableTopicResponse(
+                        name="t", partitions=[ReassignablePartitionResponse(error_code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)]
+                    )
+                ]
+            ),
         ),
     ],
 )
