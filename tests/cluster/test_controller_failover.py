@@ -1,9 +1,12 @@
 """The controller goes: another broker takes over, and what it decides binds everybody; nobody listens to the old one any more."""
 
+import time
 from pathlib import Path
 
 import pytest
 
+from broker.client.cluster import Cluster as Client
+from broker.client.topic_admin import NewTopic, create_topics
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster, a_cluster
 from tests.support.cluster_clients import a_writer, read_all
@@ -70,6 +73,18 @@ def test_a_controller_that_stood_still_obeys_the_next_one(tmp_path: Path, store:
             cluster.wait_until_isr_is("t", partition, 0, 1, 2)
         cluster.create_topic("afterwards", replicas=[[controller, *(broker.id for broker in cluster.others(controller))]])
         assert cluster.leader_of("afterwards", 0) == controller
+
+
+def test_a_command_does_not_wait_for_a_controller_that_stands_still(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, 3) as cluster:
+        controller = cluster.controller_id()
+        others = cluster.others(controller)
+        with Client(others[0].bootstrap, timeout_seconds=90.0) as client:
+            client.controller()
+            cluster.broker(controller).pause()
+            began = time.monotonic()
+            assert create_topics(client, [NewTopic("t", assignments=[[broker.id for broker in others]])]) == {"t": None}
+            assert time.monotonic() - began < 60
 
 
 def test_a_controller_that_is_stopped_moves_its_own_leaders_first(tmp_path: Path) -> None:
