@@ -84,8 +84,8 @@ class Cluster:
         self.timeout_seconds = timeout_seconds
         self.security = security
         self._brokers: dict[int, Address] = {}
-        self._seen: set[int] = set()
-        """Ids of brokers that were alive once."""
+        self._seen: set[tuple[int, Address]] = set()
+        """Ids and addresses of brokers that were alive once."""
         self._was_reached = False
         """Whether a connection was established."""
         self._controller_id = NO_LEADER
@@ -197,7 +197,7 @@ class Cluster:
         if broker_id not in self._brokers:
             self.refresh([])
         if broker_id not in self._brokers:
-            error = ConnectionLost if broker_id in self._seen else ClientError
+            error = ConnectionLost if any(seen == broker_id for seen, _ in self._seen) else ClientError
             raise error(f"there is no broker {broker_id}; alive are {', '.join(map(str, sorted(self._brokers)))}")
         return self._brokers[broker_id]
 
@@ -276,24 +276,28 @@ class Cluster:
 
         A broker that hangs leaves the cluster when its session ends, often before the timeout. Then another one takes its place.
         """
-        is_listed = connection.address in self._brokers.values()
 
         def look() -> None:
-            nonlocal is_listed
             if self._connections.get(connection.address) is connection:
                 del self._connections[connection.address]  # it is occupied
-            self._failed.add(connection.address)  # others are asked first
-            with suppress(ClientError), self.until(time.monotonic() + self.timeout_seconds / _MOST_SHARES, once=True):
-                self.refresh([])
-            was_listed = is_listed
-            is_listed = connection.address in self._brokers.values()
-            if was_listed and not is_listed and self._brokers:
+            if self.has_left(connection.address):
                 raise ConnectionLost(f"the broker at {connection.address} did not answer, and has left the cluster")
 
-        look_seconds = max(self.timeout_seconds / _LOOK_SHARES, _LEAST_SECONDS)
-        answer = connection.ask(request, response, timeout_seconds=timeout_seconds, look=look, look_seconds=look_seconds)
+        answer = connection.ask(request, response, timeout_seconds=timeout_seconds, look=look, look_seconds=self.look_seconds)
         self._failed.discard(connection.address)
         return answer
+
+    @property
+    def look_seconds(self) -> float:
+        """Time without an answer after which `has_left` is worth a request, and between two of them."""
+        return max(self.timeout_seconds / _LOOK_SHARES, _LEAST_SECONDS)
+
+    def has_left(self, address: Address) -> bool:
+        """Whether the broker at this address was alive once, and is not any more. Asks other brokers first, for a part of the timeout."""
+        self._failed.add(address)
+        with suppress(ClientError), self.until(time.monotonic() + self.timeout_seconds / _MOST_SHARES, once=True):
+            self.refresh([])
+        return bool(self._brokers) and address not in self._brokers.values() and any(seen == address for _, seen in self._seen)
 
     def ask_any(self, request: Message, response: type[AnyResponse]) -> AnyResponse:
         """Send one request to any broker; all of them must be able to answer it at once, and it may be sent twice. Raises ConnectionLost.
@@ -355,7 +359,7 @@ class Cluster:
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
         answer = self.until_done(lambda: self.ask_any(request, MetadataResponse))
         self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
-        self._seen.update(self._brokers)
+        self._seen.update(self._brokers.items())
         self._controller_id = answer.controller_id
         for topic in answer.topics:
             if topic.name is not None:

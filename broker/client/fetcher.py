@@ -56,6 +56,8 @@ class _Asked(NamedTuple):
     positions: dict[TopicPartition, int]
     heard_at: float
     """Time (monotonic) of the last bytes of the answer, or of the request if there are none."""
+    look_at: float = 0.0
+    """Time (monotonic) of the next look whether the leader has left the cluster."""
 
 
 class OffsetGone(ClientError):
@@ -104,7 +106,7 @@ class Fetcher:
             return
         for connection in readable(self._in_flight, timeout_seconds):
             yield from self._take(connection)
-        self._lose_overdue()
+        self._lose_silent()
 
     def _send(self) -> None:
         self._failing = {each: failure for each, failure in self._failing.items() if each in self.positions}
@@ -177,12 +179,23 @@ class Fetcher:
                 if partition in asked and self.positions.get(partition) == asked[partition]:
                     yield from self._records_of(partition, data)
 
-    def _lose_overdue(self) -> None:
-        """Give up the requests of leaders that have been silent for the timeout, beyond the time that they may wait for records."""
-        heard_before = time.monotonic() - self._cluster.timeout_seconds - self._settings.max_wait_ms / 1000
+    def _lose_silent(self) -> None:
+        """Give up the requests of leaders that have left the cluster, or that have been silent for the timeout. The time for which they may
+        wait for records does not count."""
+        now = time.monotonic()
+        max_wait_seconds = self._settings.max_wait_ms / 1000
         for connection, asked in list(self._in_flight.items()):
-            if asked.heard_at < heard_before and not readable([connection], 0):
+            silent_seconds = now - asked.heard_at - max_wait_seconds
+            if silent_seconds < self._cluster.look_seconds or readable([connection], 0):
+                continue
+            error = None
+            if silent_seconds > self._cluster.timeout_seconds:
                 error = ConnectionLost(f"the broker at {connection.address} did not answer in time")
+            elif now >= asked.look_at:
+                self._in_flight[connection] = asked._replace(look_at=now + self._cluster.look_seconds)
+                if self._cluster.has_left(connection.address):
+                    error = ConnectionLost(f"the broker at {connection.address} did not answer, and has left the cluster")
+            if error is not None:
                 self._lose(self._leader_at(connection), asked.positions, error)
 
     def _leader_at(self, connection: Connection) -> int:

@@ -64,7 +64,7 @@ class Delivery(NamedTuple):
 
 
 class _Batch:
-    __slots__ = ("begun_at", "bytes", "may_be_written", "not_before", "partition", "records", "sent_at", "sequence")
+    __slots__ = ("begun_at", "bytes", "look_at", "may_be_written", "not_before", "partition", "records", "sent_at", "sequence")
 
     def __init__(self, partition: TopicPartition, begun_at: float) -> None:
         self.partition = partition
@@ -73,6 +73,7 @@ class _Batch:
         self.begun_at = begun_at
         self.not_before = 0.0
         self.sent_at = 0.0  # time of the current attempt
+        self.look_at = 0.0  # time of the next look whether the leader has left the cluster
         self.sequence = NO_SEQUENCE
         self.may_be_written = False  # a broker may have taken it, and the answer was lost
 
@@ -227,6 +228,7 @@ class Producer:
     def _send_to(self, leader: int, batches: list[_Batch], now: float) -> None:
         for batch in batches:
             batch.sent_at = now
+            batch.look_at = now + self._cluster.look_seconds
         request = ProduceRequest(
             acks=self._settings.acks,
             timeout_ms=self._settings.request_timeout_ms,
@@ -295,6 +297,17 @@ class Producer:
                 self._take_answers(connection)
             elif self._is_overdue(self._in_flight[connection][0], limit):
                 self._lose(connection, ConnectionLost(f"the broker at {connection.address} did not answer in time"))
+            elif self._has_left(connection):
+                self._lose(connection, ConnectionLost(f"the broker at {connection.address} did not answer, and has left the cluster"))
+
+    def _has_left(self, connection: Connection) -> bool:
+        """Whether the broker has left the cluster without an answer. Looks from time to time."""
+        now = time.monotonic()
+        first = self._in_flight[connection][0][0]
+        if now < first.look_at:
+            return False
+        first.look_at = now + self._cluster.look_seconds
+        return self._cluster.has_left(connection.address)
 
     def _is_overdue(self, batches: list[_Batch], limit: float) -> bool:
         """Whether the request with these batches has waited too long for its answer, or one of the batches for its delivery."""

@@ -96,8 +96,25 @@ class HangingLeader(Leader):
         self._other.close()
 
 
+def test_a_leader_that_hangs_is_given_up_when_it_has_left_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ClusterOfTest(ALIVE)
+    leaders = [HangingLeader(), Leader({}, None)]
+    monkeypatch.setattr(cluster, "new_connection", lambda _: leaders.pop(0))
+    looks = [False, True]
+    monkeypatch.setattr(cluster, "has_left", lambda _: looks.pop(0))
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    fetcher = Fetcher(cluster, {P0: 0}, FetchSettings(max_wait_ms=500))
+    for at, left in ((0.0, 2), (0.54, 2), (0.6, 1), (0.62, 1), (0.7, 0)):
+        now = at
+        assert (list(fetcher.poll(0)), len(looks)) == ([], left)
+    assert [each.next_offset for each in fetcher.poll(0)] == [RECORDS]
+
+
 def test_a_leader_that_hangs_is_given_up_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ClusterOfTest(ALIVE)
+    monkeypatch.setattr(cluster, "has_left", lambda _: False)
     hanging = HangingLeader()
     leaders = [hanging, Leader({}, None)]
     monkeypatch.setattr(cluster, "new_connection", lambda _: leaders.pop(0))

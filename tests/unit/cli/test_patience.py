@@ -151,6 +151,27 @@ def test_no_batch_follows_one_that_may_be_written_or_not(monkeypatch: pytest.Mon
     assert "t-0: not sent, since the batch before it may be written or not: the broker at" in str(deliveries[1].error)
 
 
+def test_a_batch_is_sent_again_when_its_leader_has_left_the_cluster_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = known_but_gone(0.1)
+    connections: list[SilentConnection] = []
+
+    def connect(_: Address) -> SilentConnection:
+        connections.append(SilentConnection())
+        return connections[-1]
+
+    monkeypatch.setattr(cluster, "new_connection", connect)
+    monkeypatch.setattr(cluster, "forget", lambda _: None)
+    monkeypatch.setattr(cluster, "has_left", lambda _: len(connections) == 1)
+    settings = ProducerSettings(acks=1, linger_seconds=0, delivery_timeout_seconds=LONG_SECONDS)
+    producer = Producer(cluster, "t", settings, lambda _: None, choose=random.choice)
+    producer.send(OutgoingRecord(b"v"))
+    deadline = time.monotonic() + 10
+    while len(connections) < 2 and time.monotonic() < deadline:
+        producer.poll(0.02)
+    producer.close()
+    assert [connection.requests for connection in connections] == [1, 1]
+
+
 class WithoutCoordinator(Cluster):
     """A cluster that cannot create the topic of the offsets."""
 
