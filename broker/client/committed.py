@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from broker.client.cluster import Cluster, ClusterChange, TopicPartition
+from broker.client.cluster import Cluster, ClusterChange, TopicPartition, may_pass
 from broker.client.errors import Refused, SomeRefused, check
 from broker.client.offsets import by_topic
 from protocol.errors import ErrorCode
@@ -96,15 +96,16 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition
             for partition in topic.partitions
             if partition.error_code
         }
-        _raise(errors)
+        _raise(errors, len(offsets))
 
     cluster.until_done(attempt)
 
 
-def _raise(errors: Mapping[str, Refused]) -> None:
-    """Raises a single error if all are equal, so that it can be retried."""
-    if len({error.code for error in errors.values()}) == 1:
-        raise next(iter(errors.values()))
+def _raise(errors: Mapping[str, Refused], asked: int) -> None:
+    """Raises a single error if all `asked` offsets have the same one, or if a repetition may help. Otherwise SomeRefused names each."""
+    first = next(iter(errors.values()), None)
+    if first is not None and len({error.code for error in errors.values()}) == 1 and (len(errors) == asked or may_pass(first)):
+        raise first
     if errors:
         raise SomeRefused(errors)
 

@@ -1,4 +1,4 @@
-"""Which offsets `ottla consume -G` commits, and that it leaves its group."""
+"""Which offsets `ottla consume -G` commits, that it leaves its group, and which offsets an error names."""
 
 import errno
 import io
@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from broker.cli.consume import _Membership, _Sink
-from broker.client.cluster import TopicPartition
-from broker.client.errors import Refused
+from broker.client.cluster import Cluster, TopicPartition
+from broker.client.committed import commit_offsets
+from broker.client.errors import Refused, SomeRefused
 from broker.client.fetcher import FetchedBatch, FetchSettings
 from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import OffsetCommitResponsePartition, OffsetCommitResponseTopic
 from protocol.records.batch import TimestampType
 from protocol.records.reader import Record
 
@@ -101,3 +103,32 @@ def test_the_group_is_left_although_the_last_commit_is_refused() -> None:
     with pytest.raises(Refused, match="GROUP_AUTHORIZATION_FAILED"):
         membership.run(FetchSettings(), "start", quiet=True)
     assert member.has_left
+
+
+class RefusingCluster(Cluster):
+    """A cluster that refuses the commits of these partitions."""
+
+    def __init__(self, *refused: int) -> None:
+        super().__init__("127.0.0.1:1")
+        self._refused = refused
+
+    def ask(self, find: object, request: Any, response: type[Any], **_: object) -> Any:
+        (topic,) = request.topics
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        partitions = [
+            OffsetCommitResponsePartition(
+                partition_index=each.partition_index, error_code=code if each.partition_index in self._refused else ErrorCode.NONE
+            )
+            for each in topic.partitions
+        ]
+        return response(topics=[OffsetCommitResponseTopic(name=topic.name, partitions=partitions)])
+
+
+def test_every_partition_is_named_whose_offset_is_refused_while_others_are_committed() -> None:
+    offsets = {TopicPartition("t", number): 1 for number in range(3)}
+    commit_offsets(RefusingCluster(), "g", offsets)
+    with pytest.raises(SomeRefused) as raised:
+        commit_offsets(RefusingCluster(0, 2), "g", offsets)
+    assert [line.partition(":")[0] for line in str(raised.value).splitlines()] == [f"the offset of group g for t-{n}" for n in (0, 2)]
+    with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
+        commit_offsets(RefusingCluster(0, 1, 2), "g", offsets)
