@@ -64,7 +64,7 @@ class Delivery(NamedTuple):
 
 
 class _Batch:
-    __slots__ = ("begun_at", "bytes", "look_at", "may_be_written", "not_before", "partition", "records", "sent_at", "sequence")
+    __slots__ = ("begun_at", "bytes", "is_sent", "look_at", "may_be_written", "not_before", "partition", "records", "sent_at", "sequence")
 
     def __init__(self, partition: TopicPartition, begun_at: float) -> None:
         self.partition = partition
@@ -75,7 +75,8 @@ class _Batch:
         self.sent_at = 0.0  # time of the current attempt
         self.look_at = 0.0  # time of the next look whether the leader has left the cluster
         self.sequence = NO_SEQUENCE
-        self.may_be_written = False  # a broker may have taken it, and the answer was lost
+        self.is_sent = False
+        self.may_be_written = False  # it was sent, and the answer was lost or left that open
 
 
 class Producer:
@@ -260,7 +261,7 @@ class Producer:
             return
         for batch in batches:
             self._muted.add(batch.partition.partition)
-            batch.may_be_written = True
+            batch.is_sent = True
         if is_answered:
             self._in_flight.setdefault(connection, deque()).append(batches)
         else:
@@ -366,11 +367,12 @@ class Producer:
     def _again_or_give_up(self, batch: _Batch, error: ConnectionLost | Refused) -> None:
         now = time.monotonic()
         may_pass = isinstance(error, ConnectionLost) or error.code.retriable
+        batch.may_be_written |= may_pass and batch.is_sent
         if may_pass and now < self._deadline_of(batch):
             batch.not_before = now + _BACKOFF_SECONDS
             self._cluster.forget(self._topic)
         else:
-            if may_pass and batch.may_be_written and batch.sequence != NO_SEQUENCE:
+            if batch.may_be_written and batch.sequence != NO_SEQUENCE:
                 self._uncertain[batch.partition.partition] = error
             self._done(batch, -1, error)
 

@@ -21,6 +21,7 @@ from protocol.messages.describe_configs import DescribeConfigsResponse, Describe
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.incremental_alter_configs import AlterConfigsResourceResponse, IncrementalAlterConfigsResponse
 from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from protocol.messages.produce import PartitionProduceResponse
 
 GONE = Address("127.0.0.1", 1)
 LONG_SECONDS = 60.0
@@ -170,6 +171,28 @@ def test_a_batch_is_sent_again_when_its_leader_has_left_the_cluster_without_an_a
         producer.poll(0.02)
     producer.close()
     assert [connection.requests for connection in connections] == [1, 1]
+
+
+@pytest.mark.parametrize("is_lost_first", [True, False])
+def test_no_batch_follows_one_that_is_refused_after_its_first_answer_was_lost(is_lost_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Producer, "_ask_producer_id", lambda _: (7, 0))
+    cluster = known_but_gone(LONG_SECONDS)
+    deliveries: list[Delivery] = []
+    producer = Producer(cluster, "t", ProducerSettings(), deliveries.append, choose=random.choice)
+    connection: Any = SilentConnection()
+    for value in (b"first", b"second"):
+        producer.send(OutgoingRecord(value, partition=0))
+        producer._close_batch(0)
+    first = producer._waiting[0][0]
+    producer._connections[1] = connection
+    producer._send_to(1, [first], 0.0)
+    if is_lost_first:
+        producer._again_or_give_up(first, ConnectionLost("no answer"))
+    producer._on_result(first, PartitionProduceResponse(index=0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    producer._send_waiting(time.monotonic())
+    connection.close()
+    assert [type(delivery.error) for delivery in deliveries] == ([Refused, ClientError] if is_lost_first else [Refused])
+    assert connection.requests == (1 if is_lost_first else 2)
 
 
 class WithoutCoordinator(Cluster):
