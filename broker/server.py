@@ -34,6 +34,7 @@ from broker.configuration.ip_quotas import IpQuotas
 from broker.configuration.reconfiguration import Reconfiguration
 from broker.configuration.scram_credentials import ScramCredentials
 from broker.coordination.stored_partitions import StoredPartitions
+from broker.environment import Environment
 from broker.fetching.fetch_sessions import FetchSessionCache
 from broker.groups.coordinator import GroupCoordinator
 from broker.handlers.transactions.marker_writer import MarkerWriter
@@ -63,7 +64,6 @@ from broker.start_checks import (
     check_znodes,
     refuse_unsupported,
 )
-from broker.surroundings import Surroundings
 from broker.transactions.coordinator import TransactionCoordinator
 from config.broker import BrokerConfig
 from config.errors import ConfigError
@@ -151,21 +151,21 @@ class CannotStart(Exception):
 class Broker:
     """See the module. `start` reads `config` and sets `addresses`."""
 
-    def __init__(self, config: BrokerConfig, surroundings: Surroundings | None = None) -> None:
+    def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
         self.config = config
-        self._surroundings = surroundings or Surroundings()
+        self._environment = environment or Environment()
         self.addresses: list[str] = []
         self.failed = False
         self.services = Services()
         self.metrics: MetricsEndpoint | None = None
-        self._clock = self._surroundings.clock
-        self._random = self._surroundings.random
+        self._clock = self._environment.clock
+        self._random = self._environment.random
         self.on_fatal: Callable[[], None] = lambda: None
         """Called when the broker cannot continue because its last log directory failed. The owner of the broker replaces this."""
         self._stage = _STARTING
         self._progress: Progress | None = None
         """Of the opening of the logs, once that is known."""
-        self._security = ListenerSecurity(config, self._clock, self._surroundings.random_bytes, self._surroundings.clock_ns)
+        self._security = ListenerSecurity(config, self._clock, self._environment.random_bytes, self._environment.clock_ns)
         self._held = AsyncExitStack()
         """Releases what the start has acquired so far."""
 
@@ -212,17 +212,17 @@ class Broker:
         problem = self._security.problem()
         if problem is not None and not may_have_metadata(config):
             raise problem
-        if self._surroundings.is_process:
+        if self._environment.is_process:
             # The start opens thousands of logs. With the default thresholds, passes over new objects would cost a sixth of the start.
             gc.set_threshold(200_000, 20, 100)
         await self._open_metrics()
         loop = asyncio.get_running_loop()
-        self._executor = services.workers = self._surroundings.workers(config)
+        self._executor = services.workers = self._environment.workers(config)
         self._held.callback(self._executor.shutdown)
         self._timing_wheel = TimingWheel(self._clock.monotonic, loop.call_later)
         self._held.callback(self._timing_wheel.close)
         # Before anything is written: addresses and keys that cannot be had end the start.
-        await self._surroundings.check_addresses(config)
+        await self._environment.check_addresses(config)
         self._key_sets = KeySets(self._executor, self._clock)
         self._held.push_async_callback(self._key_sets.close)
         if problem is None:  # else the dynamic configuration has to complete that of the listeners first
@@ -236,7 +236,7 @@ class Broker:
         self.socket_server.accept()
         if self.metrics is not None:
             self.metrics.on_ready()
-        if self._surroundings.is_process:
+        if self._environment.is_process:
             # Later passes skip the objects that live until the end. No collection comes first: a start leaves next to no garbage, and
             # a pass would delay it.
             gc.freeze()
@@ -260,7 +260,7 @@ class Broker:
     async def _open_directories(self) -> None:
         self._background = LoopBackground(self._executor)
         self.log_manager = self.services.data.log_manager = LogManager(
-            self.config, self._topic_config_of, self._surroundings.file_system, self._clock, self._background, random=self._random
+            self.config, self._topic_config_of, self._environment.file_system, self._clock, self._background, random=self._random
         )
         self._progress = self.log_manager.progress
         self.log_manager.on_no_log_dir = self._fail
@@ -272,12 +272,12 @@ class Broker:
         """Open the metadata store, find this broker's identity in it, and prepare to read configuration from it."""
         services = self.services
         administration = services.administration
-        self.store = administration.store = self._surroundings.metadata_store(
+        self.store = administration.store = self._environment.metadata_store(
             lambda: open_metadata_store(self.config, self._clock, self.log_manager.directories.live)
         )
         self._held.push_async_callback(self.store.close)
         await in_session(self.store, self._find_identity)
-        passwords = encoder_of(self.config, self._surroundings.random_bytes)
+        passwords = encoder_of(self.config, self._environment.random_bytes)
         administration.config_admin = ConfigAdmin(self.store, services.broker_id, self.config, passwords)
         administration.dynamic_config = DynamicConfig(
             self.config,
@@ -285,7 +285,7 @@ class Broker:
             administration.config_admin,
             services.broker_id,
             self._clock,
-            old_encoder_of(self.config, self._surroundings.random_bytes),
+            old_encoder_of(self.config, self._environment.random_bytes),
         )
 
     async def _find_identity(self) -> None:
@@ -296,16 +296,16 @@ class Broker:
             await check_znodes(self.config, self.store)
         if (problem := self._security.problem()) is not None:
             await check_configuration_may_differ(self.store, self._known_broker_id(), problem)
-        services.cluster_id = await prepare_store(self.store, self._surroundings.random_bytes)
+        services.cluster_id = await prepare_store(self.store, self._environment.random_bytes)
         services.broker_id = await self._broker_id()
-        await check_broker_id(services.broker_id, self.config, self.store, directories, self._surroundings.is_listening)
+        await check_broker_id(services.broker_id, self.config, self.store, directories, self._environment.is_listening)
 
     async def _load_logs(self) -> None:
         services = self.services
         await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
         await in_session(self.store, services.administration.dynamic_config.load)
         self._held.push_async_callback(services.administration.dynamic_config.close)
-        self._access_control = AccessControl(services, self._random.random, self._surroundings.random_bytes)
+        self._access_control = AccessControl(services, self._random.random, self._environment.random_bytes)
         self._held.push_async_callback(self._access_control.close)
         await self._access_control.load()
         # Before logs are loaded: wrong logins, keys or certificates in the dynamic configuration should end the start at once, too.
@@ -324,8 +324,8 @@ class Broker:
         data, administration = services.data, services.administration
         store = self.store
         cluster = services.metadata = MetadataCache()
-        resting, paused = (collector_resting, collector_paused) if self._surroundings.is_process else (nullcontext, nullcontext)
-        services.turns = Turns(asyncio.get_running_loop().call_soon, self._surroundings.clock_ns, while_large=resting)
+        resting, paused = (collector_resting, collector_paused) if self._environment.is_process else (nullcontext, nullcontext)
+        services.turns = Turns(asyncio.get_running_loop().call_soon, self._environment.clock_ns, while_large=resting)
         data.replica_manager = ReplicaManager(services.broker_id, self.log_manager, cluster, self._clock, config[REPLICA_LAG_TIME_MAX_MS])
         data.replica_manager.replica_selector = selector_of(config[REPLICA_SELECTOR_CLASS])
         self.log_manager.on_log_dir_failure = data.replica_manager.on_log_dir_failure
@@ -335,25 +335,25 @@ class Broker:
         self._held.push_async_callback(failures.close)
         waits = administration.metadata_waits = MetadataWaits()
         services.cluster.control_requests = ControlRequests(data.replica_manager, administration.dynamic_config, waits, paused)
-        self._cluster = ClusterWiring(services, self._surroundings.connect, self._security.of_peers)
+        self._cluster = ClusterWiring(services, self._environment.connect, self._security.of_peers)
         self._held.push_async_callback(self._cluster.close)
         services.cluster.controller = self.controller = Controller(
             store,
             services.broker_id,
             config,
             self._clock,
-            self._surroundings.random_bytes,
+            self._environment.random_bytes,
             self._cluster.channel_to,
             config.listeners.inter_broker_listener_name,
             self._registration,
-            self._surroundings.is_listening,
+            self._environment.is_listening,
             services.turns.pause,
             paused,
         )
         self.controller.on_new_session(self._cluster.on_new_session)
         self._access_control.follow(self.controller)
         administration.topic_admin = TopicAdmin(
-            store, config, cluster, waits, self._surroundings.random_bytes, self._random.randrange, services.turns.pause
+            store, config, cluster, waits, self._environment.random_bytes, self._random.randrange, services.turns.pause
         )
         administration.partition_growth = PartitionGrowth(store, cluster, waits, self._random.randrange, services.turns.pause)
         administration.auto_topics = AutoTopics(config, administration.topic_admin, services.turns.pause)
@@ -395,7 +395,7 @@ class Broker:
             data.produce_purgatory,
             services.workers,
             data.transaction_verifier,
-            lambda: UUID(bytes=self._surroundings.random_bytes(16), version=4),
+            lambda: UUID(bytes=self._environment.random_bytes(16), version=4),
             while_loading=while_loading,
         )
         data.replica_manager.leadership_listeners += (groups.on_leadership_change, transactions.on_leadership_change)
@@ -405,13 +405,13 @@ class Broker:
         listeners = self.config.listeners
         endpoints = listeners.listeners
         hosts = await known_hosts(self.config)
-        self.socket_server = server = self._surroundings.socket_server(limits_of(self.config, hosts))
+        self.socket_server = server = self._environment.socket_server(limits_of(self.config, hosts))
         self.dispatcher = dispatcher = Dispatcher(self.services, self._measured_requests())
         self.services.administration.metadata_waits.on_wait = dispatcher.messages.on_wait
         self._held.push_async_callback(dispatcher.close)
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
         administration = self.services.administration
-        credentials = ScramCredentials(administration.config_admin, administration.dynamic_config, self._surroundings.random_bytes)
+        credentials = ScramCredentials(administration.config_admin, administration.dynamic_config, self._environment.random_bytes)
         await in_session(self.store, credentials.load)
         self._held.push_async_callback(credentials.close)
         self.controller.on_new_session(credentials.on_new_session)
@@ -447,12 +447,12 @@ class Broker:
 
     def _measured_requests(self) -> RequestMetrics | None:
         """Times requests for the metrics, for the log of slow ones, or for both."""
-        services, surroundings = self.services, self._surroundings
+        services, environment = self.services, self._environment
         slow_ms = self.config[OTTLA_SLOW_REQUEST_MS]
-        if self.metrics is None and slow_ms is None and not surroundings.measures_requests:
+        if self.metrics is None and slow_ms is None and not environment.measures_requests:
             return None
         stats = services.data.replica_manager.topic_stats
-        measured = surroundings.request_metrics(surroundings.clock_ns, stats, services.error_counts, RequestLog(slow_ms))
+        measured = environment.request_metrics(environment.clock_ns, stats, services.error_counts, RequestLog(slow_ms))
         if self.metrics is not None:
             self.metrics.attach(services, self.socket_server, measured)
         else:
@@ -465,7 +465,7 @@ class Broker:
             Windows.of(config[QUOTA_WINDOW_NUM], config[QUOTA_WINDOW_SIZE_SECONDS] * 1000),
             Windows.of(config[CONTROLLER_QUOTA_WINDOW_NUM], config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * 1000),
             Windows.of(config[METRICS_NUM_SAMPLES], config[METRICS_SAMPLE_WINDOW_MS]),
-            self._surroundings.clock_ns,
+            self._environment.clock_ns,
         )
 
     async def _join_cluster(self) -> None:
@@ -553,18 +553,18 @@ class Broker:
         self.failed = True
         self.on_fatal()
 
-    async def stop(self, hurry: asyncio.Event | None = None) -> None:
+    async def stop(self, forced: asyncio.Event | None = None) -> None:
         """Hand over leadership, stop accepting, finish requests in flight, flush, write checkpoints and the clean-shutdown marker.
 
-        Setting `hurry` skips the waiting; no acknowledged record is lost by that.
+        Setting `forced` skips the waiting; no acknowledged record is lost by that.
         """
         logger.info("broker %d stops", self.services.broker_id)
         self._stage = "stopping"
         if self.metrics is not None:
             self.metrics.on_stopping()
         waits: set[asyncio.Future[object]] = {asyncio.ensure_future(self._leave())}
-        if hurry is not None:
-            waits.add(asyncio.ensure_future(hurry.wait()))
+        if forced is not None:
+            waits.add(asyncio.ensure_future(forced.wait()))
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for task in waits:
             task.cancel()

@@ -42,16 +42,16 @@ class OwnFolder:
     def remove(self) -> None:
         """Remove the folder with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
-        self._let_go()
+        self._release()
 
     def rename(self, place: Path) -> None:
         """Give the complete folder its final name; it no longer belongs to the process. Raises OSError."""
         for name in (_LOCK, "new-lock"):
             (self.path / name).unlink(missing_ok=True)
         self.path.rename(place)
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._lock is not None:
             with suppress(OSError):
                 self._lock.close()

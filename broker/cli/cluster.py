@@ -392,7 +392,7 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
     does not restart the other brokers.
     """
     from broker.supervisor import control
-    from broker.supervisor.rolling_restart import RealSurroundings, Trouble
+    from broker.supervisor.rolling_restart import SupervisedCluster, Trouble
     from broker.supervisor.rolling_restart import rolling_restart as restart
 
     directory = directory.absolute()
@@ -407,7 +407,7 @@ def rolling_restart(broker_ids: tuple[int, ...], seconds: float, directory: Path
             print(line, flush=True)
 
     try:
-        restart(RealSurroundings(directory, security), seconds, on_line, broker_ids)
+        restart(SupervisedCluster(directory, security), seconds, on_line, broker_ids)
     except Trouble as trouble:
         for line in str(trouble).splitlines():
             say(f"ottla: {line}")

@@ -101,15 +101,15 @@ async def _serve(config: BrokerConfig, sink: LogSink | None, secure: SecureStart
     from protocol.compiled import describe
 
     stop = asyncio.Event()
-    hurry = asyncio.Event()
+    forced = asyncio.Event()
     test_bench = None
     if ephemeral:
         from broker.ephemeral.bench import Bench
 
-        test_bench = Bench(stop, hurry)
-    broker = Broker(config, None if test_bench is None else test_bench.surroundings)
+        test_bench = Bench(stop, forced)
+    broker = Broker(config, None if test_bench is None else test_bench.environment)
     manager = ServiceManager(os.environ, lambda: broker.status)
-    _listen_to_signals(stop, hurry, sink)
+    _listen_to_signals(stop, forced, sink)
     broker.on_fatal = stop.set
     manager.on_starting()
     starting = asyncio.ensure_future(broker.start())
@@ -148,7 +148,7 @@ async def _serve(config: BrokerConfig, sink: LogSink | None, secure: SecureStart
         say(advice)
     await stop.wait()
     manager.on_stopping()
-    await broker.stop(hurry)
+    await broker.stop(forced)
     manager.close()
     if test_bench is not None:
         test_bench.close()
@@ -162,10 +162,10 @@ async def _admit(secure: SecureStart, broker: Broker, addresses: list[str]) -> s
     return secure.write_client_files(addresses[0].rpartition("/")[2])
 
 
-def _listen_to_signals(stop: asyncio.Event, hurry: asyncio.Event, sink: LogSink | None) -> None:
+def _listen_to_signals(stop: asyncio.Event, forced: asyncio.Event, sink: LogSink | None) -> None:
     def on_signal() -> None:
         if stop.is_set():
-            hurry.set()
+            forced.set()
         stop.set()
 
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Wires the parts of an ephemeral broker: its surroundings with faults, the watch over its parent, and the commands of its test."""
+"""Wires the parts of an ephemeral broker: its environment with faults, the watch over its parent, and the commands of its test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from broker.ephemeral.control import Control
-from broker.ephemeral.faults import Faults, FaultySurroundings
+from broker.ephemeral.faults import Faults, FaultyEnvironment
 from broker.ephemeral.parent import Parent
 from broker.process import say
 
@@ -17,14 +17,14 @@ logger = logging.getLogger(__name__)
 class Bench:
     """See the module. The broker stops at once when its parent has ended."""
 
-    def __init__(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+    def __init__(self, stop: asyncio.Event, forced: asyncio.Event) -> None:
         self._faults = Faults()
-        self.surroundings = FaultySurroundings(self._faults)
+        self.environment = FaultyEnvironment(self._faults)
         self._control: Control | None = None
         self._early: list[bytes] = []
         """Commands that came before the broker was ready."""
         self._stop = stop
-        self._hurry = hurry
+        self._forced = forced
         self._parent = Parent(self._on_parent_gone, self._on_line)
         self._parent.watch()
 
@@ -50,5 +50,5 @@ class Bench:
 
     def _on_parent_gone(self) -> None:
         logger.info("the process that started this broker has ended; the broker stops")
-        self._hurry.set()
+        self._forced.set()
         self._stop.set()

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.environment import Environment
 from broker.ephemeral.disk import DiskFaults, FaultyFileSystem
 from broker.ephemeral.error_answers import error_answer
 from broker.loop.clock import SystemClock
@@ -18,7 +19,6 @@ from broker.metrics.request_metrics import RequestMetrics
 from broker.network.request_channel import CLOSE, Answer, Pending
 from broker.serving.message_requests import follow
 from broker.serving.route import Route
-from broker.surroundings import Surroundings
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.wire import ProtocolError
@@ -122,7 +122,7 @@ class ShiftedClock(SystemClock):
         return super().now_ms() + self._faults.clock_shift_ms
 
 
-class FaultySurroundings(Surroundings):
+class FaultyEnvironment(Environment):
     """The real machine, with faults."""
 
     measures_requests = True
@@ -134,13 +134,13 @@ class FaultySurroundings(Surroundings):
         self.file_system = FaultyFileSystem(RealFileSystem(), faults.disk)
 
     def request_metrics(self, *arguments: Any) -> RequestMetrics:
-        """See Surroundings."""
+        """See Environment."""
         made = FaultyRequests(*arguments)
         made.faults = self._faults
         return made
 
     def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
-        """See Surroundings. The metadata file is not flushed either."""
+        """See Environment. The metadata file is not flushed either."""
         from controller.store.embedded_store import EmbeddedStore
 
         store = open_store()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from broker.ephemeral.control import ERRORS, commands_on_loop, one_line
-from broker.ephemeral.faults import Faults, FaultySurroundings
+from broker.ephemeral.faults import Faults, FaultyEnvironment
 from broker.ephemeral.settings import Ephemeral
 from broker.server import Broker, CannotStart
 from config.broker import BrokerConfig
@@ -24,7 +24,7 @@ class Refused(Exception):
     """One line: the refused command, and the reason."""
 
 
-class _SharedProcess(FaultySurroundings):
+class _SharedProcess(FaultyEnvironment):
     is_process = False
 
 

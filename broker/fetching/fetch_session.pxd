@@ -5,7 +5,7 @@ from replication.reading.asked_partition cimport AskedPartition
 from replication.reading.fetch_read cimport FetchParams
 from storage.log.partition_log cimport PartitionLog
 
-cdef int64_t FINAL_EPOCH, FORGOTTEN, INITIAL_EPOCH, LAST_EPOCH, LET_GO_PER_TURN, NO_EPOCH, NO_PREFERENCE, NO_SESSION
+cdef int64_t FINAL_EPOCH, FORGOTTEN, INITIAL_EPOCH, LAST_EPOCH, NO_EPOCH, NO_PREFERENCE, NO_SESSION, RELEASED_PER_TURN
 cdef bytes ZERO_UUID
 
 cdef class SessionPartition(AskedPartition):
@@ -18,13 +18,14 @@ cdef class SessionPartition(AskedPartition):
     cdef public bint is_idle, is_listed, is_unknown, is_waiting
     cdef int64_t _counted
 
-    cpdef void ask_again(self, int64_t offset, int64_t max_bytes, int64_t leader_epoch, int64_t last_fetched_epoch, int64_t start) except *
+    cpdef void update_request(
+        self, int64_t offset, int64_t max_bytes, int64_t leader_epoch, int64_t last_fetched_epoch, int64_t start) except *
     @cython.locals(partition=Partition)
     cpdef bint try_complete(self) except -1
     cpdef void wait(self) except *
-    cpdef void stand_at(self, Partition partition) except *
+    cpdef void set_partition(self, Partition partition) except *
     @cython.locals(partition=Partition)
-    cpdef void let_go(self) except *
+    cpdef void release(self) except *
     @cython.locals(partition=Partition, log=PartitionLog)
     cpdef bint maybe_rest(self, FetchParams params) except -1
     cpdef void count(self) except *
@@ -40,7 +41,7 @@ cdef class FetchSession:
     cdef public object fetch
     cdef dict _partitions
     cdef int64_t _last_turn
-    cdef bint _is_letting_go, _is_ordered
+    cdef bint _is_releasing, _is_ordered
     cdef object _client
     cdef tuple _reader
 

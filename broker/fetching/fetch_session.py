@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from broker.fetching.session_numbers import FINAL_EPOCH, FORGOTTEN, INITIAL_EPOCH, LAST_EPOCH, LET_GO_PER_TURN, NO_SESSION
+from broker.fetching.session_numbers import FINAL_EPOCH, FORGOTTEN, INITIAL_EPOCH, LAST_EPOCH, NO_SESSION, RELEASED_PER_TURN
 from protocol.uuid import ZERO_UUID
 from replication.leader.partition import Partition
 from replication.leader.progress import ReplicaProgress
@@ -86,7 +86,7 @@ class SessionPartition(AskedPartition):
         """The progress of the follower, while the partition is idle."""
         self._counted = 0
 
-    def ask_again(self, offset: int, max_bytes: int, leader_epoch: int, last_fetched_epoch: int, start: int) -> None:
+    def update_request(self, offset: int, max_bytes: int, leader_epoch: int, last_fetched_epoch: int, start: int) -> None:
         """Set what the client wants from now on, as given in a request that names the partition.
 
         A client with another leader epoch has restarted, and may have dropped the answer that contained the high watermark. So the next
@@ -125,14 +125,14 @@ class SessionPartition(AskedPartition):
             self.is_waiting = True
             self.partition.waiters.add(self)
 
-    def stand_at(self, partition: Partition | None) -> None:
+    def set_partition(self, partition: Partition | None) -> None:
         """Set the partition that a reading found, or None."""
         before = self.partition
         if before is not partition:
-            self.let_go()
+            self.release()
             self.partition = partition
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Stop waiting for changes, and release the partition."""
         self.end()
         partition = self.partition
@@ -235,8 +235,8 @@ class FetchSession:
 
     __slots__ = (
         "_client",
-        "_is_letting_go",
         "_is_ordered",
+        "_is_releasing",
         "_last_turn",
         "_partitions",
         "_reader",
@@ -279,7 +279,7 @@ class FetchSession:
         self._is_ordered = True  # whether `changed` is in the order of service
         self._client: Client | None = None
         self._reader: tuple[int, int, int, bool, int] | None = None
-        self._is_letting_go = False
+        self._is_releasing = False
 
     def __iter__(self) -> Iterator[SessionPartition]:
         for of_topic in self._partitions.values():
@@ -314,7 +314,7 @@ class FetchSession:
         if not of_topic:
             del self._partitions[topic]
         self.size -= 1
-        asked.let_go()
+        asked.release()
         asked.turn = FORGOTTEN
         self.has_stale = True
 
@@ -378,7 +378,7 @@ class FetchSession:
         `reader` is everything, beside the partitions, on which the result of a fetch depends. Only one session of a connection has idle
         partitions: the client has left the session before.
         """
-        self._is_letting_go = False
+        self._is_releasing = False
         if self._reader != reader or self._client is not client:
             self.look_at_all()
             self._reader = reader
@@ -397,8 +397,8 @@ class FetchSession:
         """
         self._client = None
         self.is_watched = False
-        self._is_letting_go = True
-        self._let_some_go(list(self))
+        self._is_releasing = True
+        self._release_some(list(self))
         if self.fetch is not None:
             self.fetch.give_up()
 
@@ -411,14 +411,14 @@ class FetchSession:
             self.leave()
             self.has_ended = True
 
-    def _let_some_go(self, left: list[SessionPartition]) -> None:
-        if not self._is_letting_go:
+    def _release_some(self, left: list[SessionPartition]) -> None:
+        if not self._is_releasing:
             return
-        for asked in left[-LET_GO_PER_TURN:]:
-            asked.let_go()
-        del left[-LET_GO_PER_TURN:]
+        for asked in left[-RELEASED_PER_TURN:]:
+            asked.release()
+        del left[-RELEASED_PER_TURN:]
         if left:
-            asyncio.get_running_loop().call_soon(self._let_some_go, left)
+            asyncio.get_running_loop().call_soon(self._release_some, left)
 
 
 def _turn(asked: SessionPartition) -> int:

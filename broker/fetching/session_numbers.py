@@ -8,7 +8,7 @@ FINAL_EPOCH: Final = -1
 """The epoch of a request without a session; ends the session whose id it contains."""
 NO_SESSION: Final = 0
 LAST_EPOCH: Final = 2**31 - 1
-LET_GO_PER_TURN: Final = 250
+RELEASED_PER_TURN: Final = 250
 """Partitions that are released in one turn of the event loop; each takes a microsecond or two."""
 FORGOTTEN: Final = -1
 """Place in the order of service of a partition that a session has dropped."""

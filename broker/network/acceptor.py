@@ -220,7 +220,7 @@ class Acceptor:
         "_accepting",
         "_begin_authentication",
         "_closed",
-        "_hurry",
+        "_handshake_timer",
         "_index",
         "_loop",
         "_make_room",
@@ -296,7 +296,7 @@ class Acceptor:
         # A connection's task ends when its transport exists. After that nothing runs per connection.
         self._opening: dict[asyncio.Task[None], float] = {}
         """The tasks with the times of their starts, the oldest first. With TLS these are the handshakes."""
-        self._hurry: asyncio.TimerHandle | None = None
+        self._handshake_timer: asyncio.TimerHandle | None = None
 
     @property
     def accepted(self) -> int:
@@ -323,9 +323,9 @@ class Acceptor:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        if self._hurry is not None:
-            self._hurry.cancel()
-            self._hurry = None
+        if self._handshake_timer is not None:
+            self._handshake_timer.cancel()
+            self._handshake_timer = None
         self._sock.close()
         for sock in self._too_early:
             sock.close()
@@ -473,20 +473,20 @@ class Acceptor:
         """Whether another connection may be opened. If not, the oldest handshake gets less time, since silent clients could use up all."""
         if self.tls is None or len(self._opening) < self.limits.tls_handshakes:
             return True
-        if self._hurry is None:
+        if self._handshake_timer is None:
             oldest = next(iter(self._opening.values()))
-            self._hurry = self._loop.call_at(oldest + HURRIED_SECONDS, self._end_oldest)
+            self._handshake_timer = self._loop.call_at(oldest + HURRIED_SECONDS, self._end_oldest)
         return False
 
     def _end_oldest(self) -> None:
-        self._hurry = None
+        self._handshake_timer = None
         if self._accepting or len(self._opening) < self.limits.tls_handshakes:
             return
         task, began = next(iter(self._opening.items()))
         if began + HURRIED_SECONDS <= self._loop.time():
             task.cancel()
         else:
-            self._hurry = self._loop.call_at(began + HURRIED_SECONDS, self._end_oldest)
+            self._handshake_timer = self._loop.call_at(began + HURRIED_SECONDS, self._end_oldest)
 
     async def _connect(self, sock: socket.socket, connection: AcceptedConnection) -> None:
         tls = self.tls

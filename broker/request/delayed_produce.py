@@ -133,14 +133,14 @@ class DelayedProduce(DelayedPartitions):
 
     def on_complete(self) -> None:
         """Answer."""
-        waiting, then = self._let_go()
+        waiting, then = self._release()
         then(waiting)
 
     def cancel(self) -> None:
-        self._let_go()
+        self._release()
         super().cancel()
 
-    def _let_go(self) -> tuple[Sequence[AppendedPartition], OnDecided]:
+    def _release(self) -> tuple[Sequence[AppendedPartition], OnDecided]:
         """End the waiting, and release the request: a completed operation may stay in the queue of its time limit."""
         waiting, then = self._waiting, self._then
         self._waiting, self._then = (), _ignore

@@ -2,8 +2,8 @@
 
 Long work is a generator (`Steps`). It yields wherever other work may run, and returns its result. Between two steps shared state may
 change, so a generator keeps its own copies of the state that it depends on. A handler in steps must not keep references to parts of its
-request or response: when the request is answered, `let_go` empties the arrays of both. All work in steps runs here, one slice of SLICE_NS
-in each turn of the loop.
+request or response: when the request is answered, `free_in_steps` empties the arrays of both. All work in steps runs here, one slice of
+SLICE_NS in each turn of the loop.
 
 A large request (LARGE_BYTES) waits before it is even decoded, and only one large request is processed here at a time; the smallest goes
 first. This bounds the memory of decoded requests, where an element of one byte may take a hundred. Two kinds of large requests let the next
@@ -87,7 +87,7 @@ def in_order(items: Iterable[_Sortable]) -> Steps[Iterator[_Sortable]]:
     return merge(*parts)
 
 
-def let_go(message: Struct) -> Steps[None]:
+def free_in_steps(message: Struct) -> Steps[None]:
     """Empties the arrays of a message that is no longer needed. Freeing a large message at once would hold the loop for long."""
     for field in message.SCHEMA.fields:
         if isinstance(field.type, ArrayOf) and not isinstance(field.type.element, Fixed):
@@ -95,7 +95,7 @@ def let_go(message: Struct) -> Steps[None]:
             while items:
                 item = items.pop()
                 if isinstance(item, Struct):
-                    yield from let_go(item)
+                    yield from free_in_steps(item)
                 yield
 
 

@@ -103,13 +103,13 @@ class InterBrokerSecurity:
 
     def begin(self, host: str) -> SaslClient:
         """See `ClientSecurity`."""
-        from broker.security.sasl.clients import Surroundings, sasl_client
+        from broker.security.sasl.clients import SaslContext, sasl_client
         from config.sasl import inter_broker_login, inter_broker_login_setting
 
         properties, name = self._config.current, self._listener_name
         try:
             mechanism, module = inter_broker_login(properties, name)
-            return sasl_client(mechanism, module, Surroundings(self.random_bytes, self._now_ms, host))()
+            return sasl_client(mechanism, module, SaslContext(self.random_bytes, self._now_ms, host))()
         except ConfigError as reason:
             setting = "" if isinstance(reason, ConfigValueError) else f"{inter_broker_login_setting(properties, name)}: "
             raise ConfigError(f"this broker cannot log in at listener {name} of other brokers: {setting}{reason}") from None
@@ -144,10 +144,10 @@ class ConfiguredSecurity:
 
     def begin(self, host: str) -> SaslClient:
         """See `ClientSecurity`."""
-        from broker.security.sasl.clients import Surroundings, sasl_client
+        from broker.security.sasl.clients import SaslContext, sasl_client
 
-        surroundings = Surroundings(os.urandom, lambda: time.time_ns() // 1_000_000, host)
-        return sasl_client(self.properties.mechanism, self.properties.login, surroundings)()
+        context = SaslContext(os.urandom, lambda: time.time_ns() // 1_000_000, host)
+        return sasl_client(self.properties.mechanism, self.properties.login, context)()
 
     def librdkafka(self) -> dict[str, str]:
         """The same security for a client of librdkafka. Raises ConfigError for OAUTHBEARER, and for GSSAPI, which its wheels lack."""

@@ -102,11 +102,11 @@ class ListenerAuthentication:
     def on_known(self, handler: AuthenticationHandler) -> None:
         """The client of a connection has authenticated or left."""
         self._unauthenticated.pop(handler, None)
-        self.let_go(handler)
+        self.release(handler)
 
     def hold(self, handler: AuthenticationHandler, size: int) -> None:
         """A client's unfinished request and its client id take `size` bytes now."""
-        self.let_go(handler)
+        self.release(handler)
         self._held[handler] = size
         self._held_bytes += size
         queued = self.config[QUEUED_MAX_REQUEST_BYTES]
@@ -114,7 +114,7 @@ class ListenerAuthentication:
         while self._held_bytes > most and len(self._held) > 1:
             next(iter(self._held)).close("requests of clients that have not authenticated take too much memory")
 
-    def let_go(self, handler: AuthenticationHandler) -> None:
+    def release(self, handler: AuthenticationHandler) -> None:
         """The client holds nothing."""
         self._held_bytes -= self._held.pop(handler, 0)
 
@@ -143,7 +143,7 @@ class AuthenticationHandler(RequestHandler):
     def handle(self, frame: memoryview, connection: Connection) -> Answer:
         """See `RequestHandler`."""
         if not self._is_known:
-            self._listener.let_go(self)
+            self._listener.release(self)
         state = self._state_at(frame)
         if state is State.AUTHENTICATED:
             return self._handle_authenticated(frame, connection)

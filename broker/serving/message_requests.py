@@ -22,7 +22,7 @@ from broker.request.context import RequestContext
 from broker.request.error_map import error_code, is_expected
 from broker.request.malformed import MALFORMED, name_of, refuse
 from broker.request.services import Services
-from broker.request.turns import LARGE_BYTES, Steps, Unfinished, let_go
+from broker.request.turns import LARGE_BYTES, Steps, Unfinished, free_in_steps
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.message import Message
@@ -118,7 +118,7 @@ class MessageRequests:
         is_in_steps = type(response) is GeneratorType
         task = yield from self._answer(response, route, context, pending)
         if is_in_steps and pending.completed:
-            yield from let_go(request)
+            yield from free_in_steps(request)
         return task
 
     def _answer(self, response: Any, route: Route, context: RequestContext, pending: Pending) -> Steps[asyncio.Task[None] | None]:
@@ -135,7 +135,7 @@ class MessageRequests:
         if isinstance(response, Message):
             pending.complete((yield from context.encode_steps(response)))
             if is_in_steps:
-                yield from let_go(response)
+                yield from free_in_steps(response)
         elif isinstance(response, Pending):
             follow(response, pending)
         else:

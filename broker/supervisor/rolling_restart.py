@@ -27,7 +27,7 @@ class Trouble(Exception):
     """The restart cannot continue; the text is for the operator, and names the brokers that were not restarted."""
 
 
-class Surroundings(Protocol):
+class RestartedCluster(Protocol):
     """The supervisor and the brokers as the restart sees them; tests replace it."""
 
     def brokers(self) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ class Surroundings(Protocol):
         """Wait."""
 
 
-class RealSurroundings:
+class SupervisedCluster:
     """The supervisor of a directory, over its socket, and its brokers."""
 
     def __init__(self, directory: Path, security: ClientSecurity) -> None:
@@ -56,7 +56,7 @@ class RealSurroundings:
         self._security = security
 
     def brokers(self) -> list[dict[str, Any]]:
-        """See Surroundings."""
+        """See RestartedCluster."""
         try:
             found: list[dict[str, Any]] = control.ask(self._directory, {"command": "status"}, _STATUS_SECONDS)["brokers"]
         except TimeoutError:
@@ -65,70 +65,70 @@ class RealSurroundings:
         return found
 
     def restart(self, broker_id: int, seconds: float) -> str:
-        """See Surroundings."""
+        """See RestartedCluster."""
         return str(control.ask(self._directory, {"command": "restart", "id": broker_id}, seconds).get("error", ""))
 
     def metadata(self, address: str) -> MetadataResponse:
-        """See Surroundings."""
+        """See RestartedCluster."""
         with Cluster(address, timeout_seconds=_ASK_SECONDS, security=self._security) as cluster:
             return cluster.refresh(None)
 
     def monotonic(self) -> float:
-        """See Surroundings."""
+        """See RestartedCluster."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """See Surroundings."""
+        """See RestartedCluster."""
         time.sleep(seconds)
 
 
-def rolling_restart(surroundings: Surroundings, seconds: float, say: Say, only: Sequence[int] = ()) -> None:
+def rolling_restart(cluster: RestartedCluster, seconds: float, say: Say, only: Sequence[int] = ()) -> None:
     """Restart all brokers of the supervisor, or `only` these. `seconds` limits each restart, and each wait for replicas.
 
     Raises Trouble, control.NoSupervisor, TimeoutError.
     """
-    known = [int(broker["id"]) for broker in surroundings.brokers()]
+    known = [int(broker["id"]) for broker in cluster.brokers()]
     unknown = sorted(set(only).difference(known))
     if unknown:
         raise Trouble(f"there is no broker {', '.join(map(str, unknown))}; there are {min(known)} to {max(known)}")
     left = [broker_id for broker_id in known if not only or broker_id in only]
-    controller = _wait_for_replicas(surroundings, seconds, left)
+    controller = _wait_for_replicas(cluster, seconds, left)
     left.sort(key=lambda broker_id: broker_id == controller)
     while left:
         broker_id = left[0]
-        began = surroundings.monotonic()
-        reason = surroundings.restart(broker_id, seconds)
+        began = cluster.monotonic()
+        reason = cluster.restart(broker_id, seconds)
         if reason:
             raise Trouble(f"{reason}\n{_not_restarted(left)}")
-        ready = surroundings.monotonic()
+        ready = cluster.monotonic()
         del left[0]
-        _wait_for_replicas(surroundings, seconds, left)
-        in_sync = surroundings.monotonic()
+        _wait_for_replicas(cluster, seconds, left)
+        in_sync = cluster.monotonic()
         say(f"broker {broker_id}: restarted in {ready - began:.1f} s, all replicas in sync after {in_sync - ready:.1f} s")
 
 
-def _wait_for_replicas(surroundings: Surroundings, seconds: float, left: Sequence[int]) -> int:
+def _wait_for_replicas(cluster: RestartedCluster, seconds: float, left: Sequence[int]) -> int:
     """Wait until every broker sees every replica in sync; returns the controller. Raises Trouble."""
-    deadline = surroundings.monotonic() + seconds
+    deadline = cluster.monotonic() + seconds
     while True:
-        brokers = surroundings.brokers()
+        brokers = cluster.brokers()
         down = [broker for broker in brokers if broker["state"] != "ready"]
         if down:
             said = "; ".join(
                 f"broker {each['id']} is {each['state']}" + (f" ({each['reason']})" if each["reason"] else "") for each in down
             )
             raise Trouble(f"{said}; `ottla cluster start ID` or `resume ID` brings a broker back\n{_not_restarted(left)}")
-        controller, faults = _look(surroundings, brokers)
+        controller, faults = _look(cluster, brokers)
         if not faults:
             return controller
-        if surroundings.monotonic() > deadline:
+        if cluster.monotonic() > deadline:
             shown = "\n".join(faults[:_FAULTS_SHOWN])
             more = f"\nand {len(faults) - _FAULTS_SHOWN} more" if len(faults) > _FAULTS_SHOWN else ""
             raise Trouble(f"not every replica is in sync after {seconds:g} s:\n{shown}{more}\n{_not_restarted(left)}")
-        surroundings.sleep(_PAUSE_SECONDS)
+        cluster.sleep(_PAUSE_SECONDS)
 
 
-def _look(surroundings: Surroundings, brokers: Iterable[dict[str, Any]]) -> tuple[int, list[str]]:
+def _look(cluster: RestartedCluster, brokers: Iterable[dict[str, Any]]) -> tuple[int, list[str]]:
     """The controller, and the faults that any of the brokers sees."""
     expected = {int(broker["id"]) for broker in brokers}
     controller = NO_LEADER
@@ -136,7 +136,7 @@ def _look(surroundings: Surroundings, brokers: Iterable[dict[str, Any]]) -> tupl
     for broker in brokers:
         host = f"[{broker['host']}]" if ":" in broker["host"] else broker["host"]
         try:
-            answer = surroundings.metadata(f"{host}:{broker['port']}")
+            answer = cluster.metadata(f"{host}:{broker['port']}")
         except ClientError as error:
             faults[f"broker {broker['id']}: {error}"] = None
             continue

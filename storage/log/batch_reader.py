@@ -61,7 +61,7 @@ class BatchReader:
         if length > max_bytes:
             if finder is None:
                 finder = segment.finder(file_of(active, segment, may_wait))
-                if not finder.stand_at(position, ahead):
+                if not finder.seek(position, ahead):
                     return FetchSlice(None, offset)
             length = finder.fit(max_bytes)
             if length:

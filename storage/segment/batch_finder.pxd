@@ -16,9 +16,9 @@ cdef class BatchFinder:
     cdef int64_t _base_offset, _data_at, _first_at, _size
     cdef readonly int64_t base_offset, end, last_offset, next_offset, position
 
-    cpdef bint stand_at(self, int64_t position, int64_t length) except -1
+    cpdef bint seek(self, int64_t position, int64_t length) except -1
     @cython.locals(size=object)
-    cdef bint _stand_at_message(self, int64_t position, int64_t at) except -1
+    cdef bint _seek_message(self, int64_t position, int64_t at) except -1
     cpdef bint locate(self, int64_t offset, int64_t ahead) except -1
     cpdef int64_t indexed_position(self, int64_t offset) except -1
     cdef bint _locate_anew(self, int64_t offset, int64_t ahead) except -1

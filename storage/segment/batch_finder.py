@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class BatchFinder:
-    """Searches one segment for batches. After `locate` or `stand_at` the attributes describe the current batch.
+    """Searches one segment for batches. After `locate` or `seek` the attributes describe the current batch.
 
     Reads raise OSError and NotCached, and RecordFormatError where no batch can begin.
     """
@@ -69,7 +69,7 @@ class BatchFinder:
         self.next_offset = -1
         """Offset after the batches of the last `fit`."""
 
-    def stand_at(self, position: int, length: int) -> bool:
+    def seek(self, position: int, length: int) -> bool:
         """Move to the batch at `position`. Returns False if no complete batch is there. Reads `length` bytes unless the header is known."""
         at = position - self._data_at
         if at < 0 or at + BOUNDS_SIZE > len(self._data):
@@ -80,10 +80,10 @@ class BatchFinder:
             self._data_at = position
             at = 0
             if len(self._data) < BOUNDS_SIZE:
-                return self._stand_at_message(position, 0)
+                return self._seek_message(position, 0)
         base_offset, batch_length, magic, last_offset_delta = fields.read_batch_bounds(self._data, at)
         if magic != CURRENT_MAGIC or batch_length < HEADER_SIZE - LOG_OVERHEAD:
-            return self._stand_at_message(position, at)
+            return self._seek_message(position, at)
         end = position + batch_length + LOG_OVERHEAD
         if end > self._size:
             return False
@@ -93,7 +93,7 @@ class BatchFinder:
         self.last_offset = base_offset + last_offset_delta
         return True
 
-    def _stand_at_message(self, position: int, at: int) -> bool:
+    def _seek_message(self, position: int, at: int) -> bool:
         """Move to the message of format 0 or 1 at `position`, byte `at` of the bytes read. Raises the error that describes a fault."""
         size = next_batch_size(self._data, at, at + self._size - position) if len(self._data) - at >= MIN_BATCH_SIZE else None
         if size is None:
@@ -131,7 +131,7 @@ class BatchFinder:
         return self._walk(self._index.lookup(offset).position, offset, CHUNK_BYTES + ahead)
 
     def _walk(self, position: int, offset: int, length: int) -> bool:
-        while self.stand_at(position, length):
+        while self.seek(position, length):
             if self.last_offset >= offset:
                 return True
             # Behind a batch larger than a chunk only the next header is worth reading.
@@ -145,7 +145,7 @@ class BatchFinder:
         The entry has the last offset of that batch, or of another batch in the same append.
         """
         try:
-            is_batch = position > 0 and self.stand_at(position, length)
+            is_batch = position > 0 and self.seek(position, length)
         except RecordFormatError:
             is_batch = False
         if is_batch and self._base_offset <= self.base_offset <= self.last_offset <= entry_offset:
@@ -174,7 +174,7 @@ class BatchFinder:
                     end, next_offset = position, self.base_offset
                 else:
                     self.segment.rebuild_indexes()
-        while (self.has_read(end) or cut - end > max_bytes // 4) and self.stand_at(end, CHUNK_BYTES) and self.end <= cut:
+        while (self.has_read(end) or cut - end > max_bytes // 4) and self.seek(end, CHUNK_BYTES) and self.end <= cut:
             end, next_offset = self.end, self.last_offset + 1
         self.next_offset = next_offset
         return end - start

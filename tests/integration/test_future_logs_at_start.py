@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.environment import Environment
 from broker.server import Broker
-from broker.surroundings import Surroundings
 from config.broker import BrokerConfig
 from controller.admin.topic_admin import NewTopic
 from controller.controller import Controller
@@ -17,7 +17,7 @@ from tests.support.batches import a_batch
 T0 = TopicPartition("topic", 0)
 
 
-class InATest(Surroundings):
+class InATest(Environment):
     """The process, and its garbage collector, are those of the tests."""
 
     def __init__(self) -> None:

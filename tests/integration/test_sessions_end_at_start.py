@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.environment import Environment
 from broker.server import Broker
-from broker.surroundings import Surroundings
 from config.broker import BrokerConfig
 from controller.admin.config_admin import ConfigOp, OpType
 from controller.errors import SessionExpired, StoreError
@@ -37,7 +37,7 @@ async def end_session(store: MetadataStore) -> None:
         await asyncio.to_thread(shared_zookeeper().expire, store.session_id)
 
 
-class Misfortune(Surroundings):
+class Misfortune(Environment):
     """The session ends before the `turn`th request of the start reaches the store, or (`answered`) before its answer is back."""
 
     def __init__(self, turn: int, *, answered: bool = False) -> None:

@@ -17,11 +17,11 @@ from random import Random
 from typing import Any, cast
 from unittest.mock import patch
 
+from broker.environment import Environment
 from broker.network.limits import NetworkLimits
 from broker.network.socket_server import SocketServer
 from broker.security.client_security import ClientSecurity
 from broker.server import Broker
-from broker.surroundings import Surroundings
 from config.broker import BrokerConfig
 from controller.store.metadata_store import MetadataStore
 from protocol.records.builder import build_batch
@@ -87,7 +87,7 @@ class SimulatedClock:
         return self._loop.time()
 
 
-class SimulatedSurroundings(Surroundings):
+class SimulatedEnvironment(Environment):
     """What one life of one node touches."""
 
     is_process = False
@@ -103,18 +103,18 @@ class SimulatedSurroundings(Surroundings):
         self._life = life
 
     def workers(self, config: BrokerConfig) -> Executor:
-        """See Surroundings."""
+        """See Environment."""
         return NoThreads()
 
     async def check_addresses(self, config: BrokerConfig) -> None:
         """Do nothing: each simulated host has its addresses for itself."""
 
     def socket_server(self, limits: NetworkLimits) -> SocketServer:
-        """See Surroundings."""
+        """See Environment."""
         return cast("SocketServer", SimulatedServer(self._cluster.network, self._host, self._life, limits))
 
     def connect(self, max_response_bytes: int, security: ClientSecurity) -> Connect:
-        """See Surroundings."""
+        """See Environment."""
 
         def connect(resolve: Resolve, client_id: str, *, negotiate: bool = False) -> Peer:
             return SimulatedPeer(self._cluster.network, self._host, resolve, client_id)
@@ -122,12 +122,12 @@ class SimulatedSurroundings(Surroundings):
         return connect
 
     async def is_listening(self, host: str, port: int) -> bool:
-        """See Surroundings."""
+        """See Environment."""
         server = self._cluster.network.listening.get((host, port))
         return server is not None and server.is_reachable
 
     def metadata_store(self, open_store: Callable[[], MetadataStore]) -> MetadataStore:
-        """See Surroundings."""
+        """See Environment."""
         return SimulatedStore(self._cluster.keeper, self._host, self._life)
 
 
@@ -220,7 +220,7 @@ class SimulatedCluster:
         node.disk.release_locks()
         listeners = f"PLAINTEXT://{node.host}:{PORT}"
         config = BrokerConfig({**self._config, "broker.id": str(broker_id), "listeners": listeners})
-        broker = node.broker = Broker(config, SimulatedSurroundings(self, node, life))
+        broker = node.broker = Broker(config, SimulatedEnvironment(self, node, life))
         node.starting = self.loop.create_task(broker.start(), context=life.context.copy())
         return node.starting
 

@@ -1,6 +1,6 @@
 """`python -m tests.soak.slow_broker SEED serve --set ...`: a broker whose threads find the disk slow, and whose loop has much else to do.
 
-The disk is put in where a test may put any other: in the broker's surroundings. What is done in turns is done in smaller ones, so that a
+The disk is put in where a test may put any other: in the broker's environment. What is done in turns is done in smaller ones, so that a
 few logs take as many as thousands do, what is done now and then is done often, and threads change places often. In half of the starts a
 turn of the loop comes late, too. All of it by the seed.
 """
@@ -14,8 +14,8 @@ from random import Random
 
 from broker import server
 from broker.cli.main import main
+from broker.environment import Environment
 from broker.loop.background import LoopBackground
-from broker.surroundings import Surroundings
 from tests.support.slow_disk import Delays, SlowFileSystem
 
 SWITCH_SECONDS = 1e-5
@@ -73,12 +73,12 @@ def come_late(random: Random) -> None:
 def slow_down(seed: int) -> None:
     """From now on brokers of this process have a slow disk."""
 
-    class SlowSurroundings(Surroundings):
+    class SlowEnvironment(Environment):
         def __init__(self) -> None:
             super().__init__()
             self.file_system = SlowFileSystem(self.file_system, Delays(seed))
 
-    server.Surroundings = SlowSurroundings
+    server.Environment = SlowEnvironment
 
 
 if __name__ == "__main__":

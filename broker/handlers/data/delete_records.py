@@ -12,7 +12,7 @@ from broker.network.request_channel import Answer, Pending
 from broker.request.context import RequestContext
 from broker.request.delayed_produce import DelayedPartitions
 from broker.request.internal_topics import INTERNAL_TOPICS
-from broker.request.turns import Steps, Unfinished, each, let_go
+from broker.request.turns import Steps, Unfinished, each, free_in_steps
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.messages.delete_records import (
@@ -142,4 +142,4 @@ class DelayedDeleteRecords(DelayedPartitions):
         while self._waiting:
             self._waiting.pop()
             yield
-        yield from let_go(self._response)
+        yield from free_in_steps(self._response)

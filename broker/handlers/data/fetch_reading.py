@@ -289,7 +289,7 @@ class Fetch:
                 asked = session.find(topic, reader.index)
                 if asked is None:
                     asked = session.add(topic, name, reader.index)
-                asked.ask_again(
+                asked.update_request(
                     reader.fetch_offset,
                     reader.partition_max_bytes,
                     reader.current_leader_epoch,
@@ -370,7 +370,7 @@ class Fetch:
         for named in self._named:
             if self.session.find(named.topic, named.index) is None:
                 asked = self.session.add(named.topic, named.name, named.index)
-                asked.ask_again(named.offset, named.max_bytes, named.leader_epoch, named.last_fetched_epoch, named.start)
+                asked.update_request(named.offset, named.max_bytes, named.leader_epoch, named.last_fetched_epoch, named.start)
 
     # -- reading ---------------------------------------------------------------------------------------------------------
 
@@ -426,7 +426,7 @@ class Fetch:
         try:
             if partition is None:
                 partition = self._replicas.partition_or_raise(name, index)
-            asked.stand_at(partition)
+            asked.set_partition(partition)
             if params.is_first_reading or params.replica_id < 0 or not self.is_incremental:
                 partition.stats.fetch_requests += 1
             left, size, min_one_batch = params.left, params.size, params.min_one_batch
@@ -488,7 +488,7 @@ class Fetch:
 
     def _refuse(self, asked: SessionPartition, code: int) -> None:
         """Refuse a partition that the cluster does not know. As in Apache Kafka, this is no reason to answer at once."""
-        asked.stand_at(None)
+        asked.set_partition(None)
         asked.region = None
         asked.aborted = ()
         asked.is_unknown = True

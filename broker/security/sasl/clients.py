@@ -32,7 +32,7 @@ _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
 
 
-class Surroundings(NamedTuple):
+class SaslContext(NamedTuple):
     """The sources of random numbers and time, and the server. `now_ms` is the time of day, `host` the name by which the server was
     addressed."""
 
@@ -167,18 +167,18 @@ class OAuthBearerClient(SaslClient):
         return b"\x01" if challenge else None
 
 
-def sasl_client(mechanism: str, module: LoginModule, surroundings: Surroundings) -> Callable[[], SaslClient]:
+def sasl_client(mechanism: str, module: LoginModule, context: SaslContext) -> Callable[[], SaslClient]:
     """A function that begins exchanges with the credential of a JAAS entry. Raises ConfigError, whose text has no secret."""
     options = module.options
     if mechanism == OAUTHBEARER:
         unsecured_token(options, 0)
         extensions = _extensions(options)
-        return lambda: OAuthBearerClient(unsecured_token(options, surroundings.now_ms()), extensions)
+        return lambda: OAuthBearerClient(unsecured_token(options, context.now_ms()), extensions)
     if mechanism == GSSAPI:
         # Few programs have the package and the library that it loads.
         from broker.security.sasl.kerberos_library import initiating
 
-        return initiating(kerberos_identity(module), surroundings.host)
+        return initiating(kerberos_identity(module), context.host)
     for name in ("username", "password"):
         if not options.get(name):
             raise ConfigError(f"the login module {module.name} has no option {name}")
@@ -186,7 +186,7 @@ def sasl_client(mechanism: str, module: LoginModule, surroundings: Surroundings)
     if mechanism == PLAIN:
         return lambda: PlainClient(user, password)
     is_token = options.get("tokenauth", "").lower() == "true"
-    return lambda: ScramClient(mechanism, user, password, surroundings.random_bytes(NONCE_BYTES).hex(), is_token=is_token)
+    return lambda: ScramClient(mechanism, user, password, context.random_bytes(NONCE_BYTES).hex(), is_token=is_token)
 
 
 def unsecured_token(options: Mapping[str, str], now_ms: int) -> str:

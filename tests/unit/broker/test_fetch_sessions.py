@@ -76,7 +76,7 @@ def test_a_fetch_of_nothing_gets_a_session_too() -> None:
 
 def test_any_negative_leader_epoch_of_a_fetch_is_none() -> None:
     (partition,) = a_session()
-    partition.ask_again(0, 1, -2, -7, -1)
+    partition.update_request(0, 1, -2, -7, -1)
     assert (partition.leader_epoch, partition.last_fetched_epoch) == (-1, -1)
 
 
@@ -177,11 +177,11 @@ def test_after_an_error_the_partition_is_named_again() -> None:
 
 def test_who_asks_in_another_leader_epoch_is_told_the_high_watermark_again() -> None:
     (partition,) = a_session()
-    partition.ask_again(0, 1, 4, -1, -1)
+    partition.update_request(0, 1, 4, -1, -1)
     assert found(partition).has_news()
-    partition.ask_again(5, 1, 4, -1, -1)
+    partition.update_request(5, 1, 4, -1, -1)
     assert not found(partition).has_news()
-    partition.ask_again(5, 1, 5, -1, -1)
+    partition.update_request(5, 1, 5, -1, -1)
     assert found(partition).has_news()
 
 
@@ -200,7 +200,7 @@ def test_an_incremental_request_adds_changes_and_forgets() -> None:
     session = a_session(2)
     changed = session.find(b"t", 1)
     assert changed is not None
-    changed.ask_again(7, 1, -1, -1, -1)
+    changed.update_request(7, 1, -1, -1, -1)
     session.add(b"t", "t", 5)
     session.forget(b"t", 0)
     session.forget(b"t", 9)

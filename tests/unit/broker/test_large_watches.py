@@ -3,7 +3,7 @@
 import asyncio
 
 from broker.fetching.fetch_session import FetchSession
-from broker.fetching.session_numbers import LET_GO_PER_TURN
+from broker.fetching.session_numbers import RELEASED_PER_TURN
 from broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
 from protocol.api_keys import ApiKey
 from storage.disk.clock import elapsed_ms
@@ -11,7 +11,7 @@ from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop
 from tests.unit.broker.test_session_watch import expired, partitions_of, session_of, settled
 
-MANY = 3 * LET_GO_PER_TURN
+MANY = 3 * RELEASED_PER_TURN
 TURNS = 40
 """Enough for an answer, too."""
 
@@ -85,14 +85,14 @@ async def test_a_connection_that_closes_while_a_session_begins_to_be_watched_lea
 
 
 @on_a_loop
-async def test_many_partitions_are_let_go_in_several_turns_and_are_known_as_well_meanwhile() -> None:
+async def test_many_partitions_are_released_in_several_turns_and_are_known_as_well_meanwhile() -> None:
     follower = await settled(MANY)
     now_ms = elapsed_ms(follower.replicas.clock)
     session = session_of(follower)
     session.leave()
     follower.replicas.clock.move(5)
     partitions = partitions_of(follower)
-    assert sum(len(partition.waiters.waiting) for partition in partitions) == MANY - LET_GO_PER_TURN
+    assert sum(len(partition.waiters.waiting) for partition in partitions) == MANY - RELEASED_PER_TURN
     assert [partition.followers[1].last_caught_up_ms for partition in partitions] == [now_ms] * MANY
     follower.replicas.append(1, index=0)
     await expired(follower, follower.fetch({}))  # the follower has come back

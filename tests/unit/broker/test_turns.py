@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from broker.network.request_channel import CLOSE, Pending
-from broker.request.turns import HANDED_ON_BYTES, SORTED_PER_STEP, Steps, Turns, Unfinished, each, how_often, in_order, let_go
+from broker.request.turns import HANDED_ON_BYTES, SORTED_PER_STEP, Steps, Turns, Unfinished, each, free_in_steps, how_often, in_order
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.support.handler_bench import on_a_loop
 from tests.support.network import Turns as Loop
@@ -267,7 +267,7 @@ def test_how_often_each_comes() -> None:
 def test_a_message_is_taken_to_pieces() -> None:
     topic = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition() for _ in range(100)])
     request = ListOffsetsRequest(topics=[topic])
-    assert len(list(let_go(request))) >= 100
+    assert len(list(free_in_steps(request))) >= 100
     assert request.topics == topic.partitions == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.ephemeral.disk import DiskFaults, FaultyFileSystem
-from broker.ephemeral.faults import Faults, FaultySurroundings
+from broker.ephemeral.faults import Faults, FaultyEnvironment
 from broker.ephemeral.settings import PREFIX, Ephemeral, remove_abandoned
 from broker.handlers.table import handlers_of
 from broker.network.request_channel import CLOSE
@@ -65,7 +65,7 @@ def test_a_cut_hits_the_requests_of_that_broker(key: ApiKey, client_id: str | No
 
 def test_a_shifted_clock_changes_the_time_of_day_and_no_duration() -> None:
     faults = Faults()
-    clock = FaultySurroundings(faults).clock
+    clock = FaultyEnvironment(faults).clock
 
     def ahead_ms() -> float:
         return clock.now_ms() - time.time() * 1000

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.security.sasl.bearer_tokens import validate_unsecured
-from broker.security.sasl.clients import MAX_ITERATIONS, SaslClient, ScramClient, ServerNotTrusted, Surroundings, sasl_client
+from broker.security.sasl.clients import MAX_ITERATIONS, SaslClient, SaslContext, ScramClient, ServerNotTrusted, sasl_client
 from broker.security.sasl.login import EARLIEST, SPREAD, LoginFailed, LoginRequest, log_in, renewal_seconds
 from broker.security.sasl.mechanism import SaslServer
 from broker.security.sasl.oauthbearer import OAuthBearerServer
@@ -30,14 +30,14 @@ from protocol.schema.fields import Versions
 from protocol.schema.message import Message
 
 NOW_MS = 1_700_000_000_000
-SURROUNDINGS = Surroundings(lambda count: bytes(range(count)), lambda: NOW_MS)
+CONTEXT = SaslContext(lambda count: bytes(range(count)), lambda: NOW_MS)
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 VERSIONS = {ApiKey.SASL_HANDSHAKE: Versions(0, 1), ApiKey.SASL_AUTHENTICATE: Versions(0, 2)}
 
 
 def client(mechanism: str, options: str) -> SaslClient:
     module = parse_jaas(f"{LOGIN_MODULES[mechanism]} required {options};")[0]
-    return sasl_client(mechanism, module, SURROUNDINGS)()
+    return sasl_client(mechanism, module, CONTEXT)()
 
 
 def scram_server(mechanism: int, user: str, password: str) -> ScramServer:

@@ -60,7 +60,7 @@ class Swapping:
         assert isinstance(swap, Swap)
         self.swap = swap
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """The thread comes to it, and the cleaner goes on to its end."""
         while self.held:
             held, self.held = self.held, []
@@ -183,12 +183,12 @@ def test_what_is_clean_is_written_down_only_when_the_files_are_in_place() -> Non
     world = Swapping()
     world.background.advance(60_000)
     assert world.clean_up_to() == world.clean
-    world.let_go()
+    world.release()
     assert world.clean_up_to() == world.log.active_segment.base_offset != world.clean
     assert values(world.log) == world.values
     assert world.log.discards == []
     world.background.advance(120_000)
-    world.let_go()
+    world.release()
     assert not [name for name in world.names() if name.endswith((".cleaned", ".swap", ".deleted"))]
 
 
@@ -199,7 +199,7 @@ def test_an_unexpected_error_fails_the_directory_and_ends_the_cleaning(monkeypat
         raise ValueError("a bug")
 
     monkeypatch.setattr(Swap, "_rename", rename)
-    world.let_go()
+    world.release()
     assert world.manager.offline_log_dirs == ["/a"]
     assert not world.manager.cleaner._tasks
     with pytest.raises(ValueError, match="a bug"):
@@ -223,7 +223,7 @@ def test_a_cut_meanwhile_keeps_what_is_below_it() -> None:
     world = Swapping()
     world.log.truncate_in_thread(world.log.segments.bases[-2], lambda error: None)
     world.background.advance(100)
-    world.let_go()
+    world.release()
     assert world.manager.offline_log_dirs == []
     world.log.update_high_watermark(world.log.log_end_offset)
     before = values(world.log)
@@ -235,7 +235,7 @@ def test_a_log_that_begins_anew_meanwhile_is_empty() -> None:
     world = Swapping()
     world.log.truncate_fully_in_thread(0, lambda error: None)
     world.background.advance(100)
-    world.let_go()
+    world.release()
     assert world.manager.offline_log_dirs == []
     assert world.log.size_bytes == 0
     world.background.advance(120_000)
@@ -249,12 +249,12 @@ def test_the_cleaned_segment_may_be_deleted_before_it_is_in_place() -> None:
     world.log.increment_log_start_offset(bases[1], "DeleteRecords")
     world.log.delete_old_segments(lambda segment, _: segment.base_offset < bases[1], "DeleteRecords")
     before = values(world.log)
-    world.let_go()
+    world.release()
     assert world.manager.offline_log_dirs == []
     assert world.log.segments.bases[0] == bases[1]
     assert values(world.log) == before
     world.background.advance(120_000)
-    world.let_go()
+    world.release()
     assert not [name for name in world.names() if name.startswith(f"{0:020d}")]
 
 
@@ -263,7 +263,7 @@ def test_a_log_that_is_deleted_meanwhile_takes_it_along() -> None:
     world.manager.delete(T0)
     new = world.manager.get_or_create(T0, is_new=True, log_dir="/a")
     Writer(new).write([(b"key", b"new")])
-    world.let_go()
+    world.release()
     world.background.advance(120_000)
     assert [name for name in world.filesystem.list_directory("/a") if name.startswith("orders")] == ["orders-0"]
     assert values(new) == {b"key": b"new"}
@@ -275,7 +275,7 @@ def test_its_directory_may_get_another_name_meanwhile() -> None:
     world.manager.cleaner.pause_cleaning(T0, "it moves")
     world.log.move_to("/a/orders-1")
     assert values(world.log) == world.values
-    world.let_go()
+    world.release()
     assert world.manager.offline_log_dirs == []
     assert values(world.log) == world.values
 
@@ -284,7 +284,7 @@ def test_a_disk_that_refuses_a_rename_is_offline_and_the_cleaner_goes_on_elsewhe
     world = Swapping()
     world.filesystem.fails_if = lambda name, path: name == "rename" and path.startswith("/a/")
     world.manager.on_log_dir_failure = world.manager.handle_log_dir_failure
-    world.let_go()
+    world.release()
     assert world.manager.offline_log_dirs == ["/a"]
     assert world.manager.cleaner._tasks == {}
 
@@ -294,6 +294,6 @@ def test_a_follower_that_begins_anew_above_its_end_takes_nothing_offline() -> No
     offset = world.log.log_end_offset + 100
     world.log.truncate_fully_in_thread(offset, lambda error: None)
     world.background.advance(100)
-    world.let_go()
+    world.release()
     assert world.manager.offline_log_dirs == []
     assert (world.log.size_bytes, world.log.log_end_offset) == (0, offset)

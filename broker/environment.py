@@ -32,7 +32,7 @@ from storage.disk.clock import Clock
 from storage.disk.filesystem import FileSystem, RealFileSystem
 
 
-class Surroundings:
+class Environment:
     """The real machine. A simulation overrides all of this."""
 
     clock: Clock
