@@ -112,5 +112,5 @@ def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock | None:
     body = decode_object(PRODUCER_ID_BLOCK, data)
     try:
         return ProducerIdBlock(body["broker"], int(body["block_start"]), int(body["block_end"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise MalformedZNode(PRODUCER_ID_BLOCK, f"not a block of producer ids: {error!r}") from error

@@ -12,6 +12,7 @@ from urllib.parse import quote_plus, unquote_plus
 
 from controller.znodes.java_order import scala_map_order
 from controller.znodes.znode_json import MalformedZNode, decode_object, encode_json
+from protocol.schema.wire import MAX_STRING_BYTES
 from protocol.uuid import from_text, to_text
 from storage.disk.topic_partition import TopicPartition
 
@@ -272,7 +273,7 @@ def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
             endpoints = [_endpoint(path, url, protocols) for url in body["endpoints"]]
         rack = None if body.get("rack") is None else _text(body["rack"])
         return BrokerRegistration(tuple(endpoints), rack, int(body["timestamp"]), int32(body["jmx_port"]), body.get("features", {}))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise MalformedZNode(path, f"not a broker registration: {error!r}") from error
 
 
@@ -281,7 +282,7 @@ def _endpoint(path: str, url: str, protocols: Mapping[str, str]) -> Endpoint:
     if match is None:
         raise MalformedZNode(path, f"{url!r} is not an endpoint")
     listener, host, port = match.groups()
-    return Endpoint(listener, _text(protocols.get(listener, listener)), host, int32(int(port)))
+    return Endpoint(_text(listener), _text(protocols.get(listener, listener)), _text(host), int32(int(port)))
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
@@ -364,9 +365,11 @@ def int32(found: Any) -> int:
 
 
 def _text(found: Any) -> str:
-    """A string that the controller's requests can carry. Raises TypeError."""
+    """A string that the controller's requests can carry. Raises TypeError, ValueError."""
     if not isinstance(found, str):
         raise TypeError(f"{found!r} is no string")
+    if len(found.encode()) > MAX_STRING_BYTES:  # a lone surrogate has no encoding
+        raise ValueError(f"a string has more than {MAX_STRING_BYTES} bytes")
     return found
 
 
@@ -382,7 +385,7 @@ def decode_controller(path: str, data: bytes | None) -> ControllerNode:
     body = decode_object(path, data)
     try:
         return ControllerNode(int32(body["brokerid"]), int(body["timestamp"]), body.get("kraftControllerEpoch", -1))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise MalformedZNode(path, f"not a controller: {error!r}") from error
 
 
@@ -430,4 +433,7 @@ def encode_feature(finalized: FinalizedFeatures) -> bytes:
 def decode_feature(data: bytes | None) -> FinalizedFeatures:
     """Versions 1 and 2."""
     body = decode_object(FEATURE, data)
-    return FinalizedFeatures(dict(body.get("features", {})), body.get("status") == 1, int(body.get("version", 1)))
+    try:
+        return FinalizedFeatures(dict(body.get("features", {})), body.get("status") == 1, int(body.get("version", 1)))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise MalformedZNode(FEATURE, f"not the finalized features: {error!r}") from error

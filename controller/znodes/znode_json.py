@@ -29,7 +29,7 @@ def decode_object(path: str, data: bytes | None) -> dict[str, Any]:
     try:
         text = (data or b"").decode().strip(_WHITESPACE)
         body, end = _DECODER.raw_decode(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedZNode(path, f"not JSON: {error}") from error
     if end != len(text):
         raise MalformedZNode(path, "not JSON: more follows the first value")

@@ -189,7 +189,13 @@ def test_old_versions_are_read() -> None:
         b'{"version":1,"host":7,"port":9,"jmx_port":1,"timestamp":"1"}',
         b'{"version":1,"host":"h","port":"9","jmx_port":1,"timestamp":"1"}',
         b'{"version":1,"host":"h","port":true,"jmx_port":1,"timestamp":"1"}',
+        b'{"version":5,"endpoints":["A://h:9"],"jmx_port":1,"timestamp":1e999}',
+        b'{"version":5,"endpoints":["A://h:9"],"rack":"\\ud800","jmx_port":1,"timestamp":"1"}',
+        b'{"version":5,"endpoints":["A://h:9"],"rack":"%s","jmx_port":1,"timestamp":"1"}' % (b"r" * 40_000),
+        b'{"version":5,"endpoints":["%s://h:9"],"jmx_port":1,"timestamp":"1"}' % (b"A" * 40_000),
+        b'{"version":5,"endpoints":%s' % (b"[" * 200_000),
     ],
+    ids=lambda data: repr(data)[:60],
 )
 def test_a_malformed_registration_is_named(data: bytes | None) -> None:
     with pytest.raises(MalformedZNode, match=r"^/brokers/ids/7: .*; repair or remove the node$"):
@@ -223,6 +229,12 @@ def test_a_partition_state_that_no_request_can_carry_is_malformed(field: str) ->
     body = f'{{"leader":1,"isr":[1],"leader_epoch":0,"controller_epoch":1,"version":1,{field}}}'  # of two equal names the last one counts
     with pytest.raises(MalformedZNode, match="/brokers/topics/t/partitions/0/state"):
         znodes.decode_partition_state(znodes.partition_state_path(TopicPartition("t", 0)), body.encode())
+
+
+@pytest.mark.parametrize("body", ['{"features":7}', '{"features":[7]}', '{"version":1e999}', '{"version":[]}'])
+def test_malformed_features_are_named(body: str) -> None:
+    with pytest.raises(MalformedZNode, match="/feature: "):
+        znodes.decode_feature(body.encode())
 
 
 @pytest.mark.parametrize("data", [None, b"{}", b'{"leader":0}', b"\xff"])
