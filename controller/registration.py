@@ -15,6 +15,7 @@ from controller.znodes.layout import (
     CLUSTER_ID,
     PERSISTENT_PATHS,
     BrokerRegistration,
+    Endpoint,
     broker_id_path,
     decode_broker,
     decode_cluster_id,
@@ -22,6 +23,7 @@ from controller.znodes.layout import (
     encode_cluster_id,
 )
 from controller.znodes.topic_ids import random_uuid
+from controller.znodes.znode_json import MalformedZNode
 from protocol.uuid import to_text
 
 logger = logging.getLogger(__name__)
@@ -121,7 +123,7 @@ async def check_id_is_free(
         data, stat = data_and_stat(found)
         if stat.ephemeral_owner == store.session_id:
             return
-        registered = {(endpoint.host, endpoint.port) for endpoint in decode_broker(path, data).endpoints}
+        registered = {(endpoint.host, endpoint.port) for endpoint in _endpoints(path, data)}
         for host, port in [*(registered - {*own_addresses}), *(own_listeners if registered & {*own_addresses} else ())]:
             if await is_listening(host, port):
                 raise _id_in_use(broker_id, stat.ephemeral_owner)
@@ -198,12 +200,20 @@ def _on_change(gone: asyncio.Event, _: WatchedEvent) -> None:
 async def _is_another(path: str, data: bytes | None, own: BrokerRegistration, is_listening: IsListening) -> bool:
     """Whether the registered broker is alive: a process listens at its address, and the address is not one of this
     broker, which has bound its own already."""
-    registered = decode_broker(path, data)
     ours = {(endpoint.host, endpoint.port) for endpoint in own.endpoints}
-    for endpoint in registered.endpoints:
+    for endpoint in _endpoints(path, data):
         if (endpoint.host, endpoint.port) not in ours and await is_listening(endpoint.host, endpoint.port):
             return True
     return False
+
+
+def _endpoints(path: str, data: bytes | None) -> tuple[Endpoint, ...]:
+    """The addresses in a registration; none in a malformed one, whose session may be about to end like that of any other."""
+    try:
+        return decode_broker(path, data).endpoints
+    except MalformedZNode as error:
+        logger.error("the addresses of a registered broker are not known: %s", error)
+        return ()
 
 
 async def next_broker_sequence(store: MetadataStore) -> int:

@@ -10,7 +10,7 @@ from controller.state.core import ControllerCore
 from controller.state.request_batch import EVERY_BROKER
 from controller.store.metadata_store import Children, Delete, Get, data_and_stat, names
 from controller.znodes.changes import decode_log_dir_event
-from controller.znodes.layout import BROKER_IDS, LOG_DIR_EVENT_NOTIFICATION, broker_id_path, decode_broker
+from controller.znodes.layout import BROKER_IDS, INT32_MAX, LOG_DIR_EVENT_NOTIFICATION, broker_id_path, decode_broker
 from controller.znodes.pauses import slices
 from controller.znodes.znode_json import MalformedZNode
 from storage.disk.topic_partition import TopicPartition
@@ -25,23 +25,49 @@ class BrokerChanges:
         self._core = core
         self._context = core.context
         self._reassignments = reassignments
+        self._unreadable: dict[int, str] = {}
+        """Brokers whose registration is malformed, with what was logged of it."""
 
     async def read_brokers(self, ids: Iterable[str]) -> dict[int, LiveBroker]:
-        """The registrations of these ids, with a watch on each; brokers that went meanwhile are omitted."""
-        wanted = [int(each) for each in ids if each.isdigit()]
+        """The registrations of these ids, with a watch on each; brokers that went meanwhile are omitted.
+
+        A malformed registration is that of a broker that is not alive. If it was readable before, and is still the same node, what was
+        read then counts.
+        """
+        wanted = [int(each) for each in ids if each.isascii() and each.isdigit() and int(each) <= INT32_MAX]
         requests = [Get(broker_id_path(each), self._core.watch("BrokerModifications", self.on_broker_modification)) for each in wanted]
         brokers = {}
         for broker_id, outcome in zip(wanted, await self._core.store.pipeline(requests), strict=True):
-            if not isinstance(outcome, NoNode):
-                data, stat = data_and_stat(outcome)
-                brokers[broker_id] = LiveBroker(broker_id, decode_broker(broker_id_path(broker_id), data), stat.czxid)
+            if isinstance(outcome, NoNode):
+                continue
+            data, stat = data_and_stat(outcome)
+            try:
+                registration = decode_broker(broker_id_path(broker_id), data)
+            except MalformedZNode as error:
+                known = self._context.brokers.get(broker_id)
+                if known is not None and known.epoch == stat.czxid:
+                    brokers[broker_id] = known
+                self._report_unreadable(broker_id, error, is_known=broker_id in brokers)
+                continue
+            self._unreadable.pop(broker_id, None)
+            brokers[broker_id] = LiveBroker(broker_id, registration, stat.czxid)
         return brokers
+
+    def _report_unreadable(self, broker_id: int, error: MalformedZNode, *, is_known: bool) -> None:
+        """Log once for each reason: registrations are read again whenever another broker changes."""
+        effect = "keeps its former registration" if is_known else "counts as not alive until it registers again; restart it"
+        line = f"broker {broker_id} {effect}: {error}"
+        if self._unreadable.get(broker_id) != line:
+            self._unreadable[broker_id] = line
+            logger.error("%s", line)
 
     async def on_broker_change(self) -> None:
         """Children of /brokers/ids were created or deleted."""
         watch = self._core.watch("BrokerChange", self.on_broker_change)
         (outcome,) = await self._core.store.pipeline([Children(BROKER_IDS, watch)])
-        current = await self.read_brokers(names(outcome))
+        ids = names(outcome)
+        current = await self.read_brokers(ids)
+        self._unreadable = {broker_id: line for broker_id, line in self._unreadable.items() if str(broker_id) in ids}
         known = self._context.brokers
         new = {broker_id: broker for broker_id, broker in current.items() if broker_id not in known}
         bounced = {
@@ -71,7 +97,9 @@ class BrokerChanges:
             await self._on_brokers_down(set(dead))
 
     async def on_broker_modification(self) -> None:
-        """The endpoints of a registration changed."""
+        """The endpoints of a registration changed, or a malformed registration was repaired."""
+        if self._unreadable.keys() - self._context.brokers.keys():
+            await self.on_broker_change()
         current = await self.read_brokers(str(broker_id) for broker_id in self._context.brokers)
         changed = False
         for broker_id, broker in current.items():

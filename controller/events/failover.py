@@ -98,7 +98,11 @@ class Failover:
         if isinstance(found, NoNode):
             write: Create | SetData = Create(FEATURE, encode_feature(FinalizedFeatures({}, is_enabled, version)))
         else:
-            before = decode_feature(data_and_stat(found)[0])
+            try:
+                before = decode_feature(data_and_stat(found)[0])
+            except MalformedZNode as error:  # left for the operator: only brokers of Apache Kafka read it
+                logger.error("the features of the cluster cannot be read and stay as they are: %s", error)
+                return
             wanted = FinalizedFeatures(before.features if is_enabled and before.is_enabled else {}, is_enabled, version)
             if wanted == before:
                 return

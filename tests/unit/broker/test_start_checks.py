@@ -153,6 +153,22 @@ def test_a_registration_that_stays_is_refused_in_the_end() -> None:
     play(scenario)
 
 
+def test_a_malformed_registration_is_waited_for_as_any_other() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        other = await register(store, port=9093)
+        await other.set("/brokers/ids/1", b"{")
+        loop = asyncio.get_running_loop()
+        loop.call_later(3, lambda: store.ensemble.expire(other.session_id))
+        await check_broker_id(1, a_config(), store, [a_directory()], never_listening)
+        await register(store, port=9093)
+        await store.set("/brokers/ids/1", b"{")
+        with pytest.raises(BrokerIdInUse):
+            await check_broker_id(1, a_config(), store, [a_directory()], never_listening)
+        await check_broker_id(1, a_config(), store, [a_directory(1)], never_listening)
+
+    play(scenario)
+
+
 def test_a_broker_that_comes_back_to_its_directories_need_not_wait_before_it_reads_them() -> None:
     async def scenario(store: MemoryStore) -> None:
         await register(store, port=9093)

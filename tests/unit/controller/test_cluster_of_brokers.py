@@ -24,7 +24,16 @@ from controller.errors import (
 from controller.events.isr_changes import IsrChange
 from controller.state.context import Leadership
 from controller.znodes.changes import decode_producer_id_block, encode_log_dir_event, encode_partitions
-from controller.znodes.layout import CONTROLLER, PartitionState, delete_topic_path, encode_partition_state, partition_state_path, topic_path
+from controller.znodes.layout import (
+    CONTROLLER,
+    FEATURE,
+    PartitionState,
+    broker_id_path,
+    delete_topic_path,
+    encode_partition_state,
+    partition_state_path,
+    topic_path,
+)
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from protocol.messages.update_metadata import UpdateMetadataRequest
 from storage.disk.topic_partition import TopicPartition
@@ -337,6 +346,77 @@ def test_a_malformed_topic_keeps_no_broker_from_becoming_controller() -> None:
         assert "edited" not in cluster.brokers[1].controller._core.context.assignments
 
     run(scenario, brokers=2)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b'{"version":5,"endpoints":[7]}'])
+def test_a_malformed_registration_keeps_no_broker_from_becoming_controller(damaged: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 2, 1], [2, 1, 0])
+        store = cluster.brokers[1].store
+        registration, _ = await store.get(broker_id_path(2))
+        assert registration is not None
+        await store.set(broker_id_path(2), damaged)
+        await cluster.settle()
+        assert cluster.state(TopicPartition("t", 1)).leader == 2
+        cluster.brokers[2].controller._core.is_active = False
+        await cluster.kill(0)
+        active = cluster.brokers[1].controller
+        await until(lambda: active.is_active)
+        await cluster.settle()
+        assert set(active.context.brokers) == {1}
+        assert cluster.state().leader == cluster.state(TopicPartition("t", 1)).leader == 1
+        await cluster.start(3)
+        assert set(active.context.brokers) == {1, 3}
+        assert len([line for line in caplog.messages if "broker 2 counts as not alive" in line and "/brokers/ids/2: " in line]) == 1
+        await store.set(broker_id_path(2), registration)
+        await cluster.settle()
+        assert set(active.context.brokers) == {1, 2, 3}
+        await cluster.catch_up(2)
+        assert cluster.peers[2].replicas[P][0] == 1
+
+    run(scenario)
+
+
+def test_malformed_features_keep_no_broker_from_becoming_controller() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 1])
+        await cluster.brokers[1].store.set(FEATURE, b"{")
+        await cluster.kill(0)
+        await until(lambda: cluster.brokers[1].controller.is_active)
+        await cluster.settle()
+        assert cluster.state().leader == 1
+        assert cluster.ensemble.dump()[FEATURE].data == b"{"
+
+    run(scenario, brokers=2)
+
+
+def test_a_registration_that_becomes_malformed_leaves_its_broker_alive() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        await cluster.brokers[1].store.set(broker_id_path(1), b"{")
+        await cluster.start(3)
+        await cluster.kill(2)
+        assert cluster.state().leader == 1
+        assert set(cluster.controller.controller.context.brokers) == {0, 1, 3}
+
+    run(scenario)
+
+
+def test_a_broker_waits_for_the_session_of_its_earlier_life_if_the_registration_is_malformed() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        before = cluster.brokers[1]
+        await before.store.set(broker_id_path(1), b"{")
+        again = BrokerUnderTest(cluster.ensemble, 1, peers=dict(cluster.peers))
+        starting = asyncio.ensure_future(again.start())
+        await cluster.settle()
+        assert not starting.done()
+        cluster.ensemble.expire(before.store.session_id)
+        before.store.on_session_expired(lambda: None)
+        await before.controller.shutdown()
+        await starting
+        await again.stop()
+
+    run(scenario)
 
 
 def test_a_topic_with_a_malformed_znode_can_be_deleted() -> None:
