@@ -30,8 +30,9 @@ from controller.state.context import Replica
 from controller.state.core import ControllerCore
 from controller.state.request_batch import EVERY_BROKER
 from controller.store.metadata_store import Exists, Get, SetData, data_and_stat
-from controller.znodes.layout import REASSIGN_PARTITIONS, ReplicaAssignment, decode_topic, encode_topic, topic_path
+from controller.znodes.layout import REASSIGN_PARTITIONS, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
 from controller.znodes.pauses import slices
+from controller.znodes.znode_json import MalformedZNode
 from storage.disk.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -287,7 +288,7 @@ class Reassignments:
     async def _write(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> None:
         """Write assignments to the topics' znodes and to the context; topics that were deleted meanwhile are skipped.
 
-        Changes by other clients to the same znodes are kept, because any broker may add partitions.
+        Changes by other clients to the same znodes are kept, because any broker may add partitions. A malformed znode is replaced.
         """
         remaining: dict[str, dict[int, ReplicaAssignment]] = {}
         for partition, assignment in assignments.items():
@@ -302,7 +303,11 @@ class Reassignments:
                     continue
                 await self._core.pause()
                 data, stat = data_and_stat(outcome)
-                found = decode_topic(topic_path(topic), data)
+                try:
+                    found = decode_topic(topic_path(topic), data)
+                except MalformedZNode as error:  # as in Apache Kafka, where the context alone decides what is written
+                    logger.error("topic %s gets the replicas again that this controller knows: %s", topic, error)
+                    found = TopicAssignment(self._context.topic_ids.get(topic), self._context.assignments.get(topic, {}))
                 merged = found._replace(partitions={**found.partitions, **remaining[topic]})
                 writes.append((topic, SetData(topic_path(topic), encode_topic(merged), stat.version)))
             outcomes = await self._core.states.write([write for _, write in writes])

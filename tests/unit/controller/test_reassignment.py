@@ -7,7 +7,7 @@ import pytest
 from controller.admin.topic_admin import NewTopic
 from controller.errors import InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition
 from controller.znodes.changes import encode_reassignments
-from controller.znodes.layout import REASSIGN_PARTITIONS, PartitionState, ReplicaAssignment
+from controller.znodes.layout import REASSIGN_PARTITIONS, PartitionState, ReplicaAssignment, decode_topic, topic_path
 from protocol.messages.stop_replica import StopReplicaRequest
 from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import Cluster, Crash, P, run
@@ -250,6 +250,31 @@ def test_partitions_that_are_added_meanwhile_are_kept() -> None:
         await cluster.catch_up(2)
         assert cluster.assignment() == ReplicaAssignment((2, 1))
         assert cluster.state(TopicPartition("t", 1)) == PartitionState(1, (1,), 0, 1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("damaged", [b"{", b'{"partitions":{"0":["0"]},"version":3}'])
+def test_a_malformed_topic_gets_the_replicas_that_the_controller_knows_and_keeps_no_other_from_its_move(damaged: bytes) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([0, 1], [1, 0], name="edited")
+        await cluster.topic([0, 1])
+        edited = TopicPartition("edited", 0)
+        topic_id = cluster.controller.controller.context.topic_id("edited")
+        targets = {edited: (2, 1), P: (2, 1)}
+        await cluster.brokers[1].store.set(topic_path("edited"), damaged)
+        assert await cluster.controller.controller.alter_reassignments(targets) == dict.fromkeys(targets)
+        await cluster.settle()
+        assert cluster.assignment(edited).adding_replicas == (2,)
+        await cluster.brokers[1].store.set(topic_path("edited"), damaged)
+        await cluster.catch_up(2, partition=edited)
+        await cluster.catch_up(2)
+        for partition in targets:
+            assert cluster.assignment(partition) == ReplicaAssignment((2, 1))
+            assert cluster.state(partition).leader == 2
+        assert cluster.assignment(TopicPartition("edited", 1)) == ReplicaAssignment((1, 0))
+        body = cluster.ensemble.dump()[topic_path("edited")].data
+        assert decode_topic(topic_path("edited"), body).topic_id == topic_id
 
     run(scenario)
 
