@@ -23,6 +23,7 @@ from controller.store.metadata_store import Get, MetadataStore, Stat, data_and_s
 from controller.znodes.layout import NO_LEADER, ReplicaAssignment, TopicAssignment, decode_topic, encode_topic, topic_path
 from controller.znodes.pauses import Pause, no_pause
 from controller.znodes.topic_names import is_valid_topic_name
+from controller.znodes.znode_json import MalformedZNode
 from replication.ports.cluster import MetadataCache
 
 logger = logging.getLogger(__name__)
@@ -85,6 +86,9 @@ class PartitionGrowth:
                     grown.append(wanted)
                 except ControllerError as error:
                     results[wanted.topic] = error.with_traceback(None)
+                except MalformedZNode as error:
+                    logger.error("topic %s gets no new partitions: %s", wanted.topic, error)
+                    results[wanted.topic] = ControllerError(str(error))
         if validate_only or not grown:
             return results
         await self._metadata_waits.until_all(grown, self._has_leaders, timeout_ms, self._pause)
@@ -121,6 +125,8 @@ class PartitionGrowth:
 
     def _place(self, wanted: NewPartitions, existing: Mapping[int, ReplicaAssignment]) -> dict[int, tuple[int, ...]]:
         topic, old_count = wanted.topic, len(existing)
+        if not existing:
+            raise _unknown(topic)
         if any(assignment.is_reassigning for assignment in existing.values()):
             raise ReassignmentInProgress(f"A partition reassignment is in progress for the topic '{topic}'.")
         increment = wanted.total - old_count
@@ -132,7 +138,9 @@ class PartitionGrowth:
             raise InvalidPartitions(
                 f"Excessively large number of partitions per request: {increment}, at most {MAX_NEW_PARTITIONS} can be created at once."
             )
-        first = existing[0].replicas
+        first = existing[0].replicas if 0 in existing else ()
+        if not first:
+            raise ControllerError(f"Unexpected existing replica assignment for topic '{topic}', partition id 0 is missing.")
         racks = {broker_id: self._cluster.brokers[broker_id].rack for broker_id in sorted(self._cluster.brokers)}
         if wanted.assignments is None:
             start = max(0, next((at for at, broker_id in enumerate(racks) if broker_id >= first[0]), -1))

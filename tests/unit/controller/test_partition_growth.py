@@ -184,3 +184,24 @@ def test_partitions_that_are_too_many_for_zookeeper_are_refused() -> None:
         assert str(result) == "/brokers/topics/cfg: is too long"
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "refused"),
+    [
+        (b"{", ControllerError),
+        (b'{"partitions":{"0":["0"]},"version":3}', ControllerError),
+        (b'{"partitions":{"0":[]},"version":3}', ControllerError),
+        (b'{"partitions":{"1":[0]},"version":3}', ControllerError),
+        (b'{"partitions":{},"version":3}', UnknownTopicOrPartition),
+    ],
+)
+def test_a_topic_with_a_malformed_znode_keeps_no_other_from_growing(damaged: bytes, refused: type[ControllerError]) -> None:
+    async def scenario(broker: BrokerUnderTest) -> None:
+        await broker.topics.create_topics([NewTopic("edited", 2, 1)])
+        await broker.store.set(topic_path("edited"), damaged)
+        result = await broker.growth.create_partitions([NewPartitions("edited", 3), NewPartitions("cfg", 3)])
+        assert type(result["edited"]) is refused
+        assert result["cfg"] is None
+
+    run(scenario)
