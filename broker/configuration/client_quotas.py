@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Final
 
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.quota_bounds import ABSENT, Entity
 from broker.quotas.quota_type import QUOTA_KEYS, QuotaType
+from broker.security.rereading import MalformedNodes
 from controller.admin.config_admin import ConfigAdmin
 from controller.znodes.layout import DEFAULT_ENTITY, desanitize
+from controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +26,11 @@ CLIENTS = "clients"
 
 _WHOLE = frozenset({QuotaType.PRODUCE, QuotaType.FETCH})
 """Quotas that are whole numbers."""
+
+SMALLEST: Final[Mapping[QuotaType, float]] = {
+    QuotaType.PRODUCE: 1, QuotaType.FETCH: 1, QuotaType.REQUEST: 0.01, QuotaType.CONTROLLER_MUTATION: 0.01,
+}  # fmt: skip
+"""The quotas of an entity whose own cannot be read. Without any it might take the share of all others."""
 
 
 class StoredQuotas:
@@ -34,33 +42,44 @@ class StoredQuotas:
         self._quotas = quotas
         self._limited: set[Entity] = set()
         """The entities that have a quota."""
+        self._is_loaded = False
+        self._malformed = MalformedNodes("%s has its former quotas, or the smallest if they were never read")
         dynamic_config.on_entity_change(USERS, self._on_user)
         dynamic_config.on_entity_change(CLIENTS, self._on_client)
         dynamic_config.on_reading_again(self._read_all)
 
     async def load(self) -> None:
-        """Apply the stored quotas. Raises StoreError, MalformedZNode."""
-        await self._dynamic_config.undisturbed(self._read_all)
+        """Apply the stored quotas. Raises StoreError."""
+        await self._dynamic_config.read_first(self._read_all)
 
     async def _read_all(self) -> None:
-        """Apply the stored quotas, and remove all others."""
-        clients = await self._admin.read_all(CLIENTS)
-        users = await self._admin.read_all(USERS) | await self._admin.read_user_clients()
+        """Apply the stored quotas, and remove all others. Those of a malformed node stay; at the start they are SMALLEST. Raises
+        StoreError, NotAllRead."""
+        bad_clients: dict[str, MalformedZNode] = {}
+        bad_users: dict[str, MalformedZNode] = {}
+        clients = await self._admin.read_all(CLIENTS, bad_clients)
+        users = await self._admin.read_all(USERS, bad_users) | await self._admin.read_user_clients(malformed=bad_users)
         former, self._limited = self._limited, set()
+        for entity in (*map(_client_entity, bad_clients), *map(_user_entity, bad_users)):
+            if entity in former:
+                self._limited.add(entity)
+            elif not self._is_loaded:
+                self._set(entity, SMALLEST)
         for name, config in clients.items():
             self._on_client(name, config)
         for name, config in users.items():
             self._on_user(name, config)
         for entity in former - self._limited:
             self._set(entity, {})
+        self._is_loaded = True
+        of_clients = {f"client id {name}": error for name, error in bad_clients.items()}
+        self._malformed.report(of_clients | {f"user {name}": error for name, error in bad_users.items()})
 
     def _on_client(self, name: str, config: Mapping[str, str]) -> None:
-        self._set((ABSENT, _name(name)), _bounds(f"client id {name}", config))
+        self._set(_client_entity(name), _bounds(f"client id {name}", config))
 
     def _on_user(self, name: str, config: Mapping[str, str]) -> None:
-        """`name` is that of a user, or `user/clients/client-id`."""
-        user, separator, client_id = name.partition(f"/{CLIENTS}/")
-        self._set((_name(user), _name(client_id) if separator else ABSENT), _bounds(f"user {name}", config))
+        self._set(_user_entity(name), _bounds(f"user {name}", config))
 
     def _set(self, entity: Entity, bounds: Mapping[QuotaType, float]) -> None:
         if bounds:
@@ -68,6 +87,16 @@ class StoredQuotas:
         else:
             self._limited.discard(entity)
         self._quotas.set(entity, bounds)
+
+
+def _client_entity(name: str) -> Entity:
+    return ABSENT, _name(name)
+
+
+def _user_entity(name: str) -> Entity:
+    """`name` is that of a user, or `user/clients/client-id`."""
+    user, separator, client_id = name.partition(f"/{CLIENTS}/")
+    return _name(user), _name(client_id) if separator else ABSENT
 
 
 def _name(node: str) -> str | None:

@@ -11,6 +11,9 @@ register with `on_reading_again`.
 `refresh` reads a topic's configuration before this broker creates its logs. A LeaderAndIsr for a new topic may come
 before the notification of its configuration, or after a topic of the same name was deleted. Notifications keep the
 configurations of hosted topics up to date. There is none of a deletion: `forget` drops what deleted topics leave.
+
+A malformed node of a topic does not end the start: `KEEPS_RECORDS` counts until it is repaired. That of this broker or of the cluster's
+default ends it, because it may hold the security of listeners, or how long records are kept.
 """
 
 from __future__ import annotations
@@ -18,15 +21,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Final
 
-from broker.security.rereading import Rereading
+from broker.security.rereading import MalformedNodes, NotAllRead, Rereading
 from config.broker import BrokerConfig
 from config.broker_keys import key_of
 from config.errors import ConfigValueError
 from config.keys.replication import UNCLEAN_LEADER_ELECTION_ENABLE as BROKER_UNCLEAN_LEADER_ELECTION_ENABLE
 from config.passwords import PasswordEncoder
-from config.topic import BROKER_KEY_OF, UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
-from controller.admin.config_admin import ConfigAdmin
+from config.topic import BROKER_KEY_OF, CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS, UNCLEAN_LEADER_ELECTION_ENABLE, TopicConfig
+from controller.admin.config_admin import ConfigAdmin, Malformed
 from controller.admin.config_changes import ConfigChanges
 from controller.controller import Controller
 from controller.errors import StoreError
@@ -43,6 +47,9 @@ logger = logging.getLogger(__name__)
 
 TOPICS = "topics"
 BROKERS = "brokers"
+
+KEEPS_RECORDS: Final[Mapping[str, str]] = {CLEANUP_POLICY.name: "delete", RETENTION_MS.name: "-1", RETENTION_BYTES.name: "-1"}
+"""The overrides of a topic whose own cannot be read. With the defaults, records that the topic is to keep would be deleted."""
 
 LOGS_PER_TURN = 50
 """Logs updated in one turn; each takes about 10 µs."""
@@ -73,6 +80,7 @@ class DynamicConfig:
         self._store = store
         self._changes = ConfigChanges(store, clock, self._on_change)
         self._rereading = Rereading("configurations", lambda: self._changes.undisturbed(self._read_again))
+        self._malformed = MalformedNodes("%s keeps its former configuration; a topic without one keeps all records")
         self._read_in_session = 0
         self._broker: dict[str, str] = {}
         self._cluster: dict[str, str] = {}
@@ -92,7 +100,8 @@ class DynamicConfig:
     # Lifecycle
 
     async def load(self) -> None:
-        """Apply the stored configurations, and listen for changes from now on. Raises StoreError."""
+        """Apply the stored configurations, and listen for changes from now on. Raises StoreError, and MalformedZNode for the
+        configuration of this broker or the cluster's default."""
         await self._changes.start()
         self._read_in_session = self._store.session_id
         if self._old_passwords is not None:
@@ -100,9 +109,14 @@ class DynamicConfig:
         self._broker = await self._admin.read(BROKERS, self._broker_name)
         self._cluster = await self._admin.read(BROKERS, DEFAULT_ENTITY)
         self._update_broker(at_start=True)
-        for topic, overrides in (await self._admin.read_all(TOPICS)).items():
+        malformed: dict[str, MalformedZNode] = {}
+        for topic, overrides in (await self._read_topics(malformed)).items():
             self._set_topic(topic, overrides)
         self._without_overrides = TopicConfig({}, self._config)
+        try:
+            self._malformed.report(malformed)
+        except NotAllRead:
+            await self._rereading.begin_later()
 
     def attach(self, log_manager: LogManager, replica_manager: ReplicaManager, controller: Controller) -> None:
         """Apply changes to these from now on."""
@@ -135,12 +149,20 @@ class DynamicConfig:
         """Await `read` while no change is reported, so that it may replace what was reported."""
         await self._changes.undisturbed(read)
 
+    async def read_first(self, read: Callable[[], Awaitable[None]]) -> None:
+        """The same for the first call of a `read` that `on_reading_again` has. What it leaves out is read later."""
+        try:
+            await self.undisturbed(read)
+        except NotAllRead:
+            await self._rereading.begin_later()
+
     def on_entity_change(self, entity_type: str, callback: EntityChanged) -> None:
         """Call `callback` when an entity of this type (`users`, `clients`, `ips`) was changed."""
         self._entity_listeners.setdefault(entity_type, []).append(callback)
 
     def on_reading_again(self, read: Callable[[], Awaitable[None]]) -> None:
-        """Await `read` in each new session, while no change is reported. After a StoreError or MalformedZNode it is repeated."""
+        """Await `read` in each new session, while no change is reported. After a StoreError, MalformedZNode or NotAllRead it is
+        repeated."""
         self._readers.append(read)
 
     # Topics
@@ -160,8 +182,8 @@ class DynamicConfig:
         return await self._admin.read(TOPICS, topic)
 
     async def refresh(self, topics: Iterable[str]) -> None:
-        """Read the configurations of topics whose logs are about to be created. One that cannot be decoded is treated
-        as empty.
+        """Read the configurations of topics whose logs are about to be created. KEEPS_RECORDS stands for one that cannot be
+        decoded.
 
         Raises StoreError.
         """
@@ -169,8 +191,8 @@ class DynamicConfig:
             try:
                 overrides = await self._admin.read(TOPICS, topic)
             except MalformedZNode as error:
-                logger.error("topic %s gets the defaults of this broker: %s", topic, error)
-                overrides = {}
+                logger.error("topic %s keeps all records: %s", topic, error)
+                overrides = dict(KEEPS_RECORDS)
             self._set_topic(topic, overrides)
 
     def forget(self, topics: Iterable[str]) -> None:
@@ -233,10 +255,13 @@ class DynamicConfig:
             self._in_task(self._rereading.begin(), "configurations-again")
 
     async def _read_again(self) -> None:
-        """Apply what is stored, and differs from what this broker knows. Raises StoreError, MalformedZNode."""
+        """Apply what is stored, and differs from what this broker knows. Raises StoreError, NotAllRead."""
         session = self._store.session_id
-        broker, cluster = await self._admin.read(BROKERS, self._broker_name), await self._admin.read(BROKERS, DEFAULT_ENTITY)
-        topics = await self._admin.read_all(TOPICS)
+        malformed: dict[str, MalformedZNode] = {}
+        broker = await self._read_broker(self._broker_name, self._broker, malformed)
+        cluster = await self._read_broker(DEFAULT_ENTITY, self._cluster, malformed)
+        topics = await self._read_topics(malformed)
+        self._changed_while_loading |= self._log_manager is None
         if (broker, cluster) != (self._broker, self._cluster):
             self._broker, self._cluster = broker, cluster
             self._update_broker()
@@ -245,9 +270,33 @@ class DynamicConfig:
             if overrides != self._topics.get(topic, {}):
                 logger.info("configuration of %s/%s changed while there was no session", TOPICS, topic)
                 self._on_topic(topic, overrides)
+        all_read = True
         for read in self._readers:
-            await read()
+            try:
+                await read()
+            except NotAllRead:
+                all_read = False
         self._read_in_session = session
+        self._malformed.report(malformed)
+        if not all_read:
+            raise NotAllRead
+
+    async def _read_broker(self, name: str, former: dict[str, str], malformed: Malformed) -> dict[str, str]:
+        """The stored configuration of a broker or of all; the former one if the node is malformed."""
+        try:
+            return await self._admin.read(BROKERS, name)
+        except MalformedZNode as error:
+            malformed[f"{BROKERS}/{name}"] = error
+            return former
+
+    async def _read_topics(self, malformed: Malformed) -> dict[str, dict[str, str]]:
+        """The stored overrides of all topics. Those of a malformed node are the former ones, or KEEPS_RECORDS."""
+        of_topics: dict[str, MalformedZNode] = {}
+        found = await self._admin.read_all(TOPICS, of_topics)
+        for topic, error in of_topics.items():
+            malformed[f"{TOPICS}/{topic}"] = error
+            found[topic] = self._topics.get(topic) or dict(KEEPS_RECORDS)
+        return found
 
     def _update_broker(self, *, at_start: bool = False) -> None:
         self._name_without_effect()

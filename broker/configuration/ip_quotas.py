@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from typing import Final
 
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.host_names import address_of, resolve
+from broker.security.rereading import MalformedNodes
 from controller.admin.client_quotas import CONNECTION_CREATION_RATE
 from controller.admin.config_admin import ConfigAdmin
 from controller.znodes.layout import DEFAULT_ENTITY, desanitize
+from controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 
 IPS = "ips"
+
+SMALLEST: Final[Mapping[str, str]] = {CONNECTION_CREATION_RATE: "1"}
+"""The quota of an address whose own cannot be read: one connection a second."""
 
 
 class IpQuotas:
@@ -30,6 +37,8 @@ class IpQuotas:
         self._quotas = quotas
         self._configs: dict[str, dict[str, str]] = {}
         """The last known configuration of each entity that has one."""
+        self._is_loaded = False
+        self._malformed = MalformedNodes("address %s has its former quota, or the smallest if it was never read")
         self._addresses: dict[str, str] = {}
         """Host names and the addresses to which they were resolved when their quota was set."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -38,8 +47,8 @@ class IpQuotas:
         dynamic_config.on_reading_again(self._read_all)
 
     async def load(self) -> None:
-        """Apply the stored quotas. Raises StoreError, MalformedZNode."""
-        await self._dynamic_config.undisturbed(self._read_all)
+        """Apply the stored quotas. Raises StoreError."""
+        await self._dynamic_config.read_first(self._read_all)
 
     async def close(self) -> None:
         """Cancel name resolutions in progress."""
@@ -48,12 +57,18 @@ class IpQuotas:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _read_all(self) -> None:
-        """Apply the stored quotas that differ from the known ones, and remove those that are not stored."""
-        stored = await self._admin.read_all(IPS)
+        """Apply the stored quotas that differ from the known ones, and remove those that are not stored. That of a malformed node stays;
+        at the start it is SMALLEST. Raises StoreError, NotAllRead."""
+        malformed: dict[str, MalformedZNode] = {}
+        stored = await self._admin.read_all(IPS, malformed)
+        for name in malformed:
+            stored[name] = self._configs.get(name, {} if self._is_loaded else dict(SMALLEST))
         for name in self._configs.keys() | stored.keys():
             config = stored.get(name, {})
             if config != self._configs.get(name, {}):
                 self._on_change(name, config)
+        self._is_loaded = True
+        self._malformed.report(malformed)
 
     def _on_change(self, name: str, config: dict[str, str]) -> None:
         if config:

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable
 
 from broker.configuration.dynamic_config import DynamicConfig
-from broker.security.rereading import Rereading
+from broker.security.rereading import MalformedNodes, NotAllRead, Rereading
 from broker.security.sasl.scram import HASHES, MIN_ITERATIONS, ScramCredential, parse_credential
 from controller.admin.config_admin import ConfigAdmin
 from controller.admin.scram_credentials import SECRET_BYTES, secret_for_unknown_users
 from controller.errors import NoAuth
 from controller.store.metadata_store import MetadataStore
 from controller.znodes.layout import DEFAULT_ENTITY, desanitize
+from controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 
@@ -37,19 +38,30 @@ class ScramCredentials:
         self._iterations: dict[str, Counter[int]] = {mechanism: Counter() for mechanism in HASHES}
         """By mechanism, the number of users by the iterations of their credentials."""
         self._secret = b""
-        self._rereading = Rereading("SCRAM credentials", self.load)
+        self._malformed = MalformedNodes("user %s has its former SCRAM credentials, or none if they were never read")
+        self._rereading = Rereading("SCRAM credentials", self._read)
         dynamic_config.on_entity_change(USERS, self._on_change)
 
     async def load(self) -> None:
-        """Read the stored credentials, and forget all others. Raises StoreError, MalformedZNode."""
+        """Read the stored credentials, and forget all others. Those of malformed nodes are read later. Raises StoreError."""
+        try:
+            await self._read()
+        except NotAllRead:
+            await self._rereading.begin_later()
+
+    async def _read(self) -> None:
         await self._dynamic_config.undisturbed(self._read_all)
 
     async def _read_all(self) -> None:
-        stored = {desanitize(name): config for name, config in (await self._admin.read_all(USERS)).items() if _is_user(name)}
-        for user in {user for _, user in self._credentials} - stored.keys():
+        """Raises StoreError, NotAllRead."""
+        malformed: dict[str, MalformedZNode] = {}
+        stored = {desanitize(name): config for name, config in (await self._admin.read_all(USERS, malformed)).items() if _is_user(name)}
+        unread = {desanitize(name): error for name, error in malformed.items() if _is_user(name)}
+        for user in {user for _, user in self._credentials} - stored.keys() - unread.keys():
             self._set(user, {})
         for user, config in stored.items():
             self._set(user, config)
+        self._malformed.report(unread)
 
     async def on_new_session(self) -> None:
         """Read all credentials again, later if that is not possible now."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from controller.errors import StoreError
@@ -23,11 +23,33 @@ LONGEST_PAUSE_SECONDS: Final = 30.0
 """Longest pause between two attempts, seconds; a node that only an operator can repair is read as often."""
 
 
+class NotAllRead(Exception):
+    """Malformed nodes were left out, and logged. All others are read."""
+
+
+class MalformedNodes:
+    """The malformed nodes that the last reading has left out. Each is logged once, as long as it has the same fault."""
+
+    def __init__(self, effect: str) -> None:
+        """`effect` names in logs an entity (`%s`) and what its malformed node leads to."""
+        self._effect = effect
+        self._logged: dict[str, str] = {}
+
+    def report(self, malformed: Mapping[str, MalformedZNode]) -> None:
+        """Report all malformed nodes of a reading, by entity. Raises NotAllRead if there are any."""
+        for name, error in malformed.items():
+            if self._logged.get(name) != error.reason:
+                logger.error("%s: %s", self._effect % name, error)
+        self._logged = {name: error.reason for name, error in malformed.items()}
+        if malformed:
+            raise NotAllRead
+
+
 class Rereading:
     """See the module."""
 
     def __init__(self, subject: str, read_all: Callable[[], Awaitable[None]]) -> None:
-        """`subject` names in logs what is read. `read_all` may raise StoreError and MalformedZNode."""
+        """`subject` names in logs what is read. `read_all` may raise StoreError, MalformedZNode and NotAllRead."""
         self._subject = subject
         self._read_all = read_all
         self._reason = ""
@@ -39,7 +61,16 @@ class Rereading:
         await self.stop()
         self._reason = ""
         if not await self._succeeds():
-            self._task = asyncio.get_running_loop().create_task(self._repeat(), name=f"{self._subject}-again")
+            self._begin_to_repeat()
+
+    async def begin_later(self) -> None:
+        """Read again after growing pauses, because a reading has left malformed nodes out."""
+        await self.stop()
+        self._reason = ""
+        self._begin_to_repeat()
+
+    def _begin_to_repeat(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._repeat(), name=f"{self._subject}-again")
 
     async def stop(self) -> None:
         """Read no more. May be called twice."""
@@ -60,6 +91,8 @@ class Rereading:
     async def _succeeds(self) -> bool:
         try:
             await self._read_all()
+        except NotAllRead:
+            return False
         except (StoreError, MalformedZNode) as error:
             if str(error) != self._reason:
                 self._reason = str(error)

@@ -7,7 +7,7 @@ broker learns of it (`config_changes`). Works on any broker. Called by the reque
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -57,6 +57,7 @@ from controller.znodes.layout import (
 )
 from controller.znodes.pauses import slices
 from controller.znodes.topic_names import validate_topic_name
+from controller.znodes.znode_json import MalformedZNode
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,8 @@ class ConfigOp(NamedTuple):
 
 
 Change = Callable[[dict[str, str]], dict[str, str]]
+Malformed = MutableMapping[str, MalformedZNode]
+"""Why the node of an entity cannot be read, by the entity's name."""
 
 
 class ConfigAdmin:
@@ -103,12 +106,13 @@ class ConfigAdmin:
         (outcome,) = await self._store.pipeline([Get(path)])
         return {} if isinstance(outcome, NoNode) else decode_config(path, data_and_stat(outcome)[0])
 
-    async def read_all(self, entity_type: str) -> dict[str, dict[str, str]]:
-        """The overrides of all entities of a type, by name."""
-        return await self.read_many(entity_type, await self._store.children(config_type_path(entity_type)))
+    async def read_all(self, entity_type: str, malformed: Malformed | None = None) -> dict[str, dict[str, str]]:
+        """The overrides of all entities of a type, by name. `malformed`: see `read_many`."""
+        return await self.read_many(entity_type, await self._store.children(config_type_path(entity_type)), malformed)
 
-    async def read_user_clients(self, users: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
-        """The overrides of the pairs of user and client id, as `user/clients/client`; of all users, or of these."""
+    async def read_user_clients(self, users: Sequence[str] | None = None, malformed: Malformed | None = None) -> dict[str, dict[str, str]]:
+        """The overrides of the pairs of user and client id, as `user/clients/client`; of all users, or of these. `malformed`: see
+        `read_many`."""
         if users is None:
             users = await self._store.children(config_type_path("users"))
         pairs = []
@@ -117,18 +121,24 @@ class ConfigAdmin:
             for user, outcome in zip(some, outcomes, strict=True):
                 if not isinstance(outcome, NoNode):
                     pairs += [f"{user}/clients/{client}" for client in names(outcome)]
-        return await self.read_many("users", pairs)
+        return await self.read_many("users", pairs, malformed)
 
-    async def read_many(self, entity_type: str, entities: Sequence[str]) -> dict[str, dict[str, str]]:
+    async def read_many(self, entity_type: str, entities: Sequence[str], malformed: Malformed | None = None) -> dict[str, dict[str, str]]:
         """The overrides of these entities by name, without those that have no node; reads a number of them per round
-        trip."""
+        trip. Entities with a malformed node are left out and added to `malformed`; without it MalformedZNode is raised."""
         found = {}
         for first in range(0, len(entities), _ENTITIES_AT_ONCE):
             paths = {entity: config_path(entity_type, entity) for entity in entities[first : first + _ENTITIES_AT_ONCE]}
             outcomes = await self._store.pipeline([Get(path) for path in paths.values()])
             for (entity, path), outcome in zip(paths.items(), outcomes, strict=True):
-                if not isinstance(outcome, NoNode):
+                if isinstance(outcome, NoNode):
+                    continue
+                try:
                     found[entity] = decode_config(path, data_and_stat(outcome)[0])
+                except MalformedZNode as error:
+                    if malformed is None:
+                        raise
+                    malformed[entity] = error
         return found
 
     # Topics

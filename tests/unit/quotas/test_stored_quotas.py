@@ -11,7 +11,7 @@ from broker.configuration.client_quotas import StoredQuotas
 from broker.configuration.dynamic_config import DynamicConfig, EntityChanged
 from broker.quotas.client_quotas import ClientQuotas, Windows
 from broker.quotas.quota_bounds import ABSENT, Tags
-from controller.admin.config_admin import ConfigAdmin
+from controller.admin.config_admin import ConfigAdmin, Malformed
 
 WINDOWS = Windows(11, 1000)
 
@@ -23,10 +23,10 @@ class Store:
         self.entities = entities
         self.listeners: dict[str, EntityChanged] = {}
 
-    async def read_all(self, entity_type: str) -> dict[str, dict[str, str]]:
+    async def read_all(self, entity_type: str, malformed: Malformed) -> dict[str, dict[str, str]]:
         return self.entities.get(entity_type, {})
 
-    async def read_user_clients(self) -> dict[str, dict[str, str]]:
+    async def read_user_clients(self, malformed: Malformed) -> dict[str, dict[str, str]]:
         return self.entities.get("pairs", {})
 
     def on_entity_change(self, entity_type: str, callback: EntityChanged) -> None:
@@ -35,7 +35,7 @@ class Store:
     def on_reading_again(self, read: Callable[[], Awaitable[None]]) -> None:
         pass
 
-    async def undisturbed(self, read: Callable[[], Awaitable[None]]) -> None:
+    async def read_first(self, read: Callable[[], Awaitable[None]]) -> None:
         await read()
 
     def load(self) -> ClientQuotas:
