@@ -150,7 +150,7 @@ class DynamicConfig:
         await self._changes.undisturbed(read)
 
     async def read_first(self, read: Callable[[], Awaitable[None]]) -> None:
-        """The same for the first call of a `read` that `on_reading_again` has. What it leaves out is read later."""
+        """The same for the first call of a `read` that `on_reading_again` has. Nodes that it leaves out are read later."""
         try:
             await self.undisturbed(read)
         except NotAllRead:

@@ -1,123 +1,29 @@
 """Stored configurations come into force: at the start, on changes, and before the logs of a new topic are made."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from broker.cluster.control_requests import ControlRequests
 from broker.configuration.client_quotas import StoredQuotas
-from broker.configuration.dynamic_config import KEEPS_RECORDS, LOGS_PER_TURN, DynamicConfig
+from broker.configuration.dynamic_config import LOGS_PER_TURN
 from broker.configuration.ip_quotas import IpQuotas
 from broker.network.connection_quotas import ConnectionQuotas
 from broker.network.limits import NetworkLimits
 from broker.quotas.client_quotas import ClientQuotas, Windows
 from broker.quotas.quota_bounds import ABSENT, Tags
-from broker.security import rereading
 from config.keys.log import LOG_RETENTION_MS
 from config.keys.network import NUM_IO_THREADS
-from config.topic import RETENTION_MS, SEGMENT_BYTES, TopicConfig
-from controller.admin.config_admin import ConfigAdmin, Malformed
-from controller.admin.metadata_waits import MetadataWaits
+from config.topic import RETENTION_MS, SEGMENT_BYTES
+from controller.admin.config_admin import Malformed
 from controller.errors import StoreUnavailable
 from controller.znodes.changes import encode_config
 from controller.znodes.layout import DEFAULT_ENTITY, config_path
-from controller.znodes.znode_json import MalformedZNode
-from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse, LeaderAndIsrTopicState
 from storage.disk.topic_partition import TopicPartition
-from tests.support.background import ManualBackground
-from tests.support.clocks import ManualClock
-from tests.support.controlled_cluster import BrokerUnderTest, new_ensemble, until
+from tests.support.configuration_stage import Stage, asks_to_host, control, on_a_stage
+from tests.support.controlled_cluster import until
 
 WINDOWS = Windows(11, 1000)
-
-
-class FakeLog:
-    is_closed = False
-
-    def __init__(self, topic: str, config: TopicConfig) -> None:
-        self.topic_partition = TopicPartition(topic, 0)
-        self.config = config
-
-
-class FakeReplicas:
-    """Stands for the log manager and the replica manager."""
-
-    def __init__(self) -> None:
-        self.logs: list[FakeLog] = []
-        self.background = ManualBackground(ManualClock())
-        self.changed: list[str] = []
-        self.partitions: dict[str, object] = {}
-        self.cluster = SimpleNamespace(topics={})
-        self.leadership_listeners: list[Callable[[Any], None]] = []
-        self.known_at_creation: dict[str, dict[str, str]] = {}
-        self.config_of: Callable[[str], TopicConfig] | None = None
-
-    def all_logs(self) -> list[FakeLog]:
-        return self.logs
-
-    def update_config(self, log: FakeLog, config: TopicConfig) -> None:
-        log.config = config
-
-    def on_config_change(self, log: FakeLog) -> None:
-        self.changed.append(log.topic_partition.topic)
-
-    async def on_leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        assert self.config_of is not None
-        for topic in request.topic_states:
-            self.known_at_creation[topic.topic_name] = dict(self.config_of(topic.topic_name).overrides)
-        return LeaderAndIsrResponse()
-
-
-class Stage:
-    """One broker's configuration over a tree in memory."""
-
-    def __init__(self, node: BrokerUnderTest) -> None:
-        self.node = node
-        self.config = node.config
-        self.admin = ConfigAdmin(node.store, node.broker_id, node.config)
-        self.dynamic = DynamicConfig(node.config, node.store, self.admin, node.broker_id, node.ensemble.clock)
-        self.replicas = FakeReplicas()
-        self.replicas.config_of = self.dynamic.topic_config_of
-        self.elections: list[str | None] = []
-
-    async def enable_unclean_election(self, topic: str | None) -> None:
-        self.elections.append(topic)
-
-    def attach(self) -> None:
-        on_new_session = self.node.controller.on_new_session
-        controller = SimpleNamespace(on_new_session=on_new_session, enable_unclean_election=self.enable_unclean_election)
-        self.dynamic.attach(cast("Any", self.replicas), cast("Any", self.replicas), cast("Any", controller))
-
-    def host(self, topic: str) -> FakeLog:
-        log = FakeLog(topic, self.dynamic.topic_config_of(topic))
-        self.replicas.logs.append(log)
-        self.replicas.partitions[topic] = object()
-        return log
-
-
-@asynccontextmanager
-async def a_stage() -> AsyncIterator[Stage]:
-    node = BrokerUnderTest(new_ensemble())
-    await node.start()
-    await node.topics.create_topics([], timeout_ms=0)
-    stage = Stage(node)
-    try:
-        yield stage
-    finally:
-        await stage.dynamic.close()
-        await node.stop()
-
-
-def on_a_stage(scenario: Callable[[Stage], Awaitable[None]]) -> None:
-    async def play() -> None:
-        async with asyncio.timeout(20), a_stage() as stage:
-            await scenario(stage)
-
-    asyncio.run(play())
 
 
 def test_what_is_stored_is_in_force_after_loading() -> None:
@@ -394,14 +300,6 @@ def test_stored_secrets_are_left_out_and_not_logged(caplog: pytest.LogCaptureFix
     assert "encoded-secret" not in caplog.text
 
 
-def asks_to_host(*topics: str) -> LeaderAndIsrRequest:
-    return LeaderAndIsrRequest(topic_states=[LeaderAndIsrTopicState(topic_name=topic) for topic in topics])
-
-
-def control(stage: Stage) -> ControlRequests:
-    return ControlRequests(cast("Any", stage.replicas), stage.dynamic, MetadataWaits())
-
-
 def test_the_configuration_of_a_new_topic_is_read_before_its_logs_are_made() -> None:
     async def scenario(stage: Stage) -> None:
         await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
@@ -442,107 +340,3 @@ def test_a_store_that_is_away_does_not_keep_a_replica_from_being_made(
 
     on_a_stage(scenario)
     assert "the configurations of t cannot be read" in caplog.text
-
-
-def test_a_topic_whose_configuration_cannot_be_understood_keeps_no_other_from_being_hosted(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(stage: Stage) -> None:
-        await stage.dynamic.load()
-        await stage.node.store.create("/config/topics/bad", b"no JSON")
-        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
-        await control(stage).on_leader_and_isr(asks_to_host("bad", "t"))
-        assert stage.replicas.known_at_creation == {"bad": KEEPS_RECORDS, "t": {"segment.bytes": "100"}}
-
-    on_a_stage(scenario)
-    assert "topic bad keeps all records: /config/topics/bad: " in caplog.text
-
-
-def test_a_malformed_topic_keeps_its_records_until_its_configuration_is_repaired(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
-
-    async def scenario(stage: Stage) -> None:
-        store = stage.node.store
-        await store.create("/config/topics/bad", b"no JSON")
-        await stage.admin.alter_entity_config("topics", "t", lambda _: {"segment.bytes": "100"})
-        await stage.dynamic.load()
-        assert stage.dynamic.topic_config_of("bad").overrides == KEEPS_RECORDS
-        assert stage.dynamic.topic_config_of("bad")[RETENTION_MS] == -1
-        assert stage.dynamic.topic_config_of("t")[SEGMENT_BYTES] == 100
-        stage.attach()
-        bad, removed = stage.host("bad"), stage.host("removed")
-        await store.set("/config/topics/bad", encode_config({"retention.ms": "7"}))  # as by zookeeper-shell.sh, without a notification
-        await until(lambda: bad.config[RETENTION_MS] == 7)
-        await store.create("/config/topics/removed", b"{")
-        stage.node.ensemble.expire(store.session_id)
-        await until(lambda: removed.config[RETENTION_MS] == -1)
-        await store.delete("/config/topics/removed")
-        await until(lambda: removed.config[RETENTION_MS] > 0)
-
-    on_a_stage(scenario)
-    named = [line for line in caplog.messages if "/config/topics/" in line]
-    assert [line.partition(";")[0] for line in named] == [
-        "topics/bad keeps its former configuration", "topics/removed keeps its former configuration",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["0", DEFAULT_ENTITY])
-def test_a_malformed_configuration_of_the_broker_ends_the_start_but_not_what_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
-
-    async def scenario(stage: Stage) -> None:
-        store = stage.node.store
-        await stage.admin.set_broker_configs("" if name == DEFAULT_ENTITY else name, {"num.io.threads": "9"})
-        await stage.dynamic.load()
-        stage.attach()
-        hosted = stage.host("t")
-        await store.set(config_path("brokers", name), b"{")
-        await store.create(config_path("topics", "t"), encode_config({"retention.ms": "7"}))
-        with pytest.raises(MalformedZNode, match=f"^/config/brokers/{name}: "):
-            await DynamicConfig(stage.config, store, stage.admin, 0, stage.node.ensemble.clock).load()
-        stage.node.ensemble.expire(store.session_id)
-        await until(lambda: hosted.config[RETENTION_MS] == 7)
-        assert stage.config[NUM_IO_THREADS] == 9
-        await store.set(config_path("brokers", name), encode_config({"num.io.threads": "8"}))
-        await until(lambda: stage.config[NUM_IO_THREADS] == 8)
-
-    on_a_stage(scenario)
-
-
-def test_a_malformed_quota_never_leaves_a_client_without_one(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
-
-    async def scenario(stage: Stage) -> None:
-        store = stage.node.store
-        paths = [config_path("clients", "c"), config_path("users", "alice"), config_path("users", "alice/clients/c")]
-        for path in (*paths, config_path("ips", "10.0.0.1")):
-            await store.ensure_path(path)
-            await store.set(path, b"{")
-        await store.create(config_path("clients", "other"), encode_config({"producer_byte_rate": "8"}))
-        quotas = ClientQuotas(WINDOWS, WINDOWS, WINDOWS, lambda: 0)
-        addresses = ConnectionQuotas(NetworkLimits(), 0.0)
-        users, ips = StoredQuotas(stage.admin, stage.dynamic, quotas), IpQuotas(stage.admin, stage.dynamic, addresses)
-
-        def found(user: str, client_id: str = "") -> float | None:
-            bound = quotas.produce.bounds.find(user, client_id)
-            return None if bound is None else bound[1]
-
-        await stage.dynamic.load()
-        await users.load()
-        await ips.load()
-        stage.attach()
-        assert [found("", "other"), found("", "c"), found("alice"), found("alice", "c")] == [8, 1, 1, 1]
-        assert any(addresses.ip_delay("10.0.0.1", 0.0) for _ in range(100))
-        for number, path in enumerate(paths):
-            await store.set(path, encode_config({"producer_byte_rate": f"{20 + number}"}))
-        await store.delete(config_path("ips", "10.0.0.1"))
-        await until(lambda: [found("", "c"), found("alice"), found("alice", "c")] == [20, 21, 22])
-        await until(lambda: addresses.ip_delay("10.0.0.1", 0.0) == 0)
-        await store.set(paths[0], b"{")
-        await store.create(config_path("users", "bob"), b"{")
-        stage.node.ensemble.expire(store.session_id)
-        await until(lambda: "/config/users/bob: " in caplog.text)
-        assert [found("", "c"), found("bob")] == [20, None]
-
-    on_a_stage(scenario)
-    assert caplog.text.count("/config/users/alice/clients/c: ") == 1
