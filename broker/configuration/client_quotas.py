@@ -40,8 +40,8 @@ class StoredQuotas:
         self._admin = admin
         self._dynamic_config = dynamic_config
         self._quotas = quotas
-        self._limited: set[Entity] = set()
-        """The entities that have a quota."""
+        self._limited: dict[Entity, Mapping[QuotaType, float]] = {}
+        """The quotas of the entities that have any."""
         self._is_loaded = False
         self._malformed = MalformedNodes("%s has its former quotas, or the smallest if they were never read")
         dynamic_config.on_entity_change(USERS, self._on_user)
@@ -59,33 +59,46 @@ class StoredQuotas:
         bad_users: dict[str, MalformedZNode] = {}
         clients = await self._admin.read_all(CLIENTS, bad_clients)
         users = await self._admin.read_all(USERS, bad_users) | await self._admin.read_user_clients(malformed=bad_users)
-        former, self._limited = self._limited, set()
-        for entity in (*map(_client_entity, bad_clients), *map(_user_entity, bad_users)):
-            if entity in former:
-                self._limited.add(entity)
-            elif not self._is_loaded:
+        unread = {*map(_client_entity, bad_clients), *map(_user_entity, bad_users)}
+        if not self._is_loaded:
+            for entity in unread:
                 self._set(entity, SMALLEST)
         for name, config in clients.items():
             self._on_client(name, config)
         for name, config in users.items():
             self._on_user(name, config)
-        for entity in former - self._limited:
+        read = {*map(_client_entity, clients), *map(_user_entity, users)}
+        for entity in self._limited.keys() - read - unread:
             self._set(entity, {})
         self._is_loaded = True
         of_clients = {f"client id {name}": error for name, error in bad_clients.items()}
         self._malformed.report(of_clients | {f"user {name}": error for name, error in bad_users.items()})
 
     def _on_client(self, name: str, config: Mapping[str, str]) -> None:
-        self._set(_client_entity(name), _bounds(f"client id {name}", config))
+        self._apply(f"client id {name}", _client_entity(name), config)
 
     def _on_user(self, name: str, config: Mapping[str, str]) -> None:
-        self._set(_user_entity(name), _bounds(f"user {name}", config))
+        self._apply(f"user {name}", _user_entity(name), config)
+
+    def _apply(self, subject: str, entity: Entity, config: Mapping[str, str]) -> None:
+        """Set the quotas of an entity. In place of a value that is no number the former one counts, or the smallest."""
+        bounds: dict[QuotaType, float] = {}
+        for quota, key in QUOTA_KEYS.items():
+            text = config.get(key)
+            if text is None:
+                continue
+            try:
+                bounds[quota] = int(text) if quota in _WHOLE else float(text)
+            except ValueError:
+                bounds[quota] = self._limited.get(entity, {}).get(quota, SMALLEST[quota])
+                logger.error("quota of %s: %s=%s is not a number, and %g counts; set it again", subject, key, text, bounds[quota])
+        self._set(entity, bounds)
 
     def _set(self, entity: Entity, bounds: Mapping[QuotaType, float]) -> None:
         if bounds:
-            self._limited.add(entity)
+            self._limited[entity] = bounds
         else:
-            self._limited.discard(entity)
+            self._limited.pop(entity, None)
         self._quotas.set(entity, bounds)
 
 
@@ -101,16 +114,3 @@ def _user_entity(name: str) -> Entity:
 
 def _name(node: str) -> str | None:
     return None if node == DEFAULT_ENTITY else desanitize(node)
-
-
-def _bounds(entity: str, config: Mapping[str, str]) -> dict[QuotaType, float]:
-    bounds: dict[QuotaType, float] = {}
-    for quota, key in QUOTA_KEYS.items():
-        text = config.get(key)
-        if text is None:
-            continue
-        try:
-            bounds[quota] = int(text) if quota in _WHOLE else float(text)
-        except ValueError:
-            logger.error("quota of %s: %s=%s is not a number; it is ignored, set it again", entity, key, text)
-    return bounds

@@ -79,8 +79,13 @@ class IpQuotas:
             text = config.get(CONNECTION_CREATION_RATE)
             rate = None if text is None else int(text)
         except ValueError:
-            logger.error("quota of address %s: %s=%s is not a number; it is ignored, set it again", name, CONNECTION_CREATION_RATE, text)
-            return
+            logger.error(
+                "quota of address %s: %s=%s is not a number; the former one counts, or the smallest at the start; set it again",
+                name, CONNECTION_CREATION_RATE, text,
+            )  # fmt: skip
+            if self._is_loaded:
+                return
+            rate = int(SMALLEST[CONNECTION_CREATION_RATE])
         host = desanitize(name)
         if name == DEFAULT_ENTITY:
             self._quotas.set_ip_rate(None, rate)
