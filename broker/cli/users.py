@@ -201,9 +201,10 @@ def _in_store(work: Callable[[], Any]) -> Any:
     """The result of work with the metadata store. Raises ClientError."""
     from broker.client.errors import ClientError
     from controller.errors import ControllerError, StoreError
+    from controller.znodes.znode_json import MalformedZNode
     from storage.errors import StorageError
 
     try:
         return work()
-    except (StoreError, ControllerError, StorageError) as error:
+    except (StoreError, ControllerError, StorageError, MalformedZNode) as error:
         raise ClientError(f"{error}. While a broker runs, leave out --properties and --set, and ask the broker") from None

@@ -145,6 +145,8 @@ def test_a_user_that_is_added_before_the_first_start_can_authenticate(tmp_path: 
         assert not logs_in(int(address.rpartition(":")[2]), "alice", "wrong")
         running = ottla("users", "list", *store, status=1).err
         assert "leave out --properties and --set" in running
+        broker.run(broker.services.administration.store.create, "/config/users/edited", b"{")
+    assert "/config/users/edited: not JSON" in ottla("users", "list", *store, status=1).err
 
 
 def logs_in(port: int, user: str, password: str) -> bool:

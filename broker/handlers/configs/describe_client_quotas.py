@@ -1,5 +1,6 @@
 """Handles DescribeClientQuotas (api 48), versions 0-1. KIP-546: lists the stored quotas of users, client ids and addresses (KIP-612)."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -8,10 +9,11 @@ from broker.request.error_map import api_error, cut
 from broker.request.turns import each
 from broker.security.authorizer import Operation, ResourceType
 from controller.admin.client_quotas import CLIENT_ID, IP, USER
-from controller.admin.config_admin import ConfigAdmin
+from controller.admin.config_admin import ConfigAdmin, Malformed
 from controller.errors import ControllerError, InvalidAdminRequest
 from controller.znodes.layout import DEFAULT_ENTITY, desanitize, sanitize
 from controller.znodes.pauses import Pause
+from controller.znodes.znode_json import MalformedZNode
 from protocol.errors import ErrorCode
 from protocol.messages.describe_client_quotas import (
     ComponentData,
@@ -21,6 +23,8 @@ from protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+
+logger = logging.getLogger(__name__)
 
 KINDS = frozenset({USER, CLIENT_ID, IP})
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -91,30 +95,34 @@ def _components(asked: Iterable[ComponentData]) -> dict[str, ComponentData] | No
 async def _stored(
     admin: ConfigAdmin, components: Mapping[str, ComponentData], pause: Pause, *, strict: bool
 ) -> list[tuple[Entity, dict[str, float]]]:
-    """The entities that may match, with their quotas. There may be many users, of which a component with a name selects one."""
+    """The entities that may match, with their quotas, without those whose node is malformed. There may be many users, of which a
+    component with a name selects one."""
 
     def may_match(*kinds: str) -> bool:
         return components.keys() <= {*kinds} and (not strict or len(components) == len(kinds))
 
     users, clients = _nodes(components.get(USER)), _nodes(components.get(CLIENT_ID))
+    malformed: dict[str, MalformedZNode] = {}
     found: list[tuple[Entity, dict[str, float]]] = []
     if may_match(IP):
-        for name, config in (await admin.read_all("ips")).items():
+        for name, config in (await admin.read_all("ips", malformed)).items():
             await pause()
             found.append(({IP: _name(name)}, _quotas(config, IP_QUOTAS)))
     if may_match(USER):
-        for name, config in (await _read(admin, "users", users)).items():
+        for name, config in (await _read(admin, "users", users, malformed)).items():
             await pause()
             found.append(({USER: _name(name)}, _quotas(config, CLIENT_QUOTAS)))
     if may_match(CLIENT_ID):
-        for name, config in (await _read(admin, "clients", clients)).items():
+        for name, config in (await _read(admin, "clients", clients, malformed)).items():
             await pause()
             found.append(({CLIENT_ID: _name(name)}, _quotas(config, CLIENT_QUOTAS)))
     if may_match(USER, CLIENT_ID):
-        for name, config in (await _read_pairs(admin, users, clients)).items():
+        for name, config in (await _read_pairs(admin, users, clients, malformed)).items():
             await pause()
             user, _, client = name.split("/")
             found.append(({USER: _name(user), CLIENT_ID: _name(client)}, _quotas(config, CLIENT_QUOTAS)))
+    for error in malformed.values():
+        logger.error("quotas are not listed: %s", error)
     return found
 
 
@@ -127,14 +135,16 @@ def _nodes(component: ComponentData | None) -> list[str] | None:
     return [] if component.match in _NOT_A_NODE else [sanitize(component.match)]
 
 
-async def _read(admin: ConfigAdmin, entity_type: str, nodes: Sequence[str] | None) -> dict[str, dict[str, str]]:
-    return await admin.read_all(entity_type) if nodes is None else await admin.read_many(entity_type, nodes)
+async def _read(admin: ConfigAdmin, entity_type: str, nodes: Sequence[str] | None, malformed: Malformed) -> dict[str, dict[str, str]]:
+    return await admin.read_all(entity_type, malformed) if nodes is None else await admin.read_many(entity_type, nodes, malformed)
 
 
-async def _read_pairs(admin: ConfigAdmin, users: Sequence[str] | None, clients: Sequence[str] | None) -> dict[str, dict[str, str]]:
+async def _read_pairs(
+    admin: ConfigAdmin, users: Sequence[str] | None, clients: Sequence[str] | None, malformed: Malformed
+) -> dict[str, dict[str, str]]:
     if users is None or clients is None:
-        return await admin.read_user_clients(users)
-    return await admin.read_many("users", [f"{user}/clients/{client}" for user in users for client in clients])
+        return await admin.read_user_clients(users, malformed)
+    return await admin.read_many("users", [f"{user}/clients/{client}" for user in users for client in clients], malformed)
 
 
 def _name(node: str) -> str | None:

@@ -7,6 +7,7 @@ from broker.request.error_map import cut
 from broker.request.turns import each, how_often
 from broker.security.authorizer import Operation, ResourceType
 from controller.znodes.layout import desanitize, sanitize
+from controller.znodes.znode_json import MalformedZNode
 from protocol.errors import ErrorCode
 from protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -28,17 +29,21 @@ async def handle_describe_user_scram_credentials(
         results = await context.broker.turns.spread(each(request.users or (), lambda _: _refused("", code, None)))
         return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=results)
     admin = context.broker.administration.config_admin
+    malformed: dict[str, MalformedZNode] = {}
     if not request.users:
-        found = {desanitize(name): config for name, config in (await admin.read_all("users")).items()}
+        found = {desanitize(name): config for name, config in (await admin.read_all("users", malformed)).items()}
+        unread = {desanitize(name) for name in malformed}
         results = []
-        for user in sorted(found):
+        for user in sorted(found.keys() | unread):
             await context.broker.turns.pause()
-            if found[user].keys() & MECHANISMS.keys():
+            if user in unread:
+                results.append(_refused(user, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message))
+            elif found[user].keys() & MECHANISMS.keys():
                 results.append(_described(user, found[user]))
         return DescribeUserScramCredentialsResponse(results=results)
     times = await context.broker.turns.spread(how_often(user.name for user in request.users))
     names = await context.broker.turns.spread(each((user for user, count in times.items() if user and count == 1), sanitize))
-    stored = await admin.read_many("users", names)
+    stored = await admin.read_many("users", names, malformed)
     results = []
     for user, count in times.items():
         await context.broker.turns.pause()
@@ -47,6 +52,8 @@ async def handle_describe_user_scram_credentials(
         elif count > 1:
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
             results.append(_refused(user, ErrorCode.DUPLICATE_RESOURCE, cut(message)))
+        elif sanitize(user) in malformed:
+            results.append(_refused(user, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message))
         else:
             config = stored.get(sanitize(user), {})
             if config.keys() & MECHANISMS.keys():

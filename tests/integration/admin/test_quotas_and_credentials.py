@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.admin.config_admin import Malformed
 from protocol.api_keys import ApiKey
 from protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -16,6 +17,7 @@ from protocol.messages.alter_client_quotas import (
 )
 from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from protocol.messages.header import ResponseHeader
 from protocol.schema.message import Struct
 from protocol.schema.registry import api
@@ -136,6 +138,26 @@ def is_accepted(broker: InProcessBroker) -> bool:
             return False
 
 
+def test_a_malformed_node_keeps_no_other_from_being_described(client: WireClient, broker: InProcessBroker) -> None:
+    ((request, _, version),) = exchanges("sasl", CREDENTIALS)
+    client.send(request, api(CREDENTIALS), version)
+
+    async def damage() -> None:
+        store = broker.services.administration.store
+        await store.create("/config/users/bad", b"{")
+        await store.create("/config/ips/10.0.0.1", b"{")
+
+    everyone = client.ask(DescribeUserScramCredentialsRequest(users=None), 0).results
+    alter(client, "10.0.0.2", 5)
+    broker.run(damage)
+    bad, *others = sorted(client.ask(DescribeUserScramCredentialsRequest(users=None), 0).results, key=lambda each: each.user != "bad")
+    assert (bad.user, bad.error_code, bad.credential_infos) == ("bad", -1, [])
+    assert others == everyone
+    named = [UserName(name=name) for name in ("bad", everyone[0].user)]
+    assert [each.error_code for each in client.ask(DescribeUserScramCredentialsRequest(users=named), 0).results] == [-1, 0]
+    assert described(client) == {"10.0.0.2": 5}
+
+
 @pytest.mark.parametrize("name", [None, "127.0.0.1"])
 def test_the_quota_of_an_address_is_in_force_at_once_and_after_a_restart(tmp_path: Path, name: str | None) -> None:
     with a_broker_in_process(tmp_path) as broker, a_wire_client(broker.port) as client:
@@ -182,9 +204,9 @@ def test_the_quotas_of_a_user_are_found_without_those_of_other_users(
     asked: list[list[str]] = []
     read_many = admin.read_many
 
-    async def noted(entity_type: str, entities: Sequence[str]) -> dict[str, dict[str, str]]:
+    async def noted(entity_type: str, entities: Sequence[str], malformed: Malformed | None = None) -> dict[str, dict[str, str]]:
         asked.append(list(entities))
-        return await read_many(entity_type, entities)
+        return await read_many(entity_type, entities, malformed)
 
     monkeypatch.setattr(admin, "read_many", noted)
     assert len(client.ask(DescribeClientQuotasRequest(components=components, strict=strict), 1).entries) == found

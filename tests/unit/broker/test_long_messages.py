@@ -12,6 +12,7 @@ from broker.handlers.topics.alter_partition_reassignments import handle_alter_pa
 from broker.network.request_channel import CLOSE
 from broker.request.context import RequestContext
 from broker.request.turns import Turns
+from controller.admin.config_admin import Malformed
 from controller.errors import ControllerError, InvalidReplicaAssignment
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -30,7 +31,7 @@ LONG = "x" * MAX_STRING_BYTES
 class NoConfigurations:
     """A store without any entity."""
 
-    async def read_many(self, entity_type: str, entities: Sequence[str]) -> dict[str, dict[str, str]]:
+    async def read_many(self, entity_type: str, entities: Sequence[str], malformed: Malformed | None = None) -> dict[str, dict[str, str]]:
         return {}
 
 
