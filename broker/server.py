@@ -165,6 +165,8 @@ class Broker:
         self._stage = _STARTING
         self._progress: Progress | None = None
         """Of the opening of the logs, once that is known."""
+        self._problem: ConfigError | None = None
+        """The problem of the static configuration of listeners, which the dynamic one may solve."""
         self._security = ListenerSecurity(config, self._clock, self._environment.random_bytes, self._environment.clock_ns)
         self._held = AsyncExitStack()
         """Releases what the start has acquired so far."""
@@ -226,7 +228,13 @@ class Broker:
         self._key_sets = KeySets(self._executor, self._clock)
         self._held.push_async_callback(self._key_sets.close)
         if problem is None:  # else the dynamic configuration has to complete that of the listeners first
-            await self._load_key_sets()
+            try:
+                await self._load_key_sets()
+            except ConfigError as error:
+                if not may_have_metadata(config):
+                    raise
+                problem = error
+        self._problem = problem
         await self._open_directories()
         await self._open_store()
         await self._load_logs()
@@ -294,8 +302,8 @@ class Broker:
         await check_belongings(self.config, self.store, directories)
         if not self.config.standalone:
             await check_znodes(self.config, self.store)
-        if (problem := self._security.problem()) is not None:
-            await check_configuration_may_differ(self.store, self._known_broker_id(), problem)
+        if self._problem is not None:
+            await check_configuration_may_differ(self.store, self._known_broker_id(), self._problem)
         services.cluster_id = await prepare_store(self.store, self._environment.random_bytes)
         services.broker_id = await self._broker_id()
         await check_broker_id(services.broker_id, self.config, self.store, directories, self._environment.is_listening)
@@ -311,6 +319,7 @@ class Broker:
         # Before logs are loaded: wrong logins, keys or certificates in the dynamic configuration should end the start at once, too.
         if (problem := self._security.problem()) is not None:
             raise problem
+        await self._load_key_sets()
         await in_thread(self._executor, self.log_manager.load)
         self._held.push_async_callback(self._close_logs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import sys
 from collections.abc import Callable
@@ -24,6 +25,16 @@ SASL = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.sasl.plain.sasl.jaas.config": LINE,
 }
+
+
+PUBLIC_KEY = {
+    "kty": "EC",
+    "crv": "P-256",
+    "kid": "one",
+    "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+    "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+}
+"""That of an example in RFC 7515."""
 
 
 @pytest.mark.parametrize(
@@ -64,6 +75,29 @@ def test_the_start_is_refused_in_one_line_and_nothing_is_touched(
     assert "\n" not in str(refused.value)
     assert "secret" not in str(refused.value)
     assert not (tmp_path / "log").exists()
+
+
+def test_keys_of_the_dynamic_configuration_count_where_the_static_ones_cannot_be_read(tmp_path: Path) -> None:
+    name = "listener.name.sasl.oauthbearer.sasl.oauthbearer.jwks.endpoint.url"
+    (tmp_path / "keys").write_text(json.dumps({"keys": [PUBLIC_KEY]}))
+    secured = {
+        **SASL,
+        "broker.id": 0,
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.sasl.oauthbearer.sasl.jaas.config": f"{MODULE}.oauthbearer.OAuthBearerLoginModule required;",
+        "listener.name.sasl.oauthbearer.sasl.server.callback.handler.class": f"{MODULE}.oauthbearer.{VALIDATOR}",
+        name: "file:/no/such/keys",
+    }
+
+    def store(broker: InProcessBroker, stored: dict[str, str]) -> None:
+        broker.run(broker.services.administration.config_admin.alter_entity_config, "brokers", "0", lambda _: stored)
+
+    with a_broker_in_process(tmp_path / "log", broker_id=0) as broker:
+        store(broker, {name: f"file:{tmp_path / 'keys'}"})
+    with a_broker_in_process(tmp_path / "log", **secured) as broker:
+        store(broker, {})
+    with pytest.raises(CannotStart, match="file:/no/such/keys"), a_broker_in_process(tmp_path / "log", **secured):
+        pass
 
 
 def test_a_client_that_does_not_authenticate_again_in_time_is_closed(tmp_path: Path) -> None:
