@@ -263,8 +263,7 @@ class Partition:
 
     def begin_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> VerificationStateEntry | None:
         """See PartitionLog.begin_verification. Raises NotLeaderOrFollower, LogBeingTruncated."""
-        if not self.is_leader:
-            raise self._led_elsewhere()
+        self.check_may_append(1)  # with acks=all the append itself checks the ISR
         return self.log.begin_verification(producer_id, sequence, producer_epoch)
 
     def check_may_append(self, required_acks: int) -> None:
