@@ -115,7 +115,7 @@ def decode_token(path: str, data: bytes | None) -> DelegationToken:
     """Versions 1 to 3; before version 3 the owner is the requester."""
     body = decode_object(path, data)
     try:
-        return DelegationToken(
+        token = DelegationToken(
             body["tokenId"],
             body["owner"],
             body.get("tokenRequester", body["owner"]),
@@ -126,3 +126,8 @@ def decode_token(path: str, data: bytes | None) -> DelegationToken:
         )
     except (KeyError, TypeError) as error:
         raise MalformedZNode(path, f"not a delegation token: {error!r}") from error
+    texts = (token.token_id, token.owner, token.requester, *token.renewers)
+    times = (token.issue_timestamp_ms, token.expiry_timestamp_ms, token.max_timestamp_ms)
+    if not all(isinstance(each, str) for each in texts) or not all(type(each) is int for each in times):
+        raise MalformedZNode(path, "not a delegation token: names are texts, times are numbers")
+    return token

@@ -252,7 +252,18 @@ def test_a_thread_makes_the_credential_once_for_all_that_wait_for_it(monkeypatch
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b"[]", b"\xff", b'{"version":3,"tokenId":"bad","owner":"alice","renewers":[],"issueTimestamp":1}']
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"\xff",
+        b'{"version":3,"tokenId":"bad","owner":"alice","renewers":[],"issueTimestamp":1}',
+        b'{"tokenId":7,"owner":"User%3Aa","renewers":[],"issueTimestamp":1,"expiryTimestamp":2,"maxTimestamp":3}',
+        b'{"tokenId":"bad","owner":7,"renewers":[],"issueTimestamp":1,"expiryTimestamp":2,"maxTimestamp":3}',
+        b'{"tokenId":"bad","owner":"User%3Aa","renewers":[7],"issueTimestamp":1,"expiryTimestamp":2,"maxTimestamp":3}',
+        b'{"tokenId":"bad","owner":"User%3Aa","renewers":[],"issueTimestamp":1,"expiryTimestamp":"2","maxTimestamp":3}',
+    ],
 )
 def test_a_malformed_node_hides_no_other_token(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(brokers: Brokers) -> None:
