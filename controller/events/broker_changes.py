@@ -231,4 +231,5 @@ class BrokerChanges:
         await batch.send()
         await self._core.elections.take_offline(followed, batch)
         await batch.send()
-        return [partition for partition in led if context.leaderships[partition].state.leader == broker_id]
+        left = ((partition, context.leaderships.get(partition)) for partition in led)  # a state may have become unreadable meanwhile
+        return [partition for partition, leadership in left if leadership is not None and leadership.state.leader == broker_id]

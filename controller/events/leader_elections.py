@@ -74,7 +74,7 @@ class LeaderElections:
                     return
                 for index, assignment in () if context.is_being_deleted(topic) else some:
                     leadership = context.leaderships.get(TopicPartition(topic, index))
-                    if leadership is not None:
+                    if leadership is not None and assignment.replicas:  # an edited znode may name none
                         preferred = assignment.replicas[0]
                         preferring[preferred] += 1
                         if leadership.state.leader != preferred:

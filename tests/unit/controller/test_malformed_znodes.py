@@ -212,3 +212,33 @@ def test_a_state_that_cannot_be_decoded_costs_no_other_partition_its_leader() ->
         assert cluster.ensemble.dump()[path].data == b"damaged", "an operator may repair it"
 
     run(scenario)
+
+
+def test_a_state_that_becomes_malformed_does_not_stop_a_controlled_shutdown() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 0], [1, 2])
+        await cluster.brokers[2].store.set(partition_state_path(P), b"{")
+        leaving = cluster.brokers[1].controller
+        assert await cluster.controller.controller.controlled_shutdown(1, leaving.broker_epoch) == []
+        await cluster.settle()
+        assert cluster.state(TopicPartition("t", 1)).leader == 2
+
+    run(scenario)
+
+
+def test_a_partition_without_replicas_does_not_keep_other_leaderships_from_going_back() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([1, 2])
+        await cluster.topic([2], name="edited")
+        store = cluster.brokers[2].store
+        await store.set(topic_path("edited"), b'{"partitions":{"0":[]},"version":3}')
+        await cluster.kill(0)
+        await cluster.kill(1)
+        assert cluster.state().leader == 2
+        await cluster.start(1)
+        await cluster.catch_up(1)
+        await cluster.controller.controller.rebalance_leaders()
+        await cluster.settle()
+        assert cluster.state().leader == 1
+
+    run(scenario)
