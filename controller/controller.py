@@ -304,6 +304,8 @@ class Controller:
         elif isinstance(error, StoreError) and not isinstance(error, SessionExpired):
             logger.error("the controller could not carry out a change: %s", error)
             self._refused_writes.on_refused()
+        elif not isinstance(error, ControllerError | StoreError):  # a fault, which the queue has logged: what it left out is due, too
+            self._refused_writes.on_refused()
 
     # Operations for request handlers
 

@@ -1,4 +1,4 @@
-"""Retries the work of the active controller that failed because the metadata store refused a write.
+"""Retries the work of the active controller that failed because the metadata store refused a write, or because of a fault.
 
 Events come only when something changes, so a new topic would have no leaders until then. After a refusal the whole
 state of the cluster is checked again: brokers that came and went, partitions without a leader, deletions, interrupted

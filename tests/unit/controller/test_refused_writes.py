@@ -8,6 +8,7 @@ import pytest
 from controller.admin.topic_admin import NewTopic
 from controller.errors import StoreError, StoreUnavailable
 from controller.events.refused_writes import LONGEST_PAUSE_SECONDS
+from controller.state.request_batch import RequestBatch
 from controller.store.metadata_store import Create, Delete, MetadataStore, Multi, Request, Result, SetData, Write
 from controller.znodes.layout import CONTROLLER, ReplicaAssignment, broker_id_path, encode_broker
 from storage.disk.topic_partition import TopicPartition
@@ -235,3 +236,26 @@ async def test_a_controller_whose_disk_is_full_at_once_takes_over_later() -> Non
     assert not heir.controller.is_active
     is_full, is_mended = False, True
     await check_takes_over(cluster, heir)
+
+
+@in_virtual_time
+async def test_what_a_fault_left_out_is_done_later() -> None:
+    cluster = await a_cluster()
+    await cluster.topic([1, 0])
+    elections = cluster.controller.controller._core.elections
+    elect, faults = elections.elect_offline, 2
+
+    async def faulty(partitions: Sequence[TopicPartition], batch: RequestBatch, *, unclean: bool | None = None) -> list[TopicPartition]:
+        nonlocal faults
+        faults -= 1
+        if faults >= 0:
+            raise RuntimeError("a fault")
+        return await elect(partitions, batch, unclean=unclean)
+
+    elections.elect_offline = faulty  # type: ignore[method-assign]  # a fault in the middle of a test
+    await cluster.kill(1)
+    assert cluster.state().leader == 1
+    await asyncio.sleep(4)
+    await cluster.settle()
+    assert cluster.state().leader == 0
+    await end(cluster)
