@@ -78,7 +78,7 @@ class DynamicConfig:
         self._admin = admin
         self._broker_name = str(broker_id)
         self._store = store
-        self._changes = ConfigChanges(store, clock, self._on_change)
+        self._changes = ConfigChanges(store, clock, self._on_change, self._begin_rereading)
         self._rereading = Rereading("configurations", lambda: self._changes.undisturbed(self._read_again))
         self._malformed = MalformedNodes("%s keeps its former configuration; a topic without one keeps all records")
         self._read_in_session = 0
@@ -252,7 +252,10 @@ class DynamicConfig:
         await self._changes.on_new_session()
         if self._read_in_session != self._store.session_id:
             # Not here: the controller waits for this call, and there may be many topics.
-            self._in_task(self._rereading.begin(), "configurations-again")
+            self._begin_rereading()
+
+    def _begin_rereading(self) -> None:
+        self._in_task(self._rereading.begin(), "configurations-again")
 
     async def _read_again(self) -> None:
         """Apply what is stored, and differs from what this broker knows. Raises StoreError, NotAllRead."""

@@ -11,8 +11,8 @@ from broker.quotas.client_quotas import ClientQuotas, Windows
 from broker.security import rereading
 from config.keys.network import NUM_IO_THREADS
 from config.topic import RETENTION_MS, SEGMENT_BYTES
-from controller.znodes.changes import encode_config
-from controller.znodes.layout import DEFAULT_ENTITY, config_path
+from controller.znodes.changes import encode_config, encode_config_change
+from controller.znodes.layout import CONFIG_CHANGE_PREFIX, DEFAULT_ENTITY, config_path
 from controller.znodes.znode_json import MalformedZNode
 from tests.support.configuration_stage import Stage, asks_to_host, control, on_a_stage
 from tests.support.controlled_cluster import until
@@ -60,6 +60,25 @@ def test_a_malformed_topic_keeps_its_records_until_its_configuration_is_repaired
     assert [line.partition(";")[0] for line in named] == [
         "topics/bad keeps its former configuration", "topics/removed keeps its former configuration",
     ]  # fmt: skip
+
+
+def test_a_topic_whose_configuration_becomes_malformed_has_the_former_one_until_it_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
+
+    async def scenario(stage: Stage) -> None:
+        store = stage.node.store
+        await stage.admin.alter_entity_config("topics", "t", lambda _: {"retention.ms": "7"})
+        await stage.dynamic.load()
+        stage.attach()
+        log = stage.host("t")
+        await store.set(config_path("topics", "t"), b"{")
+        await store.create(CONFIG_CHANGE_PREFIX, encode_config_change("topics/t"), sequential=True)
+        await stage.dynamic.catch_up()
+        assert log.config[RETENTION_MS] == 7
+        await store.set(config_path("topics", "t"), encode_config({"retention.ms": "8"}))
+        await until(lambda: log.config[RETENTION_MS] == 8)
+
+    on_a_stage(scenario)
 
 
 @pytest.mark.parametrize("name", ["0", DEFAULT_ENTITY])
