@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -20,7 +21,10 @@ from controller.store.metadata_store import Create, Get, MetadataStore, data_and
 from controller.znodes.layout import sanitize
 from controller.znodes.pauses import Pause, no_pause
 from controller.znodes.security import SCRAM_SECRET
+from controller.znodes.znode_json import MalformedZNode
 from protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 SECRET_BYTES: Final = 32
 """Random bytes in the secret for unknown users."""
@@ -123,7 +127,8 @@ async def alter_scram_credentials(
             done.append((user, DONE))
         except _Missing:
             refused[user] = MISSING
-        except StoreError:
+        except (StoreError, MalformedZNode) as error:
+            logger.error("the credentials of user %s cannot be changed: %s", user, error)
             refused[user] = ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message
     return [*refused.items(), *done]
 

@@ -5,13 +5,12 @@ All quotas are stored, and take effect on every broker at once.
 
 from collections.abc import Mapping
 
+from broker.handlers.configs.config_resources import REFUSALS, refusal
 from broker.network.host_names import address_of, resolve
 from broker.request.context import RequestContext
-from broker.request.error_map import api_error
 from broker.request.turns import Steps, each
 from broker.security.authorizer import Operation, ResourceType
 from controller.admin.client_quotas import CLIENT_ID, QuotaOp, alter_client_quotas
-from controller.errors import ControllerError, StoreError
 from protocol.errors import ErrorCode
 from protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -49,8 +48,8 @@ async def handle_alter_client_quotas(request: AlterClientQuotasRequest, context:
                 validate_only=request.validate_only,
                 pause=context.broker.turns.pause,
             )
-        except (ControllerError, StoreError) as error:
-            code, message = api_error(error)
+        except REFUSALS as error:
+            code, message = refusal(error)
         answers[frozenset(entity.items())] = await context.broker.turns.spread(_entry(entity, code, message))
     await context.broker.administration.dynamic_config.catch_up()
     return AlterClientQuotasResponse(entries=list(answers.values()))

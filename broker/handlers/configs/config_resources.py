@@ -3,6 +3,7 @@
 Kafka's ConfigAdminManager.preprocess. The two handlers use it, and DescribeConfigs uses the types.
 """
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from typing import Any, Final, Protocol, TypeVar
@@ -13,7 +14,10 @@ from broker.request.turns import each, how_often
 from broker.security.authorizer import Operation, ResourceType
 from config.errors import ConfigError
 from controller.errors import ControllerError, InvalidAdminRequest, StoreError
+from controller.znodes.znode_json import MalformedZNode
 from protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 
 class ConfigResourceType(IntEnum):
@@ -54,9 +58,19 @@ MAX_ENTRIES: Final = 2000
 
 ONCE = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
+REFUSALS: Final = (ControllerError, ConfigError, StoreError, MalformedZNode)
+"""The errors of one resource or entity. The others in the request do not fail by them."""
+
+
+def refusal(error: Exception) -> Outcome:
+    """The answer for one of REFUSALS. A malformed node is logged, because the answer does not name it."""
+    if isinstance(error, MalformedZNode):
+        logger.error("a configuration can neither be described nor changed: %s", error)
+    return api_error(error)
+
 
 class Changes(Protocol[R_contra]):
-    """Checks and makes the changes of one of the two requests. Both methods raise ControllerError, ConfigError or StoreError."""
+    """Checks and makes the changes of one of the two requests. Both methods raise REFUSALS."""
 
     validate_only: bool
 
@@ -95,8 +109,8 @@ async def _outcomes(resources: Sequence[R], changes: Changes[R], context: Reques
             if denied is None:
                 await changes.change(resource, validate_only=changes.validate_only)
             outcomes.append(denied or (ErrorCode.NONE, None))
-        except (ControllerError, ConfigError, StoreError) as error:
-            outcomes.append(api_error(error))
+        except REFUSALS as error:
+            outcomes.append(refusal(error))
     if any(resource.resource_type in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER) for resource in resources):
         # So that the client's next request sees the change.
         await context.broker.administration.dynamic_config.catch_up()

@@ -7,17 +7,15 @@ exist only in KRaft mode. Entries are sorted by name. In version 0 is_default is
 from collections.abc import Sequence
 
 from broker.configuration.loggers import describe_loggers
-from broker.handlers.configs.config_resources import ConfigResourceType
+from broker.handlers.configs.config_resources import REFUSALS, ConfigResourceType, refusal
 from broker.request.context import RequestContext
-from broker.request.error_map import api_error
 from broker.request.repeats import Repeats
 from broker.request.turns import each
 from broker.security.authorizer import Operation, ResourceType
-from config.errors import ConfigError
 from config.schema.describe import ConfigEntry
 from config.schema.types import java_int
 from config.topic import TopicConfig
-from controller.errors import ControllerError, InvalidAdminRequest, StoreError
+from controller.errors import InvalidAdminRequest
 from controller.znodes.topic_names import validate_topic_name
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import (
@@ -57,8 +55,8 @@ async def handle_describe_configs(request: DescribeConfigsRequest, context: Requ
 async def _describe(resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResult:
     try:
         entries = await _entries(resource, resource.configuration_keys or None, context)
-    except (ControllerError, ConfigError, StoreError) as error:
-        return _result(resource, *api_error(error))
+    except REFUSALS as error:
+        return _result(resource, *refusal(error))
     if entries is None:
         return _result(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     result = _result(resource, ErrorCode.NONE, "")
@@ -68,7 +66,7 @@ async def _describe(resource: DescribeConfigsResource, request: DescribeConfigsR
 
 
 async def _entries(resource: DescribeConfigsResource, keys: Sequence[str] | None, context: RequestContext) -> list[ConfigEntry] | None:
-    """The entries, or None for a topic that this broker does not know. Raises InvalidTopicName, InvalidAdminRequest, StoreError."""
+    """The entries, or None for a topic that this broker does not know. Raises REFUSALS."""
     broker, name = context.broker, resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         validate_topic_name(name)

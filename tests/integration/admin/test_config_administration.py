@@ -7,6 +7,7 @@ import pytest
 from config.keys.network import NUM_IO_THREADS
 from protocol.errors import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.incremental_alter_configs import AlterableConfig as ConfigChange
 from protocol.messages.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.support.admin_requests import (
     APPEND,
@@ -53,6 +54,19 @@ def config_in_force(broker: InProcessBroker, topic: str) -> dict[str, str]:
 def overrides(broker: InProcessBroker, topic: str) -> dict[str, str]:
     """Those that the broker knows."""
     return dict(broker.run(lambda: broker.services.administration.dynamic_config.topic_config_of(topic)).overrides)
+
+
+def test_a_malformed_configuration_fails_no_other_resource(client: WireClient, broker: InProcessBroker) -> None:
+    create(client, a_topic("edited"))
+    broker.run(broker.services.administration.store.set, "/config/topics/edited", b"{")
+    names = ("edited", "t")
+    asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in names])
+    assert [each.error_code for each in client.ask(asked, 4).results] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+    configs = [ConfigChange(name="retention.ms", config_operation=SET, value="5")]
+    resources = [AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=configs) for name in names]
+    answer = client.ask(IncrementalAlterConfigsRequest(resources=resources), 1)
+    assert [each.error_code for each in answer.responses] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+    assert value(client, TOPIC, "t", "retention.ms") == "5"
 
 
 # Topics

@@ -156,6 +156,13 @@ def test_a_malformed_node_keeps_no_other_from_being_described(client: WireClient
     named = [UserName(name=name) for name in ("bad", everyone[0].user)]
     assert [each.error_code for each in client.ask(DescribeUserScramCredentialsRequest(users=named), 0).results] == [-1, 0]
     assert described(client) == {"10.0.0.2": 5}
+    op = OpData(key="connection_creation_rate", value=7.0, remove=False)
+    entities = [[AlterClientQuotasRequestEntityData(entity_type="ip", entity_name=f"10.0.0.{number}")] for number in (1, 2)]
+    request = AlterClientQuotasRequest(entries=[AlterClientQuotasRequestEntryData(entity=each, ops=[op]) for each in entities])
+    assert [each.error_code for each in client.ask(request, 1).entries] == [-1, 0]
+    deletions = [ScramCredentialDeletion(name=name, mechanism=mechanism) for name, mechanism in (("bad", 1), (everyone[0].user, 1))]
+    answer = client.ask(AlterUserScramCredentialsRequest(deletions=deletions), 0)
+    assert {each.user: each.error_code for each in answer.results} == {"bad": -1, everyone[0].user: 0}
 
 
 @pytest.mark.parametrize("name", [None, "127.0.0.1"])
