@@ -62,6 +62,19 @@ def test_a_malformed_topic_keeps_its_records_until_its_configuration_is_repaired
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("bad", [{"cleanup.policy": "compat"}, {"retention.ms": "forever"}, {"retention.bytes": ""}])
+def test_a_topic_with_a_bad_value_for_what_is_deleted_keeps_its_records(bad: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(stage: Stage) -> None:
+        overrides = {"cleanup.policy": "compact", "retention.ms": "7", "segment.bytes": "100"} | bad
+        await stage.admin.alter_entity_config("topics", "t", lambda _: overrides)
+        await stage.dynamic.load()
+        config = stage.dynamic.topic_config_of("t")
+        assert config.overrides == {**KEEPS_RECORDS, "segment.bytes": "100"}
+
+    on_a_stage(scenario)
+    assert "it keeps all records, correct it" in caplog.text
+
+
 def test_a_topic_whose_configuration_becomes_malformed_has_the_former_one_until_it_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
 
