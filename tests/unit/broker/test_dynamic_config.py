@@ -1,6 +1,7 @@
 """Stored configurations come into force: at the start, on changes, and before the logs of a new topic are made."""
 
 import asyncio
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,8 @@ from config.keys.log import LOG_RETENTION_MS
 from config.keys.network import NUM_IO_THREADS
 from config.topic import RETENTION_MS, SEGMENT_BYTES
 from controller.admin.config_admin import Malformed
-from controller.errors import StoreUnavailable
+from controller.errors import StoreError, StoreUnavailable
+from controller.store.metadata_store import Request, Result
 from controller.znodes.changes import encode_config
 from controller.znodes.layout import DEFAULT_ENTITY, config_path
 from storage.disk.topic_partition import TopicPartition
@@ -321,6 +323,28 @@ def test_the_configuration_of_a_hosted_topic_is_not_read_again() -> None:
         await stage.node.store.delete("/config/topics/t")
         await control(stage).on_leader_and_isr(asks_to_host("t"))
         assert stage.replicas.known_at_creation == {"t": {"segment.bytes": "100"}}
+
+    on_a_stage(scenario)
+
+
+def test_the_configurations_of_many_new_topics_take_few_round_trips(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.dynamic.load()
+        store = stage.node.store
+        topics = [f"t{number}" for number in range(250)]
+        for topic in topics:
+            await store.create(config_path("topics", topic), encode_config({"retention.ms": topic[1:]}))
+        pipeline, round_trips = store.pipeline, 0
+
+        async def counted(requests: Sequence[Request]) -> list[Result | StoreError]:
+            nonlocal round_trips
+            round_trips += 1
+            return await pipeline(requests)
+
+        monkeypatch.setattr(store, "pipeline", counted)
+        await control(stage).on_leader_and_isr(asks_to_host(*topics, "without"))
+        assert round_trips == 3
+        assert stage.replicas.known_at_creation == {topic: {"retention.ms": topic[1:]} for topic in topics} | {"without": {}}
 
     on_a_stage(scenario)
 
