@@ -311,8 +311,8 @@ class Broker:
     async def _load_logs(self) -> None:
         services = self.services
         await in_thread(self._executor, self.log_manager.identify, services.cluster_id, services.broker_id)
-        await in_session(self.store, services.administration.dynamic_config.load)
         self._held.push_async_callback(services.administration.dynamic_config.close)
+        await in_session(self.store, services.administration.dynamic_config.load)
         self._access_control = AccessControl(services, self._random.random, self._environment.random_bytes)
         self._held.push_async_callback(self._access_control.close)
         await self._access_control.load()
@@ -421,8 +421,8 @@ class Broker:
         protected = listeners.inter_broker_listener_name if len(endpoints) > 1 else None
         administration = self.services.administration
         credentials = ScramCredentials(administration.config_admin, administration.dynamic_config, self._environment.random_bytes)
-        await in_session(self.store, credentials.load)
         self._held.push_async_callback(credentials.close)
+        await in_session(self.store, credentials.load)
         self.controller.on_new_session(credentials.on_new_session)
         await self._load_key_sets()
         for endpoint in endpoints:
