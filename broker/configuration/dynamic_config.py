@@ -227,7 +227,9 @@ class DynamicConfig:
             except ConfigValueError as bad:
                 # Another version or an operator wrote it: the topic is served with the other overrides.
                 if bad.name in KEEPS_RECORDS and not usable.items() >= KEEPS_RECORDS.items():
-                    logger.error("topic %s: %s; it keeps all records, correct it with kafka-configs.sh", topic, bad)
+                    logger.error(
+                        "topic %s: %s; this override is ignored and all records are kept, correct it with kafka-configs.sh", topic, bad
+                    )
                     usable |= KEEPS_RECORDS
                 else:
                     logger.error("topic %s: %s; this override is ignored, correct it with kafka-configs.sh", topic, bad)

@@ -33,6 +33,7 @@ EVENTS: Final = {
     "limits.open-files-reached": ("raise the limit of open files or lower max.connections",),
     "limits.connections-per-address": ("the address already has the configured maximum",),
     "metadata.unavailable": ("cannot be read or written", "trying again"),
+    "metadata.malformed": ("repair or remove the node",),
     "cluster.cut-off": ("neither ZooKeeper nor followers in sync",),
     "cluster.session-lost": ("was ended by another process",),
     "cluster.id-in-use": ("is held by another session",),

@@ -72,7 +72,7 @@ def test_a_topic_with_a_bad_value_for_what_is_deleted_keeps_its_records(bad: dic
         assert config.overrides == {**KEEPS_RECORDS, "segment.bytes": "100"}
 
     on_a_stage(scenario)
-    assert "it keeps all records, correct it" in caplog.text
+    assert "this override is ignored and all records are kept" in caplog.text
 
 
 def test_a_topic_whose_configuration_becomes_malformed_has_the_former_one_until_it_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
