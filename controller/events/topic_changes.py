@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from config.keys.general import DELETE_TOPIC_ENABLE
-from controller.errors import NodeExists, NoNode, StoreError
+from controller.errors import BadVersion, NodeExists, NoNode, StoreError
 from controller.events.reassignment import Reassignments
 from controller.registration import RandomBytes
 from controller.state.core import ControllerCore
@@ -54,6 +54,7 @@ class TopicChanges:
             await self._core.pause()
         outcomes = await self._core.store.pipeline(requests) if requests else []
         found: dict[str, TopicAssignment] = {}
+        with_new_id: dict[str, SetData] = {}
         known: dict[ReplicaAssignment, ReplicaAssignment] = {}
         for topic, outcome in zip(wanted, outcomes, strict=True):
             await self._core.pause()
@@ -70,8 +71,14 @@ class TopicChanges:
             assignment = TopicAssignment(assignment.topic_id, {index: known.setdefault(a, a) for index, a in assignment.partitions.items()})
             if assignment.topic_id is None and uses_topic_ids(self._core.config):
                 assignment = assignment._replace(topic_id=new_topic_id(self._random_bytes))
-                await self._core.states.write_or_raise([SetData(topic_path(topic), encode_topic(assignment), stat.version)])
+                with_new_id[topic] = SetData(topic_path(topic), encode_topic(assignment), stat.version)
             found[topic] = assignment
+        outcomes = await self._core.states.write(list(with_new_id.values())) if with_new_id else []
+        for topic, written in zip(with_new_id, outcomes, strict=True):
+            if isinstance(written, BadVersion | NoNode):
+                del found[topic]  # changed at this moment, or by this write, whose reply was lost: the watch reports it
+            elif isinstance(written, StoreError):
+                raise written
         return found
 
     async def on_topic_change(self) -> None:

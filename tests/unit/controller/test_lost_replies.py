@@ -3,7 +3,8 @@
 import asyncio
 
 from controller.admin.topic_admin import NewTopic
-from controller.znodes.layout import CONTROLLER, CONTROLLER_EPOCH
+from controller.znodes.layout import CONTROLLER, CONTROLLER_EPOCH, decode_topic, topic_path
+from storage.disk.topic_partition import TopicPartition
 from tests.support.controlled_cluster import BrokerUnderTest, Cluster, P, new_ensemble, run
 
 
@@ -50,5 +51,26 @@ def test_the_next_controller_knows_that_it_won() -> None:
         await cluster.kill(0)
         assert cluster.controller.controller.context.epoch == 2
         assert {broker.controller.active_controller_id for broker in cluster.brokers.values()} == {cluster.controller.broker_id}
+
+    run(scenario)
+
+
+def test_topics_get_ids_from_the_next_controller_although_it_hears_of_no_write() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        topics = [f"t{number}" for number in range(3)]
+        for topic in topics:
+            await cluster.topic([0, 1, 2], name=topic)
+        cluster.brokers[0].controller._core.is_active = False  # so that it is its successor who finds topics without ids
+        for topic in topics:
+            await cluster.brokers[1].store.set(topic_path(topic), b'{"version":1,"partitions":{"0":[0,1,2]}}')
+        for broker in cluster.brokers.values():
+            broker.store.loses_replies = True
+        await cluster.kill(0)
+        context = cluster.controller.controller.context
+        for topic in topics:
+            stored = decode_topic(topic_path(topic), cluster.ensemble.dump()[topic_path(topic)].data)
+            assert stored.topic_id is not None
+            assert context.topic_id(topic) == stored.topic_id
+            assert cluster.state(TopicPartition(topic, 0)).leader in {1, 2}
 
     run(scenario)
