@@ -28,7 +28,7 @@ from broker.security.acls import (
 )
 from broker.security.authorizer import Operation
 from broker.security.principals import Principal
-from broker.security.rereading import Rereading
+from broker.security.rereading import MalformedNodes, Rereading
 from controller.admin.acl_store import AclStore, StoredPattern
 from controller.admin.change_notifications import ChangeNotifications
 from controller.errors import StoreError
@@ -67,7 +67,8 @@ class AclAdmin:
             ChangeNotifications(store, clock, ACL_CHANGES, "ACLs", self._on_literal),
             ChangeNotifications(store, clock, EXTENDED_ACL_CHANGES, "prefixed ACLs", self._on_extended),
         )
-        self._rereading = Rereading("ACLs", self._read_all)
+        self._malformed = MalformedNodes("the former ACLs count in place of %s")
+        self._rereading = Rereading("ACLs", self._read_again)
 
     async def load(self) -> None:
         """Read all ACLs, and follow their changes from now on. Raises StoreError, MalformedZNode."""
@@ -174,28 +175,50 @@ class AclAdmin:
 
     async def _read(self, pattern: ResourcePattern) -> None:
         stored = StoredPattern(camel_case(pattern.resource_type), pattern.name, pattern.pattern_type.name)
-        async with self._lock:
-            self.authorizer.set_acls(pattern, _entries(stored, await self._store.read(stored)))
+        try:
+            async with self._lock:
+                self.authorizer.set_acls(pattern, _entries(stored, await self._store.read(stored)))
+        except MalformedZNode:
+            await self._rereading.begin_later()  # no notification may follow the repair
+            raise
         logger.info("the ACLs of %s changed", stored.path)
 
-    async def _read_all(self) -> None:
-        """Read all ACLs. They count together, once all are read and compared; the event loop serves clients in between."""
+    async def _read_again(self) -> None:
+        """Read all ACLs. Those of a malformed node stay as they are. Raises StoreError, NotAllRead."""
+        malformed: dict[StoredPattern, MalformedZNode] = {}
+        await self._read_all(malformed)
+        self._malformed.report({pattern.path: error for pattern, error in malformed.items()})
+
+    async def _read_all(self, malformed: dict[StoredPattern, MalformedZNode] | None = None) -> None:
+        """Read all ACLs. They count together, once all are read and compared; the event loop serves clients in between. `malformed`: see
+        `AclStore.read_all`."""
         async with self._lock:
             found: dict[ResourcePattern, list[AccessControlEntry]] = {}
             changed: dict[ResourcePattern, Sequence[AccessControlEntry]] = {}
             index = self.authorizer.index  # it does not change while the lock is held
-            for some in slices(await self._store.read_all()):
+            for some in slices(await self._store.read_all(malformed)):
                 for stored, stored_entries in some:
-                    pattern = ResourcePattern(RESOURCE_TYPES[stored.resource_type], stored.name, _PATTERN_TYPES[stored.pattern_type])
-                    found[pattern] = entries = _entries(stored, stored_entries)
+                    pattern = _pattern(stored)
+                    try:
+                        found[pattern] = entries = _entries(stored, stored_entries)
+                    except MalformedZNode as error:
+                        if malformed is None:
+                            raise
+                        malformed[stored] = error
+                        continue
                     if set(entries) != set(index.entries(pattern)):
                         changed[pattern] = entries
                 await asyncio.sleep(0)
+            unread = set(map(_pattern, malformed or ()))
             for known in slices(index.patterns()):
-                changed |= {pattern: () for pattern in known if pattern not in found}
+                changed |= {pattern: () for pattern in known if pattern not in found and pattern not in unread}
                 await asyncio.sleep(0)
             for pattern, its_entries in changed.items():
                 self.authorizer.set_acls(pattern, its_entries)
+
+
+def _pattern(stored: StoredPattern) -> ResourcePattern:
+    return ResourcePattern(RESOURCE_TYPES[stored.resource_type], stored.name, _PATTERN_TYPES[stored.pattern_type])
 
 
 def _known(named: dict[str, _T], name: str, path: str) -> _T:

@@ -6,7 +6,7 @@ notification for the other brokers.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import NamedTuple
 
 from controller.errors import BadVersion, NodeExists, NoNode, StoreError
@@ -89,8 +89,11 @@ class AclStore:
         (found,) = await self._store.pipeline([Get(pattern.path)])
         return _acls(pattern, found)[0]
 
-    async def read_all(self) -> list[tuple[StoredPattern, list[AclEntry]]]:
-        """All ACLs. Directories of unknown resource types are ignored. Raises StoreError, MalformedZNode."""
+    async def read_all(
+        self, malformed: MutableMapping[StoredPattern, MalformedZNode] | None = None
+    ) -> list[tuple[StoredPattern, list[AclEntry]]]:
+        """All ACLs. Directories of unknown resource types are ignored. Patterns with a malformed node are left out and added to
+        `malformed`; without it MalformedZNode is raised. Raises StoreError."""
         found = []
         for pattern_type, root in _ROOTS.items():
             for resource_type in names((await self._store.pipeline([Children(root)]))[0]):
@@ -102,8 +105,14 @@ class AclStore:
                 for some in slices(patterns):
                     outcomes = await self._store.pipeline([Get(pattern.path) for pattern in some])
                     for pattern, outcome in zip(some, outcomes, strict=True):
-                        if not isinstance(outcome, NoNode):
+                        if isinstance(outcome, NoNode):
+                            continue
+                        try:
                             found.append((pattern, decode_acls(pattern.path, data_and_stat(outcome)[0])))
+                        except MalformedZNode as error:
+                            if malformed is None:
+                                raise
+                            malformed[pattern] = error
         return found
 
     async def update(self, changes: Sequence[tuple[StoredPattern, Change]]) -> list[list[AclEntry] | Failure]:

@@ -75,7 +75,7 @@ def test_a_change_is_not_missed_while_the_acls_are_read_at_the_start(monkeypatch
         one = await brokers.add()
         read_all = AclStore.read_all
 
-        async def slow(store: AclStore) -> list[tuple[StoredPattern, list[AclEntry]]]:
+        async def slow(store: AclStore, _: object) -> list[tuple[StoredPattern, list[AclEntry]]]:
             found = await read_all(store)
             await create(one, T_READ, RECORDED[2])
             return found

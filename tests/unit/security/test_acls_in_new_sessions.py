@@ -73,6 +73,37 @@ def test_acls_that_a_new_session_cannot_read_are_read_again_until_that_succeeds(
     run(scenario)
 
 
+@pytest.mark.parametrize("damaged", [b"{", (BODY % ("Maybe", "Read")).encode()])
+def test_a_malformed_node_keeps_the_acls_of_no_other_from_being_read_in_a_new_session(
+    damaged: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rereading, "FIRST_PAUSE_SECONDS", 0.001)
+
+    async def scenario(brokers: Brokers) -> None:
+        one, other = await brokers.add(), await brokers.add()
+        await create(one, RECORDED[0])
+        await create(one, RECORDED[2])
+        await until(lambda: acls_of(other) == {RECORDED[0], RECORDED[2]})
+        store = brokers.stores[1]
+        brokers.ensemble.expire(store.session_id)
+        edited, _ = await brokers.stores[0].get("/kafka-acl/Topic/t")
+        await brokers.stores[0].set("/kafka-acl/Topic/t", damaged)
+        await brokers.stores[0].delete("/kafka-acl-extended/prefixed/Topic/pre-")
+        await store.open_session()
+        await other.on_new_session()
+        assert acls_of(other) == {RECORDED[0]}
+        await brokers.stores[0].delete("/kafka-acl/Topic/t")
+        await until(lambda: not acls_of(other))
+        assert len([line for line in caplog.messages if "in place of /kafka-acl/Topic/t: /kafka-acl/Topic/t: " in line]) == 1
+        await brokers.stores[0].create("/kafka-acl/Topic/t", damaged)
+        await brokers.stores[0].create("/kafka-acl-changes/acl_changes_", b"Topic:t", sequential=True)
+        await until(lambda: "a change of ACLs is lost: /kafka-acl/Topic/t: " in caplog.text)
+        await brokers.stores[0].set("/kafka-acl/Topic/t", edited)
+        await until(lambda: acls_of(other) == {RECORDED[0]})
+
+    run(scenario)
+
+
 def test_clients_are_served_while_very_many_acls_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     slices = 40
 
