@@ -92,6 +92,7 @@ class PartitionElections:
             for some in slices(assignments):
                 new += [TopicPartition(topic, index) for index in some if (topic, index) not in context.leaderships]
                 await self._pause()
+        self._without_replica.intersection_update(new)  # without those of topics that were deleted
         await self.bring_up(new, batch)
         return await self.elect_offline(await self.offline_partitions(), batch)
 

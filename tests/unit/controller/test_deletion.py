@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
+from controller.admin.topic_admin import NewTopic
 from controller.errors import StoreError, StoreUnavailable
 from controller.store.metadata_store import Multi, Request, Result, SetData
 from controller.znodes.changes import encode_log_dir_event
@@ -200,3 +203,17 @@ def test_the_logs_of_a_partition_whose_state_is_gone_are_deleted_with_the_topic(
             assert set(deleted) == {0, 1}
 
     run(scenario)
+
+
+def test_a_partition_without_a_live_replica_is_forgotten_with_its_topic(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for broker_id in (3, 4):
+            await cluster.controller.topics.create_topics([NewTopic("t", assignments={0: [8, 9]})], timeout_ms=0)
+            await cluster.settle()
+            await cluster.controller.topics.delete_topics(["t"])
+            await cluster.settle()
+            assert "/brokers/topics/t" not in cluster.ensemble.dump()
+            await cluster.start(broker_id)
+
+    run(scenario)
+    assert len([line for line in caplog.messages if "t-0 has no live replica" in line]) == 2
