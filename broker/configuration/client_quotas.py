@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
 
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.quotas.client_quotas import ClientQuotas
@@ -27,11 +26,6 @@ CLIENTS = "clients"
 _WHOLE = frozenset({QuotaType.PRODUCE, QuotaType.FETCH})
 """Quotas that are whole numbers."""
 
-SMALLEST: Final[Mapping[QuotaType, float]] = {
-    QuotaType.PRODUCE: 1, QuotaType.FETCH: 1, QuotaType.REQUEST: 0.01, QuotaType.CONTROLLER_MUTATION: 0.01,
-}  # fmt: skip
-"""The quotas of an entity whose own cannot be read. Without any it might take the share of all others."""
-
 
 class StoredQuotas:
     """See the module. Changes are applied from construction on."""
@@ -42,8 +36,7 @@ class StoredQuotas:
         self._quotas = quotas
         self._limited: dict[Entity, Mapping[QuotaType, float]] = {}
         """The quotas of the entities that have any."""
-        self._is_loaded = False
-        self._malformed = MalformedNodes("%s has its former quotas, or the smallest if they were never read")
+        self._malformed = MalformedNodes("%s has its former quotas, or none if they were never read")
         dynamic_config.on_entity_change(USERS, self._on_user)
         dynamic_config.on_entity_change(CLIENTS, self._on_client)
         dynamic_config.on_reading_again(self._read_all)
@@ -53,16 +46,13 @@ class StoredQuotas:
         await self._dynamic_config.read_first(self._read_all)
 
     async def _read_all(self) -> None:
-        """Apply the stored quotas, and remove all others. Those of a malformed node stay; at the start they are SMALLEST. Raises
-        StoreError, NotAllRead."""
+        """Apply the stored quotas, and remove all others. Those of a malformed node stay as they are. Raises StoreError,
+        NotAllRead."""
         bad_clients: dict[str, MalformedZNode] = {}
         bad_users: dict[str, MalformedZNode] = {}
         clients = await self._admin.read_all(CLIENTS, bad_clients)
         users = await self._admin.read_all(USERS, bad_users) | await self._admin.read_user_clients(malformed=bad_users)
         unread = {*map(_client_entity, bad_clients), *map(_user_entity, bad_users)}
-        if not self._is_loaded:
-            for entity in unread:
-                self._set(entity, SMALLEST)
         for name, config in clients.items():
             self._on_client(name, config)
         for name, config in users.items():
@@ -70,7 +60,6 @@ class StoredQuotas:
         read = {*map(_client_entity, clients), *map(_user_entity, users)}
         for entity in self._limited.keys() - read - unread:
             self._set(entity, {})
-        self._is_loaded = True
         of_clients = {f"client id {name}": error for name, error in bad_clients.items()}
         self._malformed.report(of_clients | {f"user {name}": error for name, error in bad_users.items()})
 
@@ -81,7 +70,7 @@ class StoredQuotas:
         self._apply(f"user {name}", _user_entity(name), config)
 
     def _apply(self, subject: str, entity: Entity, config: Mapping[str, str]) -> None:
-        """Set the quotas of an entity. In place of a value that is no number the former one counts, or the smallest."""
+        """Set the quotas of an entity. In place of a value that is no number the former one counts, if there is one."""
         bounds: dict[QuotaType, float] = {}
         for quota, key in QUOTA_KEYS.items():
             text = config.get(key)
@@ -90,8 +79,11 @@ class StoredQuotas:
             try:
                 bounds[quota] = int(text) if quota in _WHOLE else float(text)
             except ValueError:
-                bounds[quota] = self._limited.get(entity, {}).get(quota, SMALLEST[quota])
-                logger.error("quota of %s: %s=%s is not a number, and %g counts; set it again", subject, key, text, bounds[quota])
+                former = self._limited.get(entity, {}).get(quota)
+                if former is not None:
+                    bounds[quota] = former
+                known = "there is none" if former is None else f"the former one, {former:g}, counts"
+                logger.error("quota of %s: %s=%s is not a number; %s; set it again", subject, key, text, known)
         self._set(entity, bounds)
 
     def _set(self, entity: Entity, bounds: Mapping[QuotaType, float]) -> None:

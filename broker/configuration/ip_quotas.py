@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Final
 
 from broker.configuration.dynamic_config import DynamicConfig
 from broker.network.connection_quotas import ConnectionQuotas
@@ -24,9 +22,6 @@ logger = logging.getLogger(__name__)
 
 IPS = "ips"
 
-SMALLEST: Final[Mapping[str, str]] = {CONNECTION_CREATION_RATE: "1"}
-"""The quota of an address whose own cannot be read: one connection a second."""
-
 
 class IpQuotas:
     """See the module. Changes are applied from construction on."""
@@ -37,8 +32,7 @@ class IpQuotas:
         self._quotas = quotas
         self._configs: dict[str, dict[str, str]] = {}
         """The last known configuration of each entity that has one."""
-        self._is_loaded = False
-        self._malformed = MalformedNodes("address %s has its former quota, or the smallest if it was never read")
+        self._malformed = MalformedNodes("address %s has its former quota, or none if it was never read")
         self._addresses: dict[str, str] = {}
         """Host names and the addresses to which they were resolved when their quota was set."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -57,17 +51,16 @@ class IpQuotas:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _read_all(self) -> None:
-        """Apply the stored quotas that differ from the known ones, and remove those that are not stored. That of a malformed node stays;
-        at the start it is SMALLEST. Raises StoreError, NotAllRead."""
+        """Apply the stored quotas that differ from the known ones, and remove those that are not stored. That of a malformed node stays
+        as it is. Raises StoreError, NotAllRead."""
         malformed: dict[str, MalformedZNode] = {}
         stored = await self._admin.read_all(IPS, malformed)
         for name in malformed:
-            stored[name] = self._configs.get(name, {} if self._is_loaded else dict(SMALLEST))
+            stored[name] = self._configs.get(name, {})
         for name in self._configs.keys() | stored.keys():
             config = stored.get(name, {})
             if config != self._configs.get(name, {}):
                 self._on_change(name, config)
-        self._is_loaded = True
         self._malformed.report(malformed)
 
     def _on_change(self, name: str, config: dict[str, str]) -> None:
@@ -80,12 +73,10 @@ class IpQuotas:
             rate = None if text is None else int(text)
         except ValueError:
             logger.error(
-                "quota of address %s: %s=%s is not a number; the former one counts, or the smallest at the start; set it again",
+                "quota of address %s: %s=%s is not a number; the former one counts, if there is one; set it again",
                 name, CONNECTION_CREATION_RATE, text,
             )  # fmt: skip
-            if self._is_loaded:
-                return
-            rate = int(SMALLEST[CONNECTION_CREATION_RATE])
+            return
         host = desanitize(name)
         if name == DEFAULT_ENTITY:
             self._quotas.set_ip_rate(None, rate)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker.configuration.dynamic_config import KEEPS_RECORDS
-from broker.server import Broker, CannotStart
 from broker.environment import Environment
+from broker.server import Broker, CannotStart
 from config.broker import BrokerConfig
 from controller.znodes.layout import config_path
 

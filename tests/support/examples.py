@@ -1,4 +1,4 @@
-"""Runs property tests with fewer examples if OTTLA_FEW_EXAMPLES is set, as `make test-fast` and `make test-pure` do. `make test` runs all examples."""
+"""Runs property tests with fewer examples if OTTLA_FEW_EXAMPLES is set, as `make test-fast` and `make test-pure` do, and no other tier."""
 
 import os
 from collections.abc import Sequence

@@ -78,14 +78,14 @@ def test_a_change_replaces_all_quotas_of_the_entity() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "many", "1.5", "0x10"])
-def test_in_place_of_a_value_that_is_no_number_the_former_quota_counts_or_the_smallest(text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_in_place_of_a_value_that_is_no_number_the_former_quota_counts_or_none(text: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         store = Store(users={"alice": {"producer_byte_rate": text, "consumer_byte_rate": "7"}})
         quotas = store.load()
-    assert quotas.produce.bounds.find("alice", "app") == (Tags("alice", ABSENT), 1)
+    assert quotas.produce.bounds.find("alice", "app") is None
     assert quotas.fetch.bounds.find("alice", "app") == (Tags("alice", ABSENT), 7)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line == f"quota of user alice: producer_byte_rate={text} is not a number, and 1 counts; set it again"
+    assert line == f"quota of user alice: producer_byte_rate={text} is not a number; there is none; set it again"
     store.listeners["users"]("alice", {"producer_byte_rate": "300"})
     store.listeners["users"]("alice", {"producer_byte_rate": text})
     assert quotas.produce.bounds.find("alice", "app") == (Tags("alice", ABSENT), 300)
