@@ -94,11 +94,11 @@ class Wire(asyncio.BufferedProtocol):
         if self._timer is None or self._timer.when() > deadline:
             self._arm(deadline)
         frame = (_REQUEST_HEAD.pack(size, api_key, version, correlation_id), client_id, *body)
-        if size < JOINED_BYTES:
-            self._transport.write(b"".join(frame))
-        else:
-            self._transport.writelines(frame)
         try:
+            if size < JOINED_BYTES:
+                self._transport.write(b"".join(frame))
+            else:
+                self._transport.writelines(frame)
             answer: memoryview = await waiter
         finally:
             self._waiter = None

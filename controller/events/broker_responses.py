@@ -29,7 +29,9 @@ class BrokerResponses:
 
     def on_response(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
         """A broker answered a request."""
-        if response.error_code != ErrorCode.NONE:
+        if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
+            logger.info("broker %d has restarted and drops %s for its former registration", broker_id, type(request).__name__)
+        elif response.error_code != ErrorCode.NONE:
             code = ErrorCode.of(response.error_code)
             is_denied = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             advice = "; give the principal of this broker ClusterAction on the cluster, or name it in super.users" if is_denied else ""

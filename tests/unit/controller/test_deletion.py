@@ -1,6 +1,7 @@
 """Topics are deleted while brokers die, come back and answer late."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 import pytest
@@ -111,6 +112,22 @@ def test_a_late_answer_about_a_failed_directory_of_an_earlier_life_moves_no_lead
         assert cluster.state().isr == (1, 2)
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("code", "level"), [(ErrorCode.STALE_BROKER_EPOCH, logging.INFO), (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, logging.ERROR)]
+)
+def test_that_a_restarted_broker_drops_a_request_for_its_former_life_is_no_error(
+    code: ErrorCode, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.topic([2, 1])
+        (told,) = [request for request in cluster.peers[2].requests if isinstance(request, LeaderAndIsrRequest)]
+        cluster.brokers[0].controller._core.on_response(2, told, LeaderAndIsrResponse(error_code=code))
+
+    with caplog.at_level(logging.INFO, "controller.events.broker_responses"):
+        run(scenario)
+    assert [record.levelno for record in caplog.records if record.name == "controller.events.broker_responses"] == [level]
 
 
 def test_what_was_deleted_is_not_hosted_again_when_a_directory_fails() -> None:
