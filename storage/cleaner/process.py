@@ -72,7 +72,9 @@ class CleanerProcess:
             self._end()
             # The hashes of keys must be unpredictable.
             environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
-            process = subprocess.Popen(command("storage.cleaner.worker"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+            process = subprocess.Popen(
+                command("storage.cleaner.worker", str(os.getpid())), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            )
             assert process.stdout is not None
             os.set_blocking(process.stdout.fileno(), False)
             self._process = process

@@ -10,6 +10,7 @@ one.
 """
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from protocol.conversion.old_logs import as_batches
@@ -41,7 +42,8 @@ class CleanerPorts(NamedTuple):
     filesystem: FileSystem
     monotonic: Callable[[], float]
     check: Callable[[], None]
-    """Called before every read; raises CleaningAborted if the cleaning was aborted."""
+    """Called before every read and every new file. Raises CleaningAborted if the cleaning was aborted, and SystemExit if the broker is
+    gone; then nothing is removed."""
     throttle: Callable[[int], None]
     """Called with the number of bytes read or written; waits as long as `log.cleaner.io.max.bytes.per.second` requires."""
 
@@ -121,6 +123,7 @@ class _Cleaning:
     def _clean_group(self, group: list[Segment], batches: BatchFilter) -> None:
         job = self._job
         base_offset = group[0].base_offset
+        self._ports.check()
         self._remove_cleaned(base_offset)
         try:
             cleaned = Segment.create(self._fs, job.directory, base_offset, self._settings, now_ms=job.now_ms, suffix=CLEANED_SUFFIX)
@@ -128,11 +131,14 @@ class _Cleaning:
             for segment in group:
                 self._clean_into(cleaned, segment, batches)
                 modified_ms = self._fs.modified_ms(segment.path)
+            self._ports.check()  # the throttle may have waited for long
             cleaned.become_inactive()
             cleaned.sync()
             # Retention by time uses the file's modification time when no record has a timestamp.
             self._fs.set_modified_ms(cleaned.path, modified_ms)
-        except BaseException:
+        except Exception:
+            with suppress(CleaningAborted):
+                self._ports.check()  # SystemExit removes nothing: the files may be those of another broker's worker by now
             self._remove_cleaned(base_offset)
             raise
 

@@ -1,8 +1,9 @@
-"""Runs cleanings in a process of its own, so that they do not block the event loop: `python -m storage.cleaner.worker`.
+"""Runs cleanings in a process of its own, so that they do not block the event loop: `python -m storage.cleaner.worker PARENT`.
 
 `process` starts it when there is a log to clean, and ends it after some idle time. Jobs arrive on standard input,
 groups and results leave on standard output (`frames`). After each group it waits for a message to continue. It ends
-with its input or its parent, and is killed to abort a cleaning: it changes no file that the log needs.
+with its input or its parent, and is killed to abort a cleaning: it changes no file that the log needs. PARENT is the process id of its
+broker. A broker that was killed may be back soon, with a worker of its own, so one without its broker touches no file any more.
 
 It has a lower priority than the broker (`nice`), because a longer compaction does no harm.
 """
@@ -57,6 +58,7 @@ def serve(requests: IO[bytes], answers: IO[bytes], parent: int) -> None:
 
     filesystem = RealFileSystem()
     while (frame := read_frame(requests)) is not None:
+        check()  # a broker that was killed has left the job in the pipe
         job = decode_job(frame)
         throttle = Throttle(job.max_bytes_per_second, time.monotonic, time.sleep)
         run = clean(job, CleanerPorts(filesystem, time.monotonic, check, throttle))
@@ -84,9 +86,14 @@ def main() -> None:
     """Serves on standard input and output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends this process
     os.nice(_NICE)
+    parent = int(sys.argv[1])
     try:
         with contextlib.suppress(BrokenPipeError):
-            serve(sys.stdin.buffer, sys.stdout.buffer, os.getppid())
+            serve(sys.stdin.buffer, sys.stdout.buffer, parent)
+    except Exception:
+        if os.getppid() == parent:
+            raise
+        # Else the files that it read are those of another broker by now, which may change them.
     finally:
         # Otherwise unsent output to a broker that is gone would be flushed again at exit, with an error in the shared
         # log.

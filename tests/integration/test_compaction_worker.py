@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -139,11 +140,20 @@ def test_the_process_ends_when_the_broker_is_gone() -> None:
         time.sleep(0.05)
 
 
+def test_a_process_does_not_begin_the_job_of_a_broker_that_is_gone() -> None:
+    job = CleaningJob("t-0", "/nowhere", (), (), 0, 0, (), 0, 0, LogSettings(a_config()).to_numbers(), 0, 1 << 20, 0.9, 4096, 1.0)
+    data = encode_job(job)
+    for parent, is_done in ((os.getpid(), True), (os.getppid(), False)):
+        command = [sys.executable, "-m", "storage.cleaner.worker", str(parent)]
+        done = subprocess.run(command, input=struct.pack(">I", len(data)) + data, capture_output=True, check=True, timeout=30)
+        assert (b"done" in done.stdout, done.stderr) == (is_done, b"")
+
+
 def test_a_process_without_a_broker_to_tell_says_nothing() -> None:
     job = CleaningJob("t-0", "/nowhere", (), (), 0, 0, (), 0, 0, LogSettings(a_config()).to_numbers(), 0, 1 << 20, 0.9, 4096, 1.0)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # which hides it
     with subprocess.Popen(
-        [sys.executable, "-m", "storage.cleaner.worker"],
+        [sys.executable, "-m", "storage.cleaner.worker", str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

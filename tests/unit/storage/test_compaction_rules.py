@@ -1,20 +1,23 @@
 """What stays of a batch, rule by rule."""
 
 import random
+from contextlib import suppress
 
 import pytest
 
 from protocol.records.batch import BatchHeader, TimestampType
 from protocol.records.errors import RecordFormatError
 from protocol.records.reader import Record
+from storage.cleaner.choice import log_to_clean
 from storage.cleaner.offset_map import MAX_LIVE_OFFSETS, OffsetMap
-from storage.cleaner.run import group_segments
+from storage.cleaner.run import clean, group_segments
+from storage.cleaner.task import CleaningTask
 from storage.cleaner.worker import Throttle
 from storage.disk.file_names import file_name
 from storage.segment.log_settings import LogSettings
 from storage.segment.segment import Segment
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
-from tests.support.cleaners import LIMITS, clean_log
+from tests.support.cleaners import LIMITS, InlineCleaner, clean_log, ports
 from tests.support.compacted_logs import Writer, a_writer, batches_of, records_of
 from tests.support.filesystems import MemoryFileSystem
 from tests.support.logs import a_config
@@ -140,6 +143,42 @@ def test_records_that_break_the_format_end_the_cleaning_and_leave_the_log_as_it_
     with pytest.raises(RecordFormatError):
         clean_log(writer.log)
     assert not [name for name in writer.log.context.filesystem.list_directory(writer.log.directory) if "cleaned" in name]
+
+
+def _clean_until_the_broker_is_gone(check_number: int) -> bool:
+    """Another broker's worker has a file of the same name when a check finds that the broker is gone. False if there are fewer checks."""
+    writer = a_writer()
+    for value in (b"1", b"2", b"3"):
+        writer.write([(b"a", value), (b"b", value)])
+        writer.roll()
+    log = writer.log
+    filesystem, path = log.context.filesystem, f"{log.directory}/{file_name(0, '.log')}.cleaned"
+    count = 0
+
+    def check() -> None:
+        nonlocal count
+        count += 1
+        if count == check_number:
+            if filesystem.exists(path):
+                filesystem.unlink(path)
+            filesystem.open(path, create=True).write(b"another's")
+            raise SystemExit
+
+    job = CleaningTask(log_to_clean(log, None, NOW), InlineCleaner(filesystem), LIMITS, NOW).job_with_producers()
+    with suppress(SystemExit):
+        for _ in clean(job, ports(filesystem, check)):
+            pass
+    if count < check_number:
+        return False
+    assert filesystem.read_file(path) == b"another's"
+    return True
+
+
+def test_a_worker_whose_broker_is_gone_removes_and_replaces_no_file() -> None:
+    checks = 0
+    while _clean_until_the_broker_is_gone(checks + 1):
+        checks += 1
+    assert checks > 6
 
 
 def test_the_map_agrees_with_a_dict_while_it_grows() -> None:
