@@ -143,7 +143,7 @@ def open_session(master: str, conf: Mapping[str, str], scratch: Path) -> SparkSe
     """
     from pyspark.sql import SparkSession
 
-    cache = _cache_folder()
+    cache = cache_folder()
     settings = {
         "spark.app.name": "ottla validate",
         "spark.jars.packages": connector(),
@@ -305,7 +305,8 @@ def why_no_session(log: Path, master: str, error: BaseException) -> str:
     return f"Spark does not start: {last or str(error).strip().splitlines()[0]}"
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """The folder with the connector's jars, made if need be. Raises Unusable."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(os.environ.get("OTTLA_IVY_CACHE") or base / "ottla" / "ivy")
     try:

@@ -21,6 +21,7 @@ from tests.support.kafka_streams.application import ensure_streams_jars
 from tests.support.neighbours.artifacts import FOR_ALL_TESTS
 from tests.support.old_java import ensure_old_jars
 from tests.support.promtool import fetch_promtool, find_promtool
+from tests.support.spark import fetch_connector
 
 PROGRAMS = {
     "cc": ("gcc", "tests of the load generator"),
@@ -71,14 +72,14 @@ def _install_package(package: str, errors: int | None) -> None:
 
 
 def prepare_apache_kafka() -> None:
-    """Fetch Apache Kafka, its old releases, Kafka Streams and neighbours, and have JVMs of the first start sooner; says so when that fails.
+    """Fetch Apache Kafka, its old releases, Kafka Streams, neighbours and Spark's connector, and have JVMs of the first start sooner.
 
-    Maven waits for its answers most of the time, so the others are fetched while archives are written.
+    Says so when that fails. Maven waits for its answers most of the time, so the others are fetched while archives are written.
     """
     jars = (ensure_jars, ensure_streams_jars, ensure_old_jars, *(neighbour.fetch for neighbour in FOR_ALL_TESTS))
     with ThreadPoolExecutor(1) as beside:
         first, *others = [beside.submit(fetch) for fetch in jars]
-        for outcome in (first.result, write_missing_archives, *(other.result for other in others)):
+        for outcome in (first.result, write_missing_archives, fetch_connector, *(other.result for other in others)):
             try:
                 outcome()
             except (ToolMissingError, DidNotStartError, subprocess.SubprocessError, OSError) as failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,19 +21,13 @@ from benchmarks.pipeline.scratch import scratch_folder
 from broker.client.cluster import Cluster
 from broker.client.topic_admin import NewTopic, create_topics
 from tests.support.apache_kafka import java_available, process_guard
-from tests.support.apache_kafka.class_archives import SPARK, using
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FOUND = importlib.util.find_spec("pyspark")
-JARS = Path(_FOUND.origin).parent / "jars" if _FOUND is not None and _FOUND.origin is not None else None
-"""The folder of Spark's jars."""
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """Options of a JVM that runs for a short time: no second compiler, and no verification of Spark's classes, which takes a fifth of the
 processor time of its start."""
-QUICK_JVM = " ".join((*QUICK, *(using(SPARK, JARS) if JARS is not None else ())))
-"""The same, with the archive of its classes, which takes two fifths."""
 CONF = {
     "spark.driver.memory": "800m",
     "spark.default.parallelism": "2",
@@ -45,7 +40,7 @@ CONF = {
 }
 """Small and quick to start: a test has little data and many queries."""
 
-_MISSING = "PySpark is not installed" if JARS is None else "" if java_available() else "there is no Java 17"
+_MISSING = "PySpark is not installed" if importlib.util.find_spec("pyspark") is None else "" if java_available() else "there is no Java 17"
 
 needs_spark = [
     pytest.mark.java,
@@ -61,11 +56,8 @@ deep = pytest.mark.skipif(not os.environ.get("OTTLA_VALIDATE_DEEP"), reason="mak
 
 
 @contextmanager
-def a_session(options: str = QUICK_JVM) -> Iterator[SparkSession]:
-    """A session with two cores and the Kafka connector. Skips the test when the connector cannot be fetched.
-
-    `options` are those of its JVM.
-    """
+def a_session() -> Iterator[SparkSession]:
+    """A session with two cores and the Kafka connector. Skips the test when the connector cannot be fetched."""
     from benchmarks.pipeline import session
 
     with scratch_folder() as folder:
@@ -73,7 +65,7 @@ def a_session(options: str = QUICK_JVM) -> Iterator[SparkSession]:
         log = folder / "spark.log"
         try:
             with session.talk_to(log):
-                conf = {**CONF, "spark.driver.extraJavaOptions": options, "spark.sql.warehouse.dir": str(folder / "warehouse")}
+                conf = {**CONF, "spark.sql.warehouse.dir": str(folder / "warehouse")}
                 spark = session.open_session("local[2]", conf, folder)
         except Unusable as reason:
             pytest.skip(str(reason))
@@ -87,6 +79,20 @@ def a_session(options: str = QUICK_JVM) -> Iterator[SparkSession]:
             yield spark
         finally:
             session.close_session(spark)
+
+
+def fetch_connector() -> None:
+    """Have Spark fetch the Kafka connector if it is not in the cache yet, or a test would wait for it. Says so when that fails."""
+    from benchmarks.pipeline import session
+
+    if _MISSING:
+        return
+    try:
+        if not any((session.cache_folder() / "jars").glob("*spark-sql-kafka*.jar")):
+            with a_session():
+                pass
+    except (Exception, pytest.skip.Exception) as reason:  # tests without Spark need no connector
+        print(f"Spark's Kafka connector is not there: {reason}", file=sys.stderr)
 
 
 def skip_if_not_fetched(why: str) -> None:

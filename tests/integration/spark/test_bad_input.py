@@ -22,7 +22,7 @@ from broker.client.topic_admin import all_topics
 from tests.support.apache_kafka import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.small_disk import a_small_disk
-from tests.support.spark import make_topic, needs_spark, validated
+from tests.support.spark import deep, make_topic, needs_spark, validated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -194,6 +194,7 @@ def test_an_option_that_makes_no_sense(tmp_path: Path, arguments: list[str]) -> 
     assert "Error: " in ended.err
 
 
+@deep
 def test_a_connector_that_cannot_be_fetched(tmp_path: Path, broker: BrokerProcess) -> None:
     settings = tmp_path / "ivy.xml"
     settings.write_text(

@@ -243,6 +243,7 @@ def test_a_dropped_record_is_said_to_belong_behind_the_offset_before_it(spark: S
     assert found["detail"].endswith(f"behind offset {before}")
 
 
+@deep
 def test_a_topic_without_any_record_of_the_run_has_a_report(spark: SparkSession, written: Written, tmp_path: Path) -> None:
     strange = [record._replace(value=STRANGE) for record in written.records[0][:20]]
     report = verified(spark, written, [strange, [], []], "strange", tmp_path)
@@ -296,6 +297,7 @@ def write_in_transactions(bootstrap: str, topic: str, partitions: Partitions) ->
     return markers
 
 
+@deep
 @needs_apache_kafka[1]
 def test_as_many_transactions_as_there_may_be_leave_no_gap(
     spark: SparkSession, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

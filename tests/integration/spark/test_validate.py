@@ -25,7 +25,7 @@ from broker.client.topic_admin import all_topics, delete_topics
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.certificates import Identity, java_key_store
-from tests.support.spark import CONF, Record, make_topic, needs_spark, records_in, skip_if_not_fetched, validated, write
+from tests.support.spark import CONF, Record, deep, make_topic, needs_spark, records_in, skip_if_not_fetched, validated, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -205,6 +205,7 @@ def test_ctrl_c_while_spark_starts_leaves_no_jvm(broker: BrokerProcess, tmp_path
     assert list(tmp_path.rglob("*")) == [temporary]
 
 
+@deep
 def test_a_jvm_that_is_killed_ends_the_run_and_leaves_nothing(
     broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +220,7 @@ def test_a_jvm_that_is_killed_ends_the_run_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
 
 
+@deep
 def test_available_now_queries_read_an_existing_topic_from_where_it_ended(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -233,6 +235,7 @@ def test_available_now_queries_read_an_existing_topic_from_where_it_ended(
     assert spark.read.parquet(str(tmp_path / "report" / "batches")).count() >= 4
 
 
+@deep
 def test_the_rows_of_a_parquet_file_keep_keys_and_payloads(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
     rows = spark.range(0, 300, 1, 3).selectExpr("concat('customer-', id % 7) AS key", "repeat(cast(id as string), 10) AS value")
     orders = tmp_path / "orders*[2026]{?}\\"  # to Spark, a pattern

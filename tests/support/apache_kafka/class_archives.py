@@ -2,6 +2,7 @@
 
 Each is written once into the folder of the jars, by a JVM that does what those that use it will do. `make test` has them written; where
 there is none, or one of another Java, JVMs start as they would without. Benchmarks do not use them: Apache's start script does not either.
+Spark has none: to write it takes as much processor time as ten starts with it save.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,6 @@ TOOLS = "tools"
 ZOOKEEPER = "zookeeper"
 ZOOKEEPER_ALONE = "zookeeper-alone"
 """That of `tests.support.zookeeper`, whose jars may be others."""
-SPARK = "spark"
 _QUIET = "-Xlog:disable"  # what a JVM has to say of an archive that it cannot use would stand in a tool's output
 
 

@@ -1,16 +1,12 @@
 """Writes the class archives: servers and tools do once what tests have them do. Called by `tests.support.prerequisites`."""
 
-import sys
 import tempfile
 from pathlib import Path
 
-import pytest
 from kazoo.client import KazooClient
 
-from benchmarks.pipeline import session
-from tests.support import spark
 from tests.support.apache_kafka.brokers import ApacheKafka
-from tests.support.apache_kafka.class_archives import BROKER, SPARK, TOOLS, ZOOKEEPER, ZOOKEEPER_ALONE, archive, writing
+from tests.support.apache_kafka.class_archives import BROKER, TOOLS, ZOOKEEPER, ZOOKEEPER_ALONE, archive, writing
 from tests.support.apache_kafka.jars import ensure_jars
 from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.tools import PROGRAM, ToolJvm
@@ -18,8 +14,6 @@ from tests.support.apache_kafka.zookeeper import ZooKeeper
 from tests.support.zookeeper import ZooKeeperServer, zookeeper_jars
 
 _TOOL = "org.apache.kafka.tools."
-_SPARK_ENDS_S = 300.0
-"""Its archive is large."""
 
 
 def write_missing_archives() -> None:
@@ -30,11 +24,6 @@ def write_missing_archives() -> None:
     jars = zookeeper_jars()
     if not archive(ZOOKEEPER_ALONE, jars).exists():
         _write_that_of_zookeeper(jars)
-    if spark.JARS is not None and not archive(SPARK, spark.JARS).exists():
-        try:
-            _write_that_of_spark(spark.JARS)
-        except (Exception, pytest.skip.Exception) as reason:  # Spark runs without it, too
-            print(f"Spark has no archive of its classes: {reason}", file=sys.stderr)
 
 
 def _write_those_of_apache_kafka(libs: Path) -> None:
@@ -75,18 +64,6 @@ def _write_that_of_zookeeper(jars: Path) -> None:
         finally:
             server.stop()
         _keep(written, archive(ZOOKEEPER_ALONE, jars))
-
-
-def _write_that_of_spark(jars: Path) -> None:
-    session._JVM_ENDS_S = _SPARK_ENDS_S
-    with tempfile.TemporaryDirectory(prefix="archives-", dir=jars) as scratch:
-        written = Path(scratch, SPARK)
-        with spark.a_session(" ".join((*spark.QUICK, *writing(written)))) as running:
-            running.range(1000).selectExpr("id % 7 AS key").groupBy("key").count().collect()
-            rows = running.readStream.format("rate").load()
-            stream = rows.writeStream.format("noop").option("checkpointLocation", f"{scratch}/checkpoint").trigger(once=True).start()
-            stream.awaitTermination(_SPARK_ENDS_S)
-        _keep(written, archive(SPARK, jars))
 
 
 def _keep(written: Path, place: Path) -> None:

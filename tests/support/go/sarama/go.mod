@@ -1,4 +1,4 @@
-module ottla/benchmarks/sarama
+module ottla/tests/sarama
 
 go 1.26.0
 
