@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -79,7 +79,8 @@ def prepare_apache_kafka() -> None:
     jars = (ensure_jars, ensure_streams_jars, ensure_old_jars, *(neighbour.fetch for neighbour in FOR_ALL_TESTS))
     with ThreadPoolExecutor(1) as beside:
         first, *others = [beside.submit(fetch) for fetch in jars]
-        for outcome in (first.result, write_missing_archives, fetch_connector, *(other.result for other in others)):
+        outcomes: list[Callable[[], object]] = [first.result, write_missing_archives, fetch_connector, *(other.result for other in others)]
+        for outcome in outcomes:
             try:
                 outcome()
             except (ToolMissingError, DidNotStartError, subprocess.SubprocessError, OSError) as failure:
