@@ -188,7 +188,8 @@ def _damaged(facts: DirectoryFacts, dice: random.Random) -> Iterator[Finding]:
         read += size
         task = SegmentTask(directory, base_offset, base_offset == last[directory], is_unfinished, False)
         try:
-            problems += check_segment(task).problems
+            if (segment := check_segment(task)) is not None:
+                problems += segment.problems
         except (StorageError, OSError) as error:
             problems.append(str(error))
     if problems:

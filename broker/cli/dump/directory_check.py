@@ -127,13 +127,14 @@ def _run(tasks: list[SegmentTask], workers: int, progress: Progress) -> dict[str
     found: dict[str, list[SegmentReport]] = {}
     progress(0, total)
     for task, report in _reports(sorted(tasks, key=lambda task: -sizes[task]), workers, total):
-        found.setdefault(report.directory, []).append(report)
+        if report is not None:
+            found.setdefault(report.directory, []).append(report)
         done += sizes[task]
         progress(done, total)
     return found
 
 
-def _reports(tasks: list[SegmentTask], workers: int, total: int) -> Iterator[tuple[SegmentTask, SegmentReport]]:
+def _reports(tasks: list[SegmentTask], workers: int, total: int) -> Iterator[tuple[SegmentTask, SegmentReport | None]]:
     if workers < 2 or len(tasks) < 2 or total < _WORTH_A_PROCESS_BYTES:
         yield from ((task, check_segment(task)) for task in tasks)
         return

@@ -54,12 +54,14 @@ class _IndexFiles(NamedTuple):
     times: list[TimeEntry]
 
 
-def check_segment(task: SegmentTask) -> SegmentReport:
-    """Verify one segment. In a live directory a file that vanishes meanwhile, by retention, is not a problem."""
+def check_segment(task: SegmentTask) -> SegmentReport | None:
+    """Verify one segment. None in a live directory if retention has deleted it meanwhile."""
     try:
         return _Segment(task).check()
     except FileNotFoundError as error:
-        problems = [] if task.is_live else [f"{error.filename}: it vanished during the check"]
+        if task.is_live:
+            return None
+        problems = [f"{error.filename}: it vanished during the check"]
     except OSError as error:
         problems = [f"{error.filename or task.directory}: {error.strerror or error}"]
     return SegmentReport(task.directory, task.base_offset, 0, 0, 0, None, None, -1, -1, problems)

@@ -72,6 +72,24 @@ def test_a_lock_that_a_broker_holds_is_seen_and_not_disturbed(tmp_path: Path) ->
     assert lock_owner(tmp_path / "missing") is None
 
 
+@pytest.mark.parametrize("is_live", [False, True])
+def test_segments_that_retention_deletes_during_the_check_are_no_problem_in_a_live_directory(
+    data: Path, monkeypatch: pytest.MonkeyPatch, is_live: bool
+) -> None:
+    # Deleted records have moved the epoch's start. Without a segment the log would seem to end before it.
+    epochs = data / "log-segments-0" / "leader-epoch-checkpoint"
+    epochs.write_text("0\n1\n0 3\n")
+    monkeypatch.setattr(directory_check, "lock_owner", lambda _: 1 if is_live else None)
+
+    def delete_after_listing(done: int, total: int) -> None:
+        for file in (data / "log-segments-0").glob("0*"):
+            file.unlink()
+
+    report = check_directory(data, deep=False, workers=1, progress=delete_after_listing)
+    assert bool(report.all_problems) != is_live
+    assert [partition.segments for partition in report.partitions] == ([0] if is_live else [3])
+
+
 LOG = "log-segments-0/00000000000000000000.log"
 
 
