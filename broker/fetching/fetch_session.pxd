@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 from replication.leader.partition cimport Partition
+from replication.leader.progress cimport ReplicaProgress
 from replication.reading.asked_partition cimport AskedPartition
 from replication.reading.fetch_read cimport FetchParams
 from storage.log.partition_log cimport PartitionLog
@@ -13,7 +14,7 @@ cdef class SessionPartition(AskedPartition):
     cdef readonly bytes topic
     cdef public str name
     cdef public Partition partition
-    cdef public object progress
+    cdef public ReplicaProgress progress
     cdef public int64_t error_code, told_high_watermark, told_log_start_offset, turn
     cdef public bint is_idle, is_listed, is_unknown, is_waiting
     cdef int64_t _counted

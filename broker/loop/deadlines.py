@@ -47,7 +47,10 @@ class Deadlines:
     def add(self, operation: DelayedOperation) -> None:
         """Expire an operation in `timeout_ms`, unless it is complete by then."""
         queue = self._queue
-        while queue and queue[0].completed:
+        while queue:
+            first = queue[0]
+            if not first.completed:
+                break
             queue.popleft()
         operation.deadline_ms = int(self._clock() * 1000) + self._timeout_ms
         queue.append(operation)
@@ -55,8 +58,11 @@ class Deadlines:
             self._is_armed = True
             self._wheel.add(self._timeout_ms, self._on_timer)
         if len(queue) > self._sweep_at:
-            self._queue = queue = deque(each for each in queue if not each.completed)
-            self._sweep_at = max(SWEPT_FROM, 2 * len(queue))
+            self._sweep()
+
+    def _sweep(self) -> None:
+        self._queue = deque([each for each in self._queue if not each.completed])
+        self._sweep_at = max(SWEPT_FROM, 2 * len(self._queue))
 
     def _on_timer(self) -> None:
         now_ms = int(self._clock() * 1000)

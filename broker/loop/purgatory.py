@@ -62,11 +62,6 @@ class DelayedOperation:
             self.on_expiration()
             self.force_complete()
 
-    def park(self, purgatory: "Purgatory", timer: TimerTask | None) -> None:
-        """Called by the purgatory when the operation begins to wait. Without `timer`, a queue tracks the time limit."""
-        self._purgatory = purgatory
-        self._timer = timer
-
     def _finish(self) -> bool:
         if self.completed:
             return False
@@ -75,7 +70,7 @@ class DelayedOperation:
             self._timer.cancel()
             self._timer = None
         if self._purgatory is not None:
-            self._purgatory.on_finished(self)
+            self._purgatory._on_finished(self)
             self._purgatory = None
         return True
 
@@ -149,14 +144,14 @@ class Purgatory:
         self._timing_wheel.add(after_ms, callback)
 
     def _expire_in(self, timeout_ms: float, operation: DelayedOperation) -> None:
+        operation._purgatory = self
         deadlines = self._deadlines.get(timeout_ms)
         if deadlines is None:
             deadlines = self._deadlines_of(timeout_ms)
-            if deadlines is None:
-                operation.park(self, self._timing_wheel.add(timeout_ms, operation.expire))
-                return
-        operation.park(self, None)
-        deadlines.add(operation)
+        if deadlines is None:
+            operation._timer = self._timing_wheel.add(timeout_ms, operation.expire)
+        else:
+            deadlines.add(operation)
 
     def _deadlines_of(self, timeout_ms: float) -> Deadlines | None:
         """A new queue for a timeout, unless there are too many."""
@@ -169,7 +164,7 @@ class Purgatory:
         deadlines = known[timeout_ms] = Deadlines(self._timing_wheel, timeout_ms)
         return deadlines
 
-    def on_finished(self, operation: DelayedOperation) -> None:
+    def _on_finished(self, operation: DelayedOperation) -> None:
         """Called by a waiting operation that completed or was cancelled."""
         self.delayed -= 1
         self.watched -= operation.watched

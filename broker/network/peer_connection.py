@@ -56,6 +56,12 @@ _NO_TAGGED_FIELDS: Final = b"\x00"
 _NEVER: Final = float("inf")
 
 
+class _Wire(Wire, asyncio.BufferedProtocol):
+    """A connection for the event loop, which checks for this base class of protocols with their own buffer."""
+
+    __slots__ = ()
+
+
 class PeerConnections:
     """Makes peers (`replication.ports.peer.Connect`). They share one receive buffer, because the bytes of a read are taken at once."""
 
@@ -244,7 +250,7 @@ class PeerConnection(Peer):
     async def _opened(self, address: PeerAddress, deadline: float, *, with_tls: bool) -> Wire:
         """A new connection, after the TLS handshake. Raises PeerUnavailable."""
         loop = asyncio.get_running_loop()
-        wire = Wire(loop, address, self._window, self._max_response_bytes)
+        wire = _Wire(loop, address, self._window, self._max_response_bytes)
         try:
             context = self._security.context() if with_tls else None
             async with asyncio.timeout_at(deadline):

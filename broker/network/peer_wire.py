@@ -34,11 +34,10 @@ _CORRELATION_IDS: Final = 2**31 - 1
 _HEAD_BYTES: Final = 4 + 2 + 2 + 4
 
 
-class Wire(asyncio.BufferedProtocol):
-    """One connection: one request out, one frame in."""
+class Wire:
+    """One connection: one request out, one frame in. `PeerConnection` gives uvloop a subclass that is a BufferedProtocol."""
 
     __slots__ = (
-        "_answer",
         "_correlation_id",
         "_deadline",
         "_filled",

@@ -138,7 +138,7 @@ class DelayedProduce(DelayedPartitions):
 
     def cancel(self) -> None:
         self._release()
-        super().cancel()
+        self._finish()
 
     def _release(self) -> tuple[Sequence[AppendedPartition], OnDecided]:
         """End the waiting, and release the request: a completed operation may stay in the queue of its time limit."""

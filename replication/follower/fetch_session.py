@@ -10,8 +10,6 @@ wanted is forgotten in the next request. After any failure the next request is a
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.uuid import ZERO_UUID
@@ -79,12 +77,15 @@ class FollowedPartition:
         return 0 >= self.lag != UNKNOWN_LAG
 
 
-class Found(NamedTuple):
+class Found:
     """The leader's answer for one partition. The records stay in the receive buffer until the next request."""
 
-    records: memoryview
-    high_watermark: int
-    log_start_offset: int
+    __slots__ = ("high_watermark", "log_start_offset", "records")
+
+    def __init__(self, records: memoryview, high_watermark: int, log_start_offset: int) -> None:
+        self.records = records
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
 
 
 Key = str | bytes

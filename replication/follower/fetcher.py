@@ -363,9 +363,10 @@ class Fetcher:
         size = run.size
         self.bytes_in += size
         partition = followed.partition
-        partition.stats.replication_bytes_in += size
+        stats = partition.stats
+        stats.replication_bytes_in += size
         if partition.adding_replicas and partition.broker_id in partition.adding_replicas:
-            partition.stats.reassignment_bytes_in += size
+            stats.reassignment_bytes_in += size
         session = self.session
         session.touch(followed)
         if not session.session_id:

@@ -1,5 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
+from replication.leader.progress cimport ReplicaProgress
 from replication.ports.topic_stats cimport TopicStats
 from replication.ports.waiters cimport Waiters
 from storage.log.partition_log cimport PartitionLog
@@ -24,3 +25,9 @@ cdef class Partition:
     cpdef bint serves(self, int64_t asked_epoch, bint or_follower) except -1
     cpdef void check_leader_epoch(self, int64_t asked) except *
     cpdef PartitionLog check_leader(self, int64_t asked_epoch=*, bint or_follower=*)
+    @cython.locals(
+        log=PartitionLog, progress=ReplicaProgress, end_offset=int64_t, new_high_watermark=int64_t, log_end_offset=int64_t,
+        high_watermark=int64_t)
+    cpdef bint maybe_advance_high_watermark(self) except -1
+    @cython.locals(log=PartitionLog, progress=ReplicaProgress)
+    cpdef void on_follower_fetch(self, int64_t broker_id, int64_t fetch_offset, int64_t follower_start_offset, int64_t now_ms) except *

@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
+from broker.network import peer_connection
 from broker.network.peer_connection import STEPS_PER_TURN, PeerConnection, PeerConnections
-from broker.network.peer_wire import Wire
 from protocol.api_keys import ApiKey
 from protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -44,7 +44,7 @@ def test_a_request_with_thousands_of_partitions_is_written_and_its_answer_read_i
             topic = LeaderAndIsrTopicState(topic_name="t", topic_id=b"t" * 16, partition_states=states)
             request = LeaderAndIsrRequest(controller_id=1, topic_states=[topic])
             wire_turns = []
-            exchange = Wire.exchange
+            exchange = peer_connection._Wire.exchange
 
             async def watched(*arguments: Any) -> memoryview:
                 wire_turns.append(turns)
@@ -52,7 +52,7 @@ def test_a_request_with_thousands_of_partitions_is_written_and_its_answer_read_i
                 wire_turns.append(turns)
                 return frame
 
-            with patch.object(Wire, "exchange", watched):
+            with patch.object(peer_connection._Wire, "exchange", watched):
                 count()
                 response = await peer.request(ApiKey.LEADER_AND_ISR, 7, request, timeout_ms=SECONDS)
             assert isinstance(response, LeaderAndIsrResponse)

@@ -25,7 +25,7 @@ def slots_of(source: str) -> Iterator[tuple[str, set[str]]]:
 
 def attributes_of(name: str, declarations: str) -> set[str] | None:
     """What the `cdef class` of that name declares; None if there is none."""
-    found = re.search(rf"^cdef class {name}\b.*\n((?: .*\n|\n)*)", declarations, flags=re.MULTILINE)
+    found = re.search(rf"^cdef class {name}\b.*:\n((?: .*\n|\n)*)", declarations, flags=re.MULTILINE)
     if found is None:
         return None
     lines = re.findall(r"^    cdef (?:public |readonly )?(?:const )?[\w.]+(?:\[[^\]]*\])? ([\w, ]+)$", found.group(1), flags=re.MULTILINE)

@@ -132,7 +132,7 @@ class DelayedFetch(DelayedOperation):
             self._is_running = True
             self._task = asyncio.get_running_loop().create_task(self._convert())
         elif self.completed:
-            self._look(answers_anyway=True)  # it expired meanwhile
+            self._look(True)  # it expired meanwhile
         elif fetch.stage == GATHERING:
             self._gather()
         else:
@@ -144,7 +144,7 @@ class DelayedFetch(DelayedOperation):
             else:
                 self._maybe_wait_for_quota()
 
-    def _look(self, *, answers_anyway: bool = False) -> None:
+    def _look(self, answers_anyway: bool = False) -> None:
         """Read again, unless a reading is in progress."""
         if not self._is_running:
             self._fetch.read_again(answers_anyway=answers_anyway)
@@ -160,11 +160,11 @@ class DelayedFetch(DelayedOperation):
         """Read again, or gather: there may be enough records now."""
         if self._fetch.params.replica_id >= 0:
             self._fetch.stage = GATHERING
-            self._gather(has_moved=True)
+            self._gather(True)
         else:
             self._look()
 
-    def _gather(self, *, has_moved: bool = False) -> None:
+    def _gather(self, has_moved: bool = False) -> None:
         """Answer at the end of this turn of the loop, or of the first turn after it that brings no new records."""
         self._fetch.has_moved = has_moved
         self._turns = 0
@@ -213,11 +213,11 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Answer at the timeout with the records that are there now."""
-        self._look(answers_anyway=True)
+        self._look(True)
 
     def cancel(self) -> None:
         """See DelayedOperation."""
-        super().cancel()
+        self._finish()
         self._has_left = True
         self._fetch.abandon()
         self._fetch.delayed = None
