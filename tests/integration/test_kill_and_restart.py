@@ -1,4 +1,4 @@
-"""A million messages, and a broker that is killed under them: nothing is lost, nothing comes twice, every partition keeps its order.
+"""A broker is killed under hundreds of thousands of messages: nothing is lost, nothing comes twice, every partition keeps its order.
 
 Values are the numbers 0, 1, 2 ... as four bytes each, so that what a partition holds is compared as one block of memory.
 """

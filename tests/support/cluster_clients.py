@@ -51,7 +51,7 @@ class Writer:
             {
                 "bootstrap.servers": cluster.bootstrap,
                 "enable.idempotence": True,
-                "linger.ms": 10,  # each request costs its leader and two followers
+                "linger.ms": 40,  # each request costs its leader and two followers
                 "batch.size": 8_000,  # segments of tests are small
                 "message.timeout.ms": 200_000,
                 "request.timeout.ms": 2_000,
@@ -117,7 +117,7 @@ class Writer:
 
 @contextmanager
 def a_writer(
-    cluster: Cluster, topic: str, history: History, *, name: str = "w", partitions: int = 1, pause_seconds: float = 0.001
+    cluster: Cluster, topic: str, history: History, *, name: str = "w", partitions: int = 1, pause_seconds: float = 0.004
 ) -> Iterator[Writer]:
     """Writes until the end of the block, where all that was sent must be acknowledged."""
     writer = Writer(cluster, topic, history, name, partitions, pause_seconds)
