@@ -92,6 +92,7 @@ def test_either_controller_makes_topics_that_all_serve_and_moves_partitions_and_
         assert history.violations() == []
 
 
+@in_soak
 def test_either_is_shut_down_in_a_controlled_way_while_clients_go_on_and_leads_again_when_it_is_elected(tmp_path: Path) -> None:
     with a_mixed_cluster(tmp_path) as cluster:
         cluster.create_topic("t", replicas=[[0, APACHE, 1], [APACHE, 0, 1]], min_insync_replicas=2)
