@@ -235,13 +235,16 @@ def test_control_batches_have_no_messages() -> None:
     assert as_messages(bytes(batch), 1) == b""
 
 
-def test_a_million_empty_messages_take_memory_for_their_bytes_only() -> None:
-    frame = bytearray(message(0, Old(0, -1, None, None)) * 1_000_000)
+EMPTY_MESSAGES = 200_000
+
+
+def test_very_many_empty_messages_take_memory_for_their_bytes_only() -> None:
+    frame = bytearray(message(0, Old(0, -1, None, None)) * EMPTY_MESSAGES)
     pauses = []
     found = up_convert(memoryview(frame), 0, len(frame), lambda: pauses.append(None))
-    assert found.converter.count == 1_000_000
+    assert found.converter.count == EMPTY_MESSAGES
     assert found.converter.size < len(frame)
-    assert len(pauses) == 500
+    assert len(pauses) == EMPTY_MESSAGES // 2000
 
 
 def test_lz4_of_format_0_has_the_wrong_checksum_of_the_first_clients() -> None:
