@@ -23,6 +23,7 @@ from tests.support.acl_requests import (
 from tests.support.apache_kafka import run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
+from tests.support.cluster import a_cluster
 from tests.support.cluster_stores import needs_zookeeper_store
 from tests.support.mixed_cluster import APACHE, a_mixed_cluster
 from tests.support.wire_client import WireClient, a_wire_client
@@ -69,8 +70,7 @@ def test_brokers_of_both_kinds_share_their_acls(tmp_path: Path) -> None:
 
 
 def test_the_tool_of_apache_kafka_adds_lists_and_removes_acls(tmp_path: Path) -> None:
-    with a_mixed_cluster(tmp_path, config=CONFIG) as cluster:
-        cluster.broker(APACHE).stop()
+    with a_cluster(tmp_path, 2, **{name.replace(".", "_"): value for name, value in CONFIG.items()}) as cluster:
 
         def tool(*arguments: str) -> str:
             ended = run_tool("kafka.admin.AclCommand", "--bootstrap-server", cluster.broker(0).bootstrap, *arguments)

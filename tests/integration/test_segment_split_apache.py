@@ -20,12 +20,13 @@ from tests.unit.storage.test_segment_split import FAR, FIRST, NEXT, split_by_apa
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
 
-TOPIC = "split"
+SUFFIXES = {"split-swap": ".swap", "split": ""}
+"""Topic -> suffix of the names of the parts when the broker was killed."""
 
 
-def leave_half_split(data: Path, suffix: str) -> None:
+def leave_half_split(data: Path, topic: str, suffix: str) -> None:
     """Everything of the log is below its recovery point, and has indexes."""
-    directory = data / f"{TOPIC}-0"
+    directory = data / f"{topic}-0"
     for file in directory.glob("0*"):
         file.unlink()
     filesystem, _ = split_by_apache_kafka(suffix)
@@ -35,14 +36,14 @@ def leave_half_split(data: Path, suffix: str) -> None:
         for index in (".index", ".timeindex"):
             (directory / name.replace(".log", index)).touch()
     checkpoint = OffsetCheckpoint(str(data), RECOVERY_POINT_CHECKPOINT, RealFileSystem())
-    checkpoint.write({**checkpoint.read(), StoragePartition(TOPIC, 0): NEXT})
+    checkpoint.write({**checkpoint.read(), StoragePartition(topic, 0): NEXT})
     (directory / "leader-epoch-checkpoint").write_text("0\n1\n1 3\n")
 
 
-def offsets(kafka: ApacheKafka) -> list[int]:
+def offsets(kafka: ApacheKafka, topic: str) -> list[int]:
     config = {"bootstrap.servers": kafka.bootstrap, "group.id": "g", "enable.partition.eof": True, "enable.auto.commit": False}
     consumer = Consumer({**config, "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[int] = []
     while (message := consumer.poll(30)) is not None and message.error() is None:
         found.append(message.offset() or 0)
@@ -51,18 +52,19 @@ def offsets(kafka: ApacheKafka) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("suffix", [".swap", ""])
-def test_both_serve_every_record_once(suffix: str, tmp_path: Path) -> None:
+def test_both_serve_every_record_once(tmp_path: Path) -> None:
     with ApacheKafka(tmp_path / "apache", config={"num.partitions": "1"}, heap="256m") as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 1, 1, config={"retention.ms": "-1"})])[TOPIC].result(30)
+        for created in admin.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "-1"}) for topic in SUFFIXES]).values():
+            created.result(30)
         kafka.kill_broker(0)
         data = kafka.data_directory()
-        leave_half_split(data, suffix)
+        for topic, suffix in SUFFIXES.items():
+            leave_half_split(data, topic, suffix)
         shutil.copytree(data, tmp_path / "ours")
         kafka.start_broker(0)
-        theirs = offsets(kafka)
-        left = sorted(int(path.stem) for path in (data / f"{TOPIC}-0").glob("*.log"))
+        theirs = {topic: offsets(kafka, topic) for topic in SUFFIXES}
+        left = {topic: sorted(int(path.stem) for path in (data / f"{topic}-0").glob("*.log")) for topic in SUFFIXES}
 
     disks = Disks(RealFileSystem(), str(tmp_path / "ours"))
     manager = disks.a_manager(log_index_size_max_bytes=10 * 1024 * 1024)
@@ -71,10 +73,11 @@ def test_both_serve_every_record_once(suffix: str, tmp_path: Path) -> None:
     assert properties is not None
     manager.identify(properties.cluster_id or "", 0)
     manager.load()
-    log = manager.get(StoragePartition(TOPIC, 0))
-    assert log is not None
-    ours = [header.base_offset + at for _, header in iter_batches(read_all(log)) for at in range(header.last_offset_delta + 1)]
-    assert ours == theirs
-    assert log.segments.bases == [FIRST, FAR + 2, 2 * FAR + 40, NEXT]
-    assert left == [0, *log.segments.bases]  # Apache Kafka keeps the old one beside its parts until the cleaner comes
+    for topic in SUFFIXES:
+        log = manager.get(StoragePartition(topic, 0))
+        assert log is not None
+        ours = [header.base_offset + at for _, header in iter_batches(read_all(log)) for at in range(header.last_offset_delta + 1)]
+        assert ours == theirs[topic]
+        assert log.segments.bases == [FIRST, FAR + 2, 2 * FAR + 40, NEXT]
+        assert left[topic] == [0, *log.segments.bases]  # Apache Kafka keeps the old one beside its parts until the cleaner comes
     disks.crash(manager)
