@@ -222,13 +222,13 @@ def test_each_worker_of_xdist_has_a_broker_and_none_is_left(project: pytest.Pyte
         import os
         import pytest
 
-        @pytest.mark.parametrize("number", range(200))
+        @pytest.mark.parametrize("number", range(40))
         def test_it(kafka, number, request):
             assert kafka.produce(kafka.topic(), [b"x"]) == [0]
             (request.config.rootpath / f"address-of-{os.getpid()}").write_text(kafka.bootstrap_servers)
         """,
         "-n2",
-        passed=200,
+        passed=40,
     )
     addresses = [path.read_text() for path in project.path.glob("address-of-*")]
     assert len(set(addresses)) == 2
