@@ -356,12 +356,12 @@ def test_versions_and_elections_are_told(pair: Pair) -> None:
 
 
 def test_the_performance_tool_loses_nothing(pair: Pair) -> None:
-    records = ("--num-records", "100000", "--record-size", "200", "--throughput", "-1")
+    records = ("--num-records", "20000", "--record-size", "200", "--throughput", "-1")
     props = (f"bootstrap.servers={pair.ours.bootstrap}", "acks=all", "compression.type=zstd")
     run_tool(TOPICS, "--bootstrap-server", pair.ours.bootstrap, "--create", "--topic", "perf", "--partitions", "1")
 
     done = run_tool(PERFORMANCE, "--topic", "perf", *records, "--producer-props", *props)
 
-    assert done.stdout.splitlines()[-1].startswith("100000 records sent"), done
+    assert done.stdout.splitlines()[-1].startswith("20000 records sent"), done
     counted = run_tool(OFFSETS, "--bootstrap-server", pair.ours.bootstrap, "--topic", "perf")
-    assert counted.stdout == "perf:0:100000\n"
+    assert counted.stdout == "perf:0:20000\n"
