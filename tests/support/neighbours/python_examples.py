@@ -46,19 +46,20 @@ def faust() -> Path:
         FAUST.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=FAUST.parent) as folder:
             made = Path(folder, FAUST.name)
-            venv.create(made, with_pip=True, symlinks=True)
+            venv.create(made, symlinks=True)
             requirement = f"faust-streaming=={FAUST_VERSION}"
             _pip(made, "download", "--no-deps", "--no-binary", "faust-streaming", "--dest", folder, requirement)
             subprocess.run(["tar", "--extract", "--file", next(Path(folder).glob("*.tar.gz")), "--directory", folder], check=True)
             shutil.copytree(Path(folder, f"faust_streaming-{FAUST_VERSION}", "examples"), made / "examples")
-            _pip(made, "install", requirement, "setuptools<81")
+            _pip(made, "install", "--no-compile", requirement, "setuptools<81")
             if not FAUST.exists():  # another process may have been faster
                 made.rename(FAUST)
     return FAUST
 
 
 def _pip(environment: Path, *arguments: str) -> None:
-    command = [environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+    python = environment / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "--quiet", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"pip cannot fetch faust-streaming: {done.stderr.strip().splitlines()[-1]}")
