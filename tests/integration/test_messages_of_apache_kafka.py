@@ -8,6 +8,7 @@ from pathlib import Path
 import protocol.messages
 from protocol.schema.message import Message
 from tests.support.apache_kafka import ensure_jars
+from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.message_table import RandomMessages, SlowEncoder, tables, valid_versions
 
@@ -39,6 +40,6 @@ def test_apache_kafka_reads_what_we_write_and_writes_the_same(tmp_path: Path) ->
                 lines.append(f"{name} {version} {message.encode(version).hex()}")
     frames = tmp_path / "frames"
     frames.write_text("\n".join(lines))
-    command = ["java", "-cp", f"{ensure_jars()}/*", str(ROUND_TRIP), str(frames)]
+    command = ["java", *QUICK_OPTIONS, "-cp", f"{ensure_jars()}/*", str(ROUND_TRIP), str(frames)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout.split("\n")[-2:] == [str(len(lines)), ""], done.stdout[:2000] + done.stderr[-2000:]

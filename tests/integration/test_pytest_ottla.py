@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.apache_kafka import ensure_jars, java_available
+from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.broker_process import eventually
 
 pytest_plugins = ("pytester",)
@@ -407,7 +408,7 @@ def test_the_example_in_java_passes(tmp_path: Path) -> None:
     if not java_available():
         pytest.skip(str(java_available()))
     ottla = Path(sys.executable).with_name("ottla")
-    command = ["java", "-cp", f"{ensure_jars()}/*", str(PLUGIN / "examples" / "EphemeralBroker.java"), str(ottla)]
+    command = ["java", *QUICK_OPTIONS, "-cp", f"{ensure_jars()}/*", str(PLUGIN / "examples" / "EphemeralBroker.java"), str(ottla)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "key=value\n"

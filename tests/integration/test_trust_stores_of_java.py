@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificat
 
 from broker.security.tls.stores import certificates_from_store
 from config.errors import ConfigError
+from tests.support.apache_kafka.java import KEYTOOL
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.certificates import Identity, java_key_store
 from tests.support.security_judge import Verdict, encoded, verdicts
@@ -99,7 +100,7 @@ def by_keytool(folder: Path) -> bytes:
         store = ["-deststoretype", "PKCS12", "-deststorepass", PASSWORD, "-destkeystore", "store.p12"]
         if command[0] == "-importcert":
             store = ["-storetype", "PKCS12", "-storepass", PASSWORD, "-keystore", "store.p12"]
-        subprocess.run(["keytool", *command, *store, "-noprompt"], cwd=folder, check=True, capture_output=True)
+        subprocess.run([*KEYTOOL, *command, *store, "-noprompt"], cwd=folder, check=True, capture_output=True)
     return (folder / "store.p12").read_bytes()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.apache_kafka import ensure_jars
+from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.programs import in_class_path
 
 JUDGE = Path(__file__).parent / "java" / "SecurityJudge.java"
@@ -32,7 +33,7 @@ def verdicts(questions: Iterable[Sequence[str]]) -> list[Verdict]:
     """The answers to all questions, by one JVM, since a JVM takes longer to start than to answer. Raises ToolMissingError."""
     lines = "".join(" ".join(question) + "\n" for question in questions)
     opened = "--add-opens=java.base/sun.security.provider=ALL-UNNAMED"  # the reader of JAAS files
-    command = ["java", "-XX:TieredStopAtLevel=1", opened, *in_class_path(JUDGE, ensure_jars())]
+    command = ["java", *QUICK_OPTIONS, opened, *in_class_path(JUDGE, ensure_jars())]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=SECONDS, check=True)
     found = []
     for line in done.stdout.splitlines():

@@ -8,6 +8,7 @@ from controller.state.partition_states import FIRST_WITH_ALTER_PARTITION
 from controller.znodes.topic_ids import FIRST_WITH_TOPIC_IDS
 from replication.follower.leader_requests import InterBrokerVersions
 from tests.support.apache_kafka import ensure_jars
+from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.marks import needs_apache_kafka
 
 pytestmark = needs_apache_kafka
@@ -28,6 +29,6 @@ def chosen(name: str) -> str:
 
 
 def test_followers_and_controllers_choose_as_apache_kafka_does_under_every_protocol_version() -> None:
-    command = ["java", "-cp", f"{ensure_jars()}/*", str(PROTOCOL_VERSIONS)]
+    command = ["java", *QUICK_OPTIONS, "-cp", f"{ensure_jars()}/*", str(PROTOCOL_VERSIONS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     assert [chosen(name) for name in METADATA_VERSIONS] == done.stdout.splitlines()

@@ -21,6 +21,7 @@ from broker.security.tls.trial import shake_hands
 from config.broker_properties import BrokerProperties
 from config.errors import ConfigError
 from config.listeners import EndPoint, SecurityProtocol
+from tests.support.apache_kafka.java import KEYTOOL
 from tests.support.certificates import Identity, java_key_store
 
 SSL = EndPoint("IN", "127.0.0.1", 0, SecurityProtocol.SSL)
@@ -418,7 +419,7 @@ def test_stores_made_by_keytool_are_read(tmp_path: Path, kind: str) -> None:
     (tmp_path / "source").write_bytes(server().pkcs12("source-secret"))
 
     def keytool(*arguments: str) -> None:
-        subprocess.run(["keytool", *arguments, "-noprompt"], cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run([*KEYTOOL, *arguments, "-noprompt"], cwd=tmp_path, check=True, capture_output=True)
 
     source = ["-srckeystore", "source", "-srcstoretype", "PKCS12", "-srcstorepass", "source-secret"]
     keytool("-importkeystore", *source, "-destkeystore", "keys", "-deststoretype", kind, "-deststorepass", "store-secret")
