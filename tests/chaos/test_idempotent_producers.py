@@ -91,7 +91,7 @@ def interrupt(broker: BrokerProcess, how: str) -> None:
     broker.start()
 
 
-@pytest.mark.parametrize("seed", range(10 if "OTTLA_SOAK" in os.environ else 2))
+@pytest.mark.parametrize("seed", range(10 if "OTTLA_SOAK" in os.environ else 1))
 def test_librdkafka_writes_each_number_once_over_connections_that_are_cut(seed: int, tmp_path: Path) -> None:
     with a_cutting_proxy(seed) as proxy, a_broker_behind(proxy, tmp_path) as broker:
         create_topic(broker, proxy)
