@@ -171,7 +171,7 @@ def model(acls: Iterable[AclBinding], principal: str, host: str, operation: Oper
     return any(is_for(each, *implying) for each in entries if each.permission_type is PermissionType.ALLOW)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(BINDINGS, max_size=12),
     st.lists(BINDINGS, max_size=12),
@@ -232,7 +232,7 @@ def model_of_any(bindings: list[AclBinding], principal: str, host: str, operatio
     )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(BINDINGS, max_size=12),
     st.lists(BINDINGS, max_size=12),
