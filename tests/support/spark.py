@@ -33,7 +33,9 @@ CONF = {
     "spark.default.parallelism": "2",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",  # to compile a query takes longer than to interpret it over a few thousand rows
+    # To compile a query, or one of its expressions, takes longer than to interpret it over a few thousand rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # The same for the JVMs: nothing runs long enough.
     "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.executor.extraJavaOptions": QUICK_JVM,

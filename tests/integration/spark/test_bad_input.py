@@ -229,45 +229,58 @@ def test_a_folder_for_the_checkpoint_that_cannot_be_made(tmp_path: Path) -> None
     assert_refused(validate(tmp_path, "--work", str(tmp_path / "file" / "work")), tmp_path, "no checkpoint can be written there")
 
 
-def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
-    spark.range(3).selectExpr("id", "array(id) AS value").write.parquet(str(tmp_path / "arrays"))
-    spark.range(0).selectExpr("'k' AS key", "'v' AS value").write.parquet(str(tmp_path / "empty"))
-    spark.range(3).selectExpr("named_struct('a', id) AS key", "'v' AS value").write.parquet(str(tmp_path / "struct"))
-    (tmp_path / "text.parquet").write_text("no parquet")
-    (tmp_path / "ragged.csv").write_text("name,age\nana,31\nbo\n")
-    (tmp_path / "short.csv").write_text("id,key,value\n1,k,v\n2,k\n")
-    (tmp_path / "long.csv").write_text("id,key,value\n1,k,v,w\n2,k,v\n")
-    (tmp_path / "open.csv").write_text('name,age\nana,"31\nbo,44\n')
-    (tmp_path / "lines.csv").write_text('value\n"say ""hi"" to"\n"ana\nand bo"\n')
-    (tmp_path / "nothing.csv").write_text("")
-    (tmp_path / "twice.csv").write_text('key,"key",value\nk,l,v\n')
-    (tmp_path / "cases.csv").write_text("id,Key,key\n1,k,l\n")
+CSV = {
+    "ragged.csv": "name,age\nana,31\nbo\n",
+    "short.csv": "id,key,value\n1,k,v\n2,k\n",
+    "long.csv": "id,key,value\n1,k,v,w\n2,k,v\n",
+    "open.csv": 'name,age\nana,"31\nbo,44\n',
+    "lines.csv": 'value\n"say ""hi"" to"\n"ana\nand bo"\n',
+    "nothing.csv": "",
+    "twice.csv": 'key,"key",value\nk,l,v\n',
+    "cases.csv": "id,Key,key\n1,k,l\n",
+    "latin.csv": "name,age\nana,31\nrené,44\n",
+    **dict.fromkeys(("_hidden.csv", ".hidden.csv", "12:30.csv"), "name,age\nana,31\n"),
+    "text.parquet": "no parquet",
+}
+REFUSED = {
+    "arrays": "column value is array<bigint>; it must be text, bytes or a number",
+    "empty": "has 0 rows",
+    "text.parquet": "is neither Parquet nor, by its name, CSV",
+    "ragged.csv": "cannot be read: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD]",
+    "open.csv": "a quote is open at the end of the line 'ana,\"31'; close it, or, for values with line breaks, give",
+    "nothing.csv": "has no columns",
+    "twice.csv": "twice.csv: has more than one column of the name key; give each a name of its own",
+    "_hidden.csv": "Spark reads no file whose name begins with _ or . or has a colon; give it another name",
+    "latin.csv": r"latin.csv: is not UTF-8: 'ren\xe9,44'; convert it, as with iconv",
+}
+"""A file of each kind -> why."""
+OTHERS_REFUSED = {
+    "struct": "column key is struct<a:bigint>",
+    "short.csv": "[MALFORMED_CSV_RECORD] Malformed CSV record: 2,k",
+    "long.csv": "[MALFORMED_CSV_RECORD] Malformed CSV record: 1,k,v,w",
+    "lines.csv": "a quote is open at the end of the line '\"ana';",
+    "cases.csv": "cases.csv: has more than one column of the name Key and key; give each a name of its own",
+    "both": "both: has more than one column of the name key; give each a name of its own",
+    ".hidden.csv": "Spark reads no file",
+    "12:30.csv": "Spark reads no file",
+}
+
+
+def write_parquet(spark: SparkSession, folder: Path) -> None:
+    spark.range(3).selectExpr("id", "array(id) AS value").write.parquet(str(folder / "arrays"))
+    spark.range(0).selectExpr("'k' AS key", "'v' AS value").write.parquet(str(folder / "empty"))
+    spark.range(3).selectExpr("named_struct('a', id) AS key", "'v' AS value").write.parquet(str(folder / "struct"))
     spark.conf.set("spark.sql.caseSensitive", "true")
-    spark.range(3).selectExpr("id AS key", "id AS KEY").write.parquet(str(tmp_path / "both"))
+    spark.range(3).selectExpr("id AS key", "id AS KEY").write.parquet(str(folder / "both"))
     spark.conf.unset("spark.sql.caseSensitive")
-    for name in ("_hidden.csv", ".hidden.csv", "12:30.csv"):
-        (tmp_path / name).write_text("name,age\nana,31\n")
-    (tmp_path / "latin.csv").write_bytes("name,age\nana,31\nrené,44\n".encode("latin-1"))
+
+
+@pytest.mark.parametrize("refused", [REFUSED, pytest.param(OTHERS_REFUSED, marks=deep)], ids=["each kind", "others"])
+def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerProcess, tmp_path: Path, refused: dict[str, str]) -> None:
+    write_parquet(spark, tmp_path)
+    for name, text in CSV.items():
+        (tmp_path / name).write_text(text, encoding="latin-1")
     plan = Plan(broker.bootstrap, "unused", 1, tmp_path / "report")
-    refused = {
-        "arrays": "column value is array<bigint>; it must be text, bytes or a number",
-        "struct": "column key is struct<a:bigint>",
-        "empty": "has 0 rows",
-        "text.parquet": "is neither Parquet nor, by its name, CSV",
-        "ragged.csv": "cannot be read: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD]",
-        "short.csv": "[MALFORMED_CSV_RECORD] Malformed CSV record: 2,k",
-        "long.csv": "[MALFORMED_CSV_RECORD] Malformed CSV record: 1,k,v,w",
-        "open.csv": "a quote is open at the end of the line 'ana,\"31'; close it, or, for values with line breaks, give",
-        "lines.csv": "a quote is open at the end of the line '\"ana';",
-        "nothing.csv": "has no columns",
-        "twice.csv": "twice.csv: has more than one column of the name key; give each a name of its own",
-        "cases.csv": "cases.csv: has more than one column of the name Key and key; give each a name of its own",
-        "both": "both: has more than one column of the name key; give each a name of its own",
-        "_hidden.csv": "Spark reads no file whose name begins with _ or . or has a colon; give it another name",
-        ".hidden.csv": "Spark reads no file",
-        "12:30.csv": "Spark reads no file",
-        "latin.csv": r"latin.csv: is not UTF-8: 'ren\xe9,44'; convert it, as with iconv",
-    }
     for number, (name, why) in enumerate(refused.items()):
         with pytest.raises(Unusable) as reason:
             validated(spark, replace(plan, input=tmp_path / name, report=tmp_path / f"report-{number}"))

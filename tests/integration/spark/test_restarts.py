@@ -17,7 +17,7 @@ from benchmarks.pipeline import session
 from broker.client.cluster import Cluster, TopicPartition
 from broker.client.topic_admin import delete_records, grow_topic
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
-from tests.support.spark import Record, make_topic, needs_spark, skip_if_not_fetched, write
+from tests.support.spark import Record, deep, make_topic, needs_spark, skip_if_not_fetched, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +71,7 @@ def until(spark: SparkSession, folder: Path, expected: list[int]) -> None:
     eventually(lambda: values(spark, folder) == expected, SECONDS, "everything is there once")
 
 
+@deep
 def test_a_job_that_was_killed_goes_on_without_loss_or_duplicates(
     broker: BrokerProcess, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

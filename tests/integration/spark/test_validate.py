@@ -169,6 +169,7 @@ def test_the_command_leaves_a_report_and_no_topic_over_sasl_ssl(
         assert not [topic.name for topic in all_topics(cluster) if (topic.name or "").startswith("ottla-validate")]
 
 
+@deep
 def test_a_run_that_is_interrupted_says_so_and_leaves_no_report(broker: BrokerProcess, tmp_path: Path) -> None:
     done = validate(tmp_path, broker.bootstrap, "--rows", "1000", "--partitions", "1", when="verifying")
     assert done.returncode == 130, done
