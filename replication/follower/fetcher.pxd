@@ -1,6 +1,5 @@
 cimport cython
 from libc.stdint cimport int64_t
-from protocol.cursors.fetch_answer_reader cimport FetchAnswerReader
 from replication.follower.fetch_session cimport FetchSession, FollowedPartition, Found
 from replication.leader.partition cimport Partition
 from replication.ports.topic_stats cimport TopicStats
