@@ -32,6 +32,8 @@ SUFFIX = os.environ.get("SETUPTOOLS_EXT_SUFFIX") or sysconfig.get_config_var("EX
 BUILD = Path("build") / f"cython-{SUFFIX.removeprefix('.').removesuffix('.so')}"
 SOURCE_URL = os.environ.get("OTTLA_SOURCE_URL", "")
 """Where the files of this version can be read, as https://forge.example/ottla/blob/v1; the publisher knows it."""
+CIMPORT = re.compile(r"^\s*(?:from (\S+) )?cimport ([^#\n]+)", re.MULTILINE)
+"""What a file declares to use: declarations of a module, or the module itself."""
 RELATIVE = re.compile(r"(!?\[([^\]]*)\])\((?!https?:|#)([^)]*)\)")
 """A link or a picture of the README by a path in the sources; its text, and the path."""
 
@@ -145,11 +147,30 @@ def _in_c(extension: Extension) -> Path:
 
 
 def _digest(extension: Extension, version: str) -> str:
-    """The hash of all that the translation is made of. Any module may use any declaration."""
-    declarations = [name for name in LIST["sources"]() if name.endswith(".pxd")]
-    files = [ROOT / name for name in ("setup.py", *declarations, *(extension.sources if extension.name != LIST["SHARED"] else ()))]
-    parts = [version.encode(), *(file.read_bytes() for file in files if file.exists())]
+    """The hash of all that the translation is made of: the source, and all declarations that it uses."""
+    files = [ROOT / "setup.py"]
+    if extension.name != LIST["SHARED"]:
+        source = ROOT / extension.sources[0]
+        files += [source, *sorted(_declarations({source, source.with_suffix(".pxd")}))]
+    parts = [version.encode(), *(file.read_bytes() for file in files)]
     return blake2b(b"".join(b"%d:%s" % (len(part), part) for part in parts), digest_size=16).hexdigest()
+
+
+def _declarations(sources: set[Path]) -> set[Path]:
+    """The declarations among these files, and those that they use, directly or not."""
+    found: set[Path] = set()
+    left = sources
+    while left:
+        file = left.pop()
+        if file in found or not file.exists():
+            continue
+        if file.suffix == ".pxd":
+            found.add(file)
+        for package, names in CIMPORT.findall(file.read_text(encoding="utf-8")):
+            modules = [name.split()[0] for name in names.strip(" ()").split(",") if name.strip()]
+            used = [package, *(f"{package}.{name}" for name in modules)] if package else modules
+            left |= {(ROOT / name.replace(".", "/")).with_suffix(".pxd") for name in used}
+    return found
 
 
 def _remove(files: list[Path]) -> None:
