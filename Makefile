@@ -56,7 +56,7 @@ help:
 	@echo "make judge      the tests of transactions and of the console against Apache Kafka 3.9.1 instead of Ottla (minutes)"
 	@echo "make neighbours  Kafka Connect, MirrorMaker 2, Kafka Streams 4, a schema registry, Flink, Debezium, faust, Go; minutes each"
 	@echo "make apache-suite  Apache Kafka's own integration tests with Ottla as their server (CLASSES=); an hour for all"
-	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix; an hour"
+	@echo "make soak       random work with kill -9 against a model, simulated clusters, the whole fault matrix, long tests; hours"
 	@echo "make dist       wheels for the Pythons at hand and those of aarch64, a pure one, pytest-ottla, and an archive of the sources (SOURCE_URL=);"
 	@echo "                make dist-test tests them as installed"
 	@echo "make package-test  the Debian package, the Dockerfile and the compose file, tried in chroots, as root (some minutes)"
@@ -198,10 +198,9 @@ soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
 	$(BIN)/python -m tests.chaos.fault_matrix
-	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/wire tests/cluster/test_exchange.py
-	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/test_mixed_cluster.py tests/cluster/test_mixed_secure.py tests/chaos/test_idempotent_producers.py
-	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/test_mixed_old_formats.py tests/integration/old_formats/test_random_sets.py
-	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/transactions
+	OTTLA_SOAK=1 $(BIN)/python -m pytest -m soak tests
+	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/unit tests/wire tests/integration/old_formats/test_random_sets.py
+	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/test_mixed_secure.py tests/chaos/test_idempotent_producers.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/simulation/test_transaction_faults.py tests/simulation/test_lost_decisions.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -s tests/integration/test_cli_metadata.py
 	OTTLA_SOAK=1000000 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_hostile_clients.py

@@ -1,6 +1,7 @@
 """For all tests: processes that they start can be interrupted, whoever started the tests, and nothing shows a secret of a test."""
 
 import gc
+import os
 import signal
 from collections.abc import Generator
 from typing import Any
@@ -38,10 +39,14 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Property tests of the fast tier, and of that without compiled modules, have fewer examples."""
+    """Give property tests fewer examples where that is asked for, and skip what only `make soak` runs."""
     from tests.support.examples import maybe_reduce
 
     maybe_reduce([item for item in items if isinstance(item, pytest.Function)])
+    if "OTTLA_SOAK" not in os.environ:
+        for item in items:
+            if item.get_closest_marker("soak") is not None:
+                item.add_marker(pytest.mark.skip(reason="make soak runs it"))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,7 +4,6 @@ Each serves what the other left: topics with their ids and configs, records of a
 records were deleted, compacted topics; after clean stops and after kills.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from tests.support.cluster_stores import needs_zookeeper_store
 from tests.support.mixed_cluster import a_cluster_of_apache_kafka, exchange
 
 pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pytest.mark.timeout(600)]  # JVMs, on a busy machine
-
-in_soak = pytest.mark.skipif("OTTLA_SOAK" not in os.environ, reason="make soak runs it")
 
 SECONDS = 90.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -175,7 +172,7 @@ def in_turn(cluster: Cluster, apache: Any, how: str) -> ClusterBroker:
     return broker
 
 
-@pytest.mark.parametrize("how", [pytest.param("stop", marks=in_soak), "kill"])
+@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.soak), "kill"])
 def test_each_serves_what_the_other_left_and_goes_on_with_it(tmp_path: Path, how: str) -> None:
     with a_cluster_of_apache_kafka(tmp_path, 1, CONFIG) as (cluster, apache):
         theirs = cluster.broker(0)

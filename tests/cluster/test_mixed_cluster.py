@@ -1,6 +1,5 @@
 """An Apache Kafka 3.9.1 broker and Ottla's in one cluster on one ZooKeeper: each leads, follows and controls the other's partitions."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,11 @@ from tests.support.reassignments import elect_preferred, move_to_the_end
 
 pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pytest.mark.timeout(600)]  # JVMs, on a busy machine
 
-in_soak = pytest.mark.skipif("OTTLA_SOAK" not in os.environ, reason="make soak runs it")
-
-each_protocol = pytest.mark.parametrize("protocol", [pytest.param("3.9", marks=in_soak), "2.6", pytest.param("2.6/3.9", marks=in_soak)])
+each_protocol = pytest.mark.parametrize("protocol", ["2.6", *(pytest.param(each, marks=pytest.mark.soak) for each in ("3.9", "2.6/3.9"))])
 """inter.broker.protocol.version of all, or Apache's/Ottla's, as in the middle of an upgrade. 2.6: no topic ids, Apache's leaders write ISRs
 themselves, logs part by OffsetForLeaderEpoch."""
 
-each_protocol_in_time = pytest.mark.parametrize("protocol", ["3.9", pytest.param("2.6", marks=in_soak)])
+each_protocol_in_time = pytest.mark.parametrize("protocol", ["3.9", pytest.param("2.6", marks=pytest.mark.soak)])
 """The same where most of what 2.6 changes is tried by another test already."""
 
 
@@ -92,7 +89,7 @@ def test_either_controller_makes_topics_that_all_serve_and_moves_partitions_and_
         assert history.violations() == []
 
 
-@in_soak
+@pytest.mark.soak
 def test_either_is_shut_down_in_a_controlled_way_while_clients_go_on_and_leads_again_when_it_is_elected(tmp_path: Path) -> None:
     with a_mixed_cluster(tmp_path) as cluster:
         cluster.create_topic("t", replicas=[[0, APACHE, 1], [APACHE, 0, 1]], min_insync_replicas=2)

@@ -3,7 +3,6 @@
 inter.broker.protocol.version is 2.8, the last with which Apache Kafka 3.9 heeds message.format.version.
 """
 
-import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -24,7 +23,7 @@ pytestmark = [
     needs_zookeeper_store,
     pytest.mark.slow,
     pytest.mark.timeout(600),  # JVMs, on a busy machine
-    pytest.mark.skipif("OTTLA_SOAK" not in os.environ, reason="make soak runs it"),
+    pytest.mark.soak,
 ]
 
 FORMATS = {"old-0": "0.9.0", "old-1": "0.10.2"}

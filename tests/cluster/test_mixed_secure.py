@@ -53,7 +53,7 @@ def a_mixed_cluster_to_change(directory: Path, ours: int, theirs: int) -> Iterat
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
-    [(2, 1), pytest.param(1, 2, marks=pytest.mark.skipif(not IS_SOAK, reason="make soak runs it (OTTLA_SOAK=1)"))],
+    [(2, 1), pytest.param(1, 2, marks=pytest.mark.soak)],
 )
 def test_brokers_of_both_kinds_move_to_sasl_ssl_without_a_lost_record(tmp_path: Path, ours: int, theirs: int) -> None:
     authority = Identity("CN=authority")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.cluster.transactions.conftest import in_soak
 from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.java import start_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
@@ -63,7 +62,7 @@ def copiers(cluster: Cluster, directory: Path) -> Iterator[list[subprocess.Popen
 
 
 @pytest.mark.parametrize(
-    ("how", "records", "rounds"), [("kill", 5_000, 1), *[pytest.param(how, 20_000, 4, marks=in_soak) for how in ("kill", "stop")]]
+    ("how", "records", "rounds"), [("kill", 5_000, 1), *[pytest.param(how, 20_000, 4, marks=pytest.mark.soak) for how in ("kill", "stop")]]
 )
 def test_every_record_is_copied_once_while_each_broker_in_turn_is_bounced(how: str, records: int, rounds: int, tmp_path: Path) -> None:
     with a_judged_cluster(tmp_path / "cluster") as cluster:

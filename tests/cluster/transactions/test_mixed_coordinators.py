@@ -11,7 +11,6 @@ from confluent_kafka import Consumer, TopicPartition
 
 from broker.request.internal_topics import GROUP_METADATA_TOPIC as OFFSETS
 from broker.request.internal_topics import TRANSACTION_STATE_TOPIC as STATE
-from tests.cluster.transactions.conftest import in_soak
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
 from tests.support.cluster import Cluster
@@ -64,7 +63,7 @@ def is_read(cluster: Cluster, kept: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "rounds"), [("3.9", 1), *[pytest.param(each, 3, marks=in_soak) for each in ("3.9", "2.6", "2.6/3.9")]]
+    ("protocol", "rounds"), [("3.9", 1), *[pytest.param(each, 3, marks=pytest.mark.soak) for each in ("3.9", "2.6", "2.6/3.9")]]
 )
 def test_transactions_go_on_where_the_other_kind_takes_over(protocol: str, rounds: int, tmp_path: Path) -> None:
     with a_mixed_cluster(tmp_path, protocol, CONFIG) as cluster:
@@ -84,7 +83,7 @@ def test_transactions_go_on_where_the_other_kind_takes_over(protocol: str, round
         check_logs(cluster)
 
 
-@in_soak
+@pytest.mark.soak
 def test_a_producer_is_fenced_and_a_transaction_times_out_where_the_other_kind_has_taken_over(tmp_path: Path) -> None:
     with a_mixed_cluster(tmp_path, config=CONFIG) as cluster:
         cluster.create_topic("t", replicas=[[0, 1, APACHE]] * PARTITIONS, min_insync_replicas=2)
@@ -121,7 +120,7 @@ def committed_offset(cluster: Cluster, group: str) -> int:
         consumer.close()
 
 
-@in_soak
+@pytest.mark.soak
 def test_offsets_of_a_transaction_stay_pending_where_the_other_kind_takes_over(tmp_path: Path) -> None:
     with a_mixed_cluster(tmp_path, config=CONFIG) as cluster:
         cluster.create_topic("t", replicas=[[0, 1, APACHE]] * PARTITIONS, min_insync_replicas=2)

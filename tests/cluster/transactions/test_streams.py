@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.transactions.conftest import in_soak
 from tests.support.judged_cluster import a_judged_cluster
 from tests.support.kafka_streams.application import check_rounds, needs_kafka_streams
 
@@ -16,9 +15,9 @@ pytestmark = [*needs_kafka_streams, pytest.mark.slow, pytest.mark.timeout(900)] 
 @pytest.mark.parametrize(
     ("stores", "rounds", "lines"),
     [
-        pytest.param("in_memory", 0, 100, marks=in_soak),
+        pytest.param("in_memory", 0, 100, marks=pytest.mark.soak),
         ("in_memory", 1, 100),
-        pytest.param("rocksDB", 6, 500, marks=in_soak),
+        pytest.param("rocksDB", 6, 500, marks=pytest.mark.soak),
     ],
     ids=["without faults", "short", "long"],
 )
