@@ -185,7 +185,8 @@ validate: $(VENV)/.installed-test compile
 	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 tests/integration/spark
 
 judge: $(VENV)/.installed-test compile
-	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions $(addprefix tests/integration/test_, console.py console_browser.py) $(addprefix tests/cluster/transactions/test_, copiers.py streams.py)
+	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions $(addprefix tests/integration/test_, console.py console_browser.py) tests/cluster/transactions/test_streams.py
+	OTTLA_JUDGE=1 OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/transactions/test_copiers.py
 
 neighbours: $(VENV)/.installed-test compile
 	@$(BIN)/python -m tests.support.prerequisites
@@ -200,10 +201,8 @@ soak: $(VENV)/.installed-test compile
 	$(BIN)/python -m tests.simulation --minutes $(SIMULATED)
 	$(BIN)/python -m tests.chaos.fault_matrix
 	OTTLA_SOAK=1 $(BIN)/python -m pytest -m soak tests
-	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/unit tests/wire tests/integration/old_formats/test_random_sets.py
-	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/test_mixed_secure.py tests/chaos/test_idempotent_producers.py
+	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/unit tests/wire tests/chaos/test_idempotent_producers.py
 	OTTLA_SOAK=1 $(BIN)/python -m pytest tests/simulation/test_transaction_faults.py tests/simulation/test_lost_decisions.py
-	OTTLA_SOAK=1 $(BIN)/python -m pytest -s tests/integration/test_cli_metadata.py
 	OTTLA_SOAK=1000000 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_hostile_clients.py
 
 # A C compiler for wheels of aarch64; without it there are none.

@@ -36,6 +36,7 @@ def test_brokers_serve_without_zookeeper_and_are_a_cluster_again_when_it_is_back
         assert history.violations() == []
 
 
+@pytest.mark.soak
 def test_a_leader_that_dies_while_zookeeper_is_away_is_replaced_when_that_is_back(tmp_path: Path) -> None:
     with a_zookeeper(tmp_path / "ensemble") as zookeeper, a_cluster(tmp_path / "brokers", 3, zookeeper=zookeeper) as cluster:
         cluster.create_topic("t", replicas=[[0, 1, 2]], min_insync_replicas=2)
@@ -53,6 +54,7 @@ def test_a_leader_that_dies_while_zookeeper_is_away_is_replaced_when_that_is_bac
         assert history.violations() == []
 
 
+@pytest.mark.soak
 def test_brokers_that_all_die_while_zookeeper_is_away_come_back_with_their_data(tmp_path: Path) -> None:
     with a_zookeeper(tmp_path / "ensemble") as zookeeper, a_cluster(tmp_path / "brokers", 3, zookeeper=zookeeper) as cluster:
         cluster.create_topic("t", partitions=3, min_insync_replicas=2)

@@ -172,7 +172,8 @@ def in_turn(cluster: Cluster, apache: Any, how: str) -> ClusterBroker:
     return broker
 
 
-@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.soak), "kill"])
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["stop", "kill"])
 def test_each_serves_what_the_other_left_and_goes_on_with_it(tmp_path: Path, how: str) -> None:
     with a_cluster_of_apache_kafka(tmp_path, 1, CONFIG) as (cluster, apache):
         theirs = cluster.broker(0)

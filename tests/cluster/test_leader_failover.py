@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.broker_process import eventually
 from tests.support.cluster import SESSION_TIMEOUT_MS, Cluster, a_cluster
 from tests.support.cluster_clients import a_reader, a_writer, read_all
@@ -75,6 +77,7 @@ def test_a_restarted_leader_cuts_what_was_never_acknowledged(tmp_path: Path) -> 
         verify(cluster, history)
 
 
+@pytest.mark.soak
 def test_leaders_are_killed_one_after_the_other(tmp_path: Path) -> None:
     with a_cluster(tmp_path, 3) as cluster:
         cluster.create_topic("t", partitions=3)
@@ -92,6 +95,7 @@ def test_leaders_are_killed_one_after_the_other(tmp_path: Path) -> None:
         assert history.violations() == []
 
 
+@pytest.mark.soak
 def test_all_brokers_are_restarted_in_turns_under_load(tmp_path: Path) -> None:
     with a_cluster(tmp_path, 3) as cluster:
         cluster.create_topic("t", partitions=3)

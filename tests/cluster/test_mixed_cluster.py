@@ -19,9 +19,6 @@ each_protocol = pytest.mark.parametrize("protocol", ["2.6", *(pytest.param(each,
 """inter.broker.protocol.version of all, or Apache's/Ottla's, as in the middle of an upgrade. 2.6: no topic ids, Apache's leaders write ISRs
 themselves, logs part by OffsetForLeaderEpoch."""
 
-each_protocol_in_time = pytest.mark.parametrize("protocol", ["3.9", pytest.param("2.6", marks=pytest.mark.soak)])
-"""The same where most of what 2.6 changes is tried by another test already."""
-
 
 @each_protocol
 def test_each_takes_over_from_the_other_that_is_killed_and_leads_it_byte_for_byte_when_it_is_back(tmp_path: Path, protocol: str) -> None:
@@ -61,7 +58,8 @@ def test_each_takes_over_from_the_other_that_is_killed_and_leads_it_byte_for_byt
         assert dump.count("payload") == sum(place.partition == 0 for place in history.places())
 
 
-@each_protocol_in_time
+@pytest.mark.soak
+@pytest.mark.parametrize("protocol", ["3.9", "2.6"])
 def test_either_controller_makes_topics_that_all_serve_and_moves_partitions_and_elects_leaders_of_either_kind(
     tmp_path: Path, protocol: str
 ) -> None:

@@ -71,6 +71,7 @@ def replace(cluster: Cluster, apache: ApacheKafka, broker_id: int) -> None:
     exchange(cluster, apache, broker_id)
 
 
+@pytest.mark.soak
 def test_a_cluster_is_replaced_broker_by_broker_while_clients_go_on(tmp_path: Path) -> None:
     config = {"min.insync.replicas": "2", "log.segment.bytes": "50000"}
     with a_cluster_of_apache_kafka(tmp_path, 3, config) as (cluster, apache):

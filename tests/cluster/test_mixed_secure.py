@@ -1,8 +1,7 @@
-"""Brokers of both kinds move from PLAINTEXT to SASL_SSL between each other, without a lost record; in `make soak` over SSL."""
+"""Brokers of both kinds move from PLAINTEXT to SASL_SSL between each other, over SSL, without a lost record."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,6 @@ pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pyte
 
 APACHE = 9
 SECONDS = 90.0
-IS_SOAK = "OTTLA_SOAK" in os.environ
 
 
 @contextmanager
@@ -51,10 +49,8 @@ def a_mixed_cluster_to_change(directory: Path, ours: int, theirs: int) -> Iterat
         yield cluster
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [(2, 1), pytest.param(1, 2, marks=pytest.mark.soak)],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("ours", "theirs"), [(2, 1), (1, 2)])
 def test_brokers_of_both_kinds_move_to_sasl_ssl_without_a_lost_record(tmp_path: Path, ours: int, theirs: int) -> None:
     authority = Identity("CN=authority")
     with a_mixed_cluster_to_change(tmp_path, ours, theirs) as cluster:
@@ -67,14 +63,13 @@ def test_brokers_of_both_kinds_move_to_sasl_ssl_without_a_lost_record(tmp_path: 
                 broker.properties |= secure_listeners(tmp_path, authority, f"broker-{broker.id}")
             roll(cluster, {}, SECONDS)
             writer.go_on_for(100)
-            if IS_SOAK:
-                roll(cluster, {"inter.broker.listener.name": "TLS"}, SECONDS)
-                writer.go_on_for(100)
+            roll(cluster, {"inter.broker.listener.name": "TLS"}, SECONDS)
+            writer.go_on_for(100)
             roll(cluster, {"inter.broker.listener.name": "SECURE", **AUTHORIZER}, SECONDS)
             writer.go_on_for(100)
             allow_on_cluster(cluster, "User:other", AclOperation.CLUSTER_ACTION)
             writer.go_on_for(1000)  # longer than a session between brokers
-            for _ in range(2 if IS_SOAK else 1):  # another controller each time
+            for _ in range(2):  # another controller each time
                 cluster.broker(cluster.controller_id()).restart()
                 cluster.wait_until_registered()
                 wait_until_in_sync(cluster, SECONDS)

@@ -70,6 +70,7 @@ def _metadata(wheel: Path) -> str:
         return archive.read(name).decode()
 
 
+@pytest.mark.soak
 def test_an_installed_broker_is_whole_and_as_fast_as_one_of_a_checkout(tmp_path: Path) -> None:
     source, wheels, installed = tmp_path / "source", tmp_path / "wheels", tmp_path / "installed"
     _copy(source)

@@ -62,9 +62,8 @@ def is_read(cluster: Cluster, kept: list[str]) -> None:
     eventually(lambda: values_of(cluster) == [kept] * PARTITIONS, what=f"both partitions show {kept}")
 
 
-@pytest.mark.parametrize(
-    ("protocol", "rounds"), [("3.9", 1), *[pytest.param(each, 3, marks=pytest.mark.soak) for each in ("3.9", "2.6", "2.6/3.9")]]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("protocol", "rounds"), [("3.9", 3), ("2.6", 3), ("2.6/3.9", 3)])
 def test_transactions_go_on_where_the_other_kind_takes_over(protocol: str, rounds: int, tmp_path: Path) -> None:
     with a_mixed_cluster(tmp_path, protocol, CONFIG) as cluster:
         cluster.create_topic("t", replicas=[[0, 1, APACHE]] * PARTITIONS, min_insync_replicas=2)

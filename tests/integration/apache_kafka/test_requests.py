@@ -18,6 +18,7 @@ pytestmark = [*needs_apache_kafka, pytest.mark.slow]
 HISTORIES = 6
 
 
+@pytest.mark.soak
 def test_random_histories_get_the_answers_of_apache_kafka(tmp_path: Path) -> None:
     with a_comparison(tmp_path) as comparison:
         for seed in range(HISTORIES):

@@ -57,15 +57,10 @@ def _compiler() -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "rates",
         "partitions",
-        "connections",
-        "old-readers",
-        "old-clients",
-        "long",
         "transaction-state",
-        pytest.param("two-brokers", marks=pytest.mark.cluster),
-        pytest.param("test-suites", marks=pytest.mark.cluster),
+        *(pytest.param(each, marks=pytest.mark.soak) for each in ("rates", "connections", "old-readers", "old-clients", "long")),
+        *(pytest.param(each, marks=[pytest.mark.cluster, pytest.mark.soak]) for each in ("two-brokers", "test-suites")),
     ],
 )
 def test_every_line_of_a_part_has_its_number(key: str, tmp_path: Path) -> None:
@@ -87,6 +82,7 @@ def test_a_part_that_measures_none_of_the_kinds_is_left_out(capsys: pytest.Captu
     assert "no part of transaction-state measures apache" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 def test_every_kind_of_shape_is_answered_without_an_error(tmp_path: Path) -> None:
     turn = Turn("Ottla")
     plan = Plan(Cores(None, None), lambda _: None, SHORT, frozenset(SHAPES))
@@ -101,6 +97,7 @@ def test_every_kind_of_shape_is_answered_without_an_error(tmp_path: Path) -> Non
     assert not (tmp_path / "broker").exists()
 
 
+@pytest.mark.soak
 def test_every_load_of_transactions_is_answered_without_an_error(tmp_path: Path) -> None:
     turn = Turn("Ottla")
     keys = [key for key in PARTS["transactions"].choices if not key.endswith("-rf3")]
@@ -114,6 +111,7 @@ def test_every_load_of_transactions_is_answered_without_an_error(tmp_path: Path)
 
 
 @pytest.mark.cluster
+@pytest.mark.soak
 def test_transactions_with_three_replicas_are_answered_without_an_error(tmp_path: Path) -> None:
     turn = Turn("Ottla")
     keys = frozenset({"txn-10x10-rf3", "txn-ten-rf3", "txn-copier-rf3"})

@@ -12,7 +12,7 @@ from benchmarks.sizes import QUICK, Pace
 from benchmarks.turns import Cores, Plan, Turn
 from tests.support.apache_kafka.marks import needs_apache_kafka
 
-pytestmark = [*needs_apache_kafka, pytest.mark.slow]
+pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.soak]
 
 SHORT = Pace(warm_up_limit_s=0, warm_up_s=0, duration_s=0.2, max_bytes=16 << 20, prefill_bytes=16 << 20, warm_up_slice_s=0.1)
 
