@@ -1,4 +1,4 @@
-"""Runs property tests with fewer examples if OTTLA_FEW_EXAMPLES is set, as `make test-fast` and `make test-pure` do, and no other tier."""
+"""Runs property tests with fewer examples if OTTLA_FEW_EXAMPLES is set, as `.ci/run`, `make test-fast` and `make test-pure` do."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The fast tier has fewer examples of each property: the settings of tests and of state machines really change."""
+"""Some runs have fewer examples of each property: the settings of tests and of state machines really change."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
