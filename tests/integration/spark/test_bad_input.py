@@ -244,17 +244,17 @@ CSV = {
 }
 REFUSED = {
     "arrays": "column value is array<bigint>; it must be text, bytes or a number",
+    "ragged.csv": "cannot be read: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD]",
+}
+"""A file of each format -> why."""
+OTHERS_REFUSED = {
     "empty": "has 0 rows",
     "text.parquet": "is neither Parquet nor, by its name, CSV",
-    "ragged.csv": "cannot be read: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD]",
     "open.csv": "a quote is open at the end of the line 'ana,\"31'; close it, or, for values with line breaks, give",
     "nothing.csv": "has no columns",
     "twice.csv": "twice.csv: has more than one column of the name key; give each a name of its own",
     "_hidden.csv": "Spark reads no file whose name begins with _ or . or has a colon; give it another name",
     "latin.csv": r"latin.csv: is not UTF-8: 'ren\xe9,44'; convert it, as with iconv",
-}
-"""A file of each kind -> why."""
-OTHERS_REFUSED = {
     "struct": "column key is struct<a:bigint>",
     "short.csv": "[MALFORMED_CSV_RECORD] Malformed CSV record: 2,k",
     "long.csv": "[MALFORMED_CSV_RECORD] Malformed CSV record: 1,k,v,w",
@@ -275,7 +275,7 @@ def write_parquet(spark: SparkSession, folder: Path) -> None:
     spark.conf.unset("spark.sql.caseSensitive")
 
 
-@pytest.mark.parametrize("refused", [REFUSED, pytest.param(OTHERS_REFUSED, marks=deep)], ids=["each kind", "others"])
+@pytest.mark.parametrize("refused", [REFUSED, pytest.param(OTHERS_REFUSED, marks=deep)], ids=["each format", "others"])
 def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerProcess, tmp_path: Path, refused: dict[str, str]) -> None:
     write_parquet(spark, tmp_path)
     for name, text in CSV.items():
@@ -342,6 +342,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
 
 
+@deep
 def test_a_disk_that_gets_full_meanwhile_is_named(
     spark: SparkSession,
     broker: BrokerProcess,

@@ -16,12 +16,16 @@ from confluent_kafka import Producer
 from benchmarks.pipeline import verify
 from benchmarks.pipeline.plan import Plan
 from benchmarks.pipeline.verify import KINDS
+from broker.cli.options import client_security
 from protocol.records import reader as record_reader
 from protocol.records.builder import ControlRecordType, EndTransactionMarker, build_batch, build_end_transaction_marker
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.apache_kafka.marks import needs_apache_kafka
+from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker
+from tests.support.certificates import Identity
 from tests.support.spark import Partitions, Record, deep, make_topic, needs_spark, records_in, validated, verify_only, write
+from tests.support.spark_security import SECRETS, secured_in_javas_words, secured_listener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,14 +47,18 @@ class Written(NamedTuple):
 
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    """The rows go to the topic, and come back, over SASL_SSL."""
     folder = tmp_path_factory.mktemp("pipeline")
-    with a_broker(folder / "broker") as broker:
+    authority, secured = Identity("CN=authority"), f"127.0.0.1:{free_ports(1)[0]}"
+    with a_broker(folder / "broker", **secured_listener(authority, secured)) as broker:
         plan = Plan(broker.bootstrap, "rows", ROWS, folder / "report", partitions=PARTITIONS, master="local[2]", keys=50)
-        report = validated(spark, plan)
+        security = client_security(secured_in_javas_words(authority, folder / "client"))
+        report = validated(spark, replace(plan, bootstrap=secured, security=security))
         yield Written(broker, plan, report, records_in(broker.bootstrap, "rows", PARTITIONS))
+        assert not [secret for secret in SECRETS if secret in broker.log()]
 
 
-def test_what_an_ottla_broker_keeps_holds(written: Written) -> None:
+def test_what_an_ottla_broker_keeps_holds_over_sasl_ssl(written: Written) -> None:
     report = written.report
     assert report["holds"], report["examples"]
     assert report["checks"] == dict.fromkeys(KINDS, 0)
@@ -262,6 +270,7 @@ def segment(records: list[Record]) -> bytes:
     return b"".join([build_batch(made[:100], partition_leader_epoch=0), marker, build_batch(made[100:], partition_leader_epoch=0)])
 
 
+@deep
 def test_the_marker_of_a_transaction_is_no_gap_but_an_offset_at_which_nothing_stands_is_one(
     spark: SparkSession, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

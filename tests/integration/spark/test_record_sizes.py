@@ -18,7 +18,7 @@ from benchmarks.pipeline.topic import check
 from broker.client.cluster import Cluster
 from broker.client.topic_admin import all_topics
 from tests.support.broker_process import BrokerProcess, a_broker
-from tests.support.spark import make_topic, needs_spark, validated
+from tests.support.spark import deep, make_topic, needs_spark, validated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +74,7 @@ def test_records_that_are_larger_than_the_topic_takes_are_told_before_spark_star
     check(replace(plan, codec="gzip"))  # nobody knows before how small they become
 
 
+@deep
 def test_a_row_that_the_topic_takes_to_the_byte_comes_through(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
     """The producer's own max.request.size would be half of that."""
     file = tmp_path / "big.csv"
@@ -86,6 +87,7 @@ def test_a_row_that_the_topic_takes_to_the_byte_comes_through(spark: SparkSessio
         validated(spark, replace(plan, topic="one-less", report=tmp_path / "other"))
 
 
+@deep
 def test_records_that_the_producer_gave_up_never_hold(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
     """Java's producer splits a batch that is too large for the topic at its own batch.size (KAFKA-8350).
 

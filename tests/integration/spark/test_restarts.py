@@ -164,6 +164,7 @@ def test_a_query_fails_when_retention_cut_what_it_has_not_read(spark: SparkSessi
     assert "data may have been lost" in str(query.exception()) or "failOnDataLoss" in str(query.exception())
 
 
+@deep
 def test_a_query_goes_on_behind_what_retention_cut_when_it_may(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> None:
     behind_a_cut(spark, broker, tmp_path, "patient")
     query = start(spark, broker, tmp_path, "patient", failOnDataLoss="false")

@@ -24,8 +24,9 @@ from broker.client.cluster import Cluster
 from broker.client.topic_admin import all_topics, delete_topics
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
-from tests.support.certificates import Identity, java_key_store
+from tests.support.certificates import Identity
 from tests.support.spark import CONF, Record, deep, make_topic, needs_spark, records_in, skip_if_not_fetched, validated, write
+from tests.support.spark_security import SECRETS, secured_in_javas_words, secured_listener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +35,6 @@ pytestmark = needs_spark
 
 SECONDS = 500
 ROOT = Path(__file__).parents[3]
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-SECRETS = ("alice-secret", "store-secret")
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +50,7 @@ def secured() -> str:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory, authority: Identity, secured: str) -> Iterator[BrokerProcess]:
-    identity = Identity("CN=broker", authority)
-    properties = {
-        "listeners": f"PLAINTEXT://127.0.0.1:0,CLIENTS://{secured}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_SSL",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.clients.plain.sasl.jaas.config": f'{PLAIN} user_alice="{SECRETS[0]}";',
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.key": identity.key_pem(),
-        "ssl.keystore.certificate.chain": identity.certificate_pem,
-    }
+    properties = secured_listener(authority, secured)
     with a_broker(tmp_path_factory.mktemp("validate") / "broker", **properties) as running:
         yield running
     assert not [secret for secret in SECRETS if secret in running.log_file.read_text()]
@@ -131,27 +121,13 @@ def test_the_help_needs_neither_java_nor_spark(tmp_path: Path) -> None:
     assert not re.search(r"\b(pyspark|matplotlib)\b", done.stderr)
 
 
-def secured_in_javas_words(authority: Identity, folder: Path) -> str:
-    """The file for --command-config, with a trust store that has a password."""
-    folder.mkdir()
-    (folder / "trust.jks").write_bytes(java_key_store(SECRETS[1], authority.jks_certificate()))
-    properties = {
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": f'{PLAIN} username="alice" password="{SECRETS[0]}";',
-        "ssl.truststore.location": str(folder / "trust.jks"),
-        "ssl.truststore.password": SECRETS[1],
-    }
-    (folder / "client.properties").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    return str(folder / "client.properties")
-
-
+@deep
 def test_the_command_leaves_a_report_and_no_topic_over_sasl_ssl(
     broker: BrokerProcess, secured: str, authority: Identity, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     config = secured_in_javas_words(authority, tmp_path_factory.mktemp("client") / "words")
     rows = ("--rows", "3000", "--codec", "lz4", "--record-bytes", "200", "--partitions", "2")
-    done = validate(tmp_path, secured, *rows, "--command-config", config)
+    done = validate(tmp_path, secured, *rows, "--command-config", str(config))
     assert done.returncode == 0, done
     assert done.stdout.splitlines() == [
         "Everything holds: 3,000 rows came through, once, whole and in order",
