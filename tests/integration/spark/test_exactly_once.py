@@ -57,6 +57,7 @@ def check_that_it_holds(report: dict[str, Any], rows: int = ROWS) -> None:
     assert report["transactions"]["aborted_records"] > 0
 
 
+@deep
 def test_rows_are_copied_exactly_once_and_those_of_aborted_transactions_are_hidden(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.support.broker_process import BrokerProcess, a_broker
 from tests.support.spark import Record, make_topic, needs_spark, write
@@ -117,6 +118,22 @@ def test_headers_go_both_ways(spark: SparkSession, broker: BrokerProcess) -> Non
     rows.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).option("topic", "headed").save()
     for row in read(spark, broker, subscribe="headed", includeHeaders="true").collect():
         assert [(one.key, one.value) for one in row.headers] == [("n", row.value), ("none", None)]
+
+
+def test_records_of_aborted_transactions_are_hidden_from_who_asks_for_that(spark: SparkSession, broker: BrokerProcess) -> None:
+    make_topic(broker.bootstrap, "transacted")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "transacted", "log_level": 0})
+    producer.init_transactions(30)
+    for ending in ("commit", "abort", "commit"):
+        producer.begin_transaction()
+        for number in range(20):
+            producer.produce("transacted", f"{ending} {number}", partition=0)
+        assert producer.flush(30) == 0
+        (producer.commit_transaction if ending == "commit" else producer.abort_transaction)(30)
+    hidden = read(spark, broker, subscribe="transacted", **{"kafka.isolation.level": "read_committed"})
+    assert offsets(hidden)[0] == [*range(20), *range(42, 62)]  # a marker behind each transaction
+    assert {bytes(row.value).split()[0] for row in hidden.collect()} == {b"commit"}
+    assert offsets(read(spark, broker, subscribe="transacted"))[0] == [*range(20), *range(21, 41), *range(42, 62)]
 
 
 def test_the_sink_takes_topic_and_partition_from_the_row(spark: SparkSession, broker: BrokerProcess) -> None:
