@@ -19,6 +19,7 @@ def check(cluster: Cluster, copy: FileCopy) -> None:
     assert list(dict.fromkeys(copy.sunk())) == expected
 
 
+@whole
 def test_lines_of_a_file_arrive_in_another(tmp_path: Path) -> None:
     with a_cluster(tmp_path / "cluster", 1) as cluster, workers(cluster, tmp_path / "connect", 1) as (worker,):
         cluster.create_topic("lines")

@@ -63,6 +63,7 @@ def change(database: PostgreSQL, turn: int) -> None:
     database.ask(f"DELETE FROM items WHERE id % 5 = 0 AND id > {first};")
 
 
+@whole
 def test_changes_of_a_table_are_records_of_a_topic(tmp_path: Path) -> None:
     DEBEZIUM.jars()
     with a_cluster(tmp_path / "cluster", 1) as cluster, a_postgresql() as database:

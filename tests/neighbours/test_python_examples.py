@@ -50,6 +50,7 @@ def worker(folder: Path, broker: Broker, name: str, *arguments: str) -> Example:
     return Example(folder, source, *command, replaced=changes, python=str(found / "bin" / "python"))
 
 
+@whole
 def test_a_worker_of_faust_prints_its_greetings(tmp_path: Path, broker: Broker) -> None:
     broker.create_topic("greetings")  # the assignor of faust leaves out a topic that does not exist yet, as with Apache Kafka
     with worker(tmp_path, broker, "hello_world") as example:

@@ -15,6 +15,7 @@ pytestmark = STREAMS.marks
 QUICK = {"group_min_session_timeout_ms": 500, "transaction_abort_timed_out_transaction_cleanup_interval_ms": 500}
 
 
+@whole
 def test_the_output_is_the_input_counted_and_joined_once(tmp_path: Path) -> None:
     libs = STREAMS.jars()
     with a_cluster(tmp_path / "cluster", 1, **QUICK) as cluster:
