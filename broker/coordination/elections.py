@@ -137,12 +137,12 @@ class Elections(Generic[State]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _load(self, partition: Partition, owned: OwnedPartition[State]) -> None:
+    async def _load(self, partition: Partition, owned: OwnedPartition) -> None:
         while await self._has_to_load_again(partition, owned):
             await asyncio.sleep(RETRY_SECONDS)
             owned.load_again()
 
-    async def _has_to_load_again(self, partition: Partition, owned: OwnedPartition[State]) -> bool:
+    async def _has_to_load_again(self, partition: Partition, owned: OwnedPartition) -> bool:
         """Load the partition; True if that failed, and has to be repeated."""
         name = str(partition.topic_partition)
         noun = self._kind.noun
@@ -184,12 +184,12 @@ class Elections(Generic[State]):
         owned.end_loading()
         return False
 
-    def _give_up(self, owned: OwnedPartition[State], states: LargeTable[str, State]) -> None:
+    def _give_up(self, owned: OwnedPartition, states: LargeTable[str, State]) -> None:
         """Stop serving the states. Some of them may have timers already."""
         owned.fail()
         self._kind.on_unloaded(states)
 
-    async def _read(self, partition: Partition, owned: OwnedPartition[State], loader: Loader[State]) -> None:
+    async def _read(self, partition: Partition, owned: OwnedPartition, loader: Loader[State]) -> None:
         loop = asyncio.get_running_loop()
         offset = partition.log.log_start_offset
         # Looked up each time: the log may move to another directory meanwhile, and its old files are closed a minute later.
@@ -202,7 +202,7 @@ class Elections(Generic[State]):
             offset = found.next_offset
         owned.loaded_end_offset = offset
 
-    async def _until_readable(self, partition: Partition, owned: OwnedPartition[State]) -> None:
+    async def _until_readable(self, partition: Partition, owned: OwnedPartition) -> None:
         """Wait until the log is truncated, if this broker followed until now, and for the high watermark if the states need it.
 
         A record above the high watermark is lost if this broker dies, after others may have learned of its state. No record follows
@@ -215,11 +215,11 @@ class Elections(Generic[State]):
             while partition.log.high_watermark < end_offset:
                 await self._poll(owned)
 
-    async def _poll(self, owned: OwnedPartition[State]) -> None:
+    async def _poll(self, owned: OwnedPartition) -> None:
         await asyncio.sleep(POLL_SECONDS)
         self._check(owned)
 
-    async def _in_slices(self, steps: Iterator[None], owned: OwnedPartition[State]) -> None:
+    async def _in_slices(self, steps: Iterator[None], owned: OwnedPartition) -> None:
         monotonic = self._clock.monotonic
         self._check(owned)
         slice_end = monotonic() + SLICE_SECONDS
@@ -229,7 +229,7 @@ class Elections(Generic[State]):
                 self._check(owned)
                 slice_end = monotonic() + SLICE_SECONDS
 
-    def _check(self, owned: OwnedPartition[State]) -> None:
+    def _check(self, owned: OwnedPartition) -> None:
         if self._owned.partitions.get(owned.index) is not owned:
             raise _Lost
 
@@ -238,7 +238,7 @@ class Elections(Generic[State]):
             self._kind.on_loaded(state)
             yield
 
-    def _unload(self, owned: OwnedPartition[State]) -> None:
+    def _unload(self, owned: OwnedPartition) -> None:
         del self._owned.partitions[owned.index]
         states = owned.states
         self._kind.on_unloaded(states)

@@ -7,11 +7,10 @@ of insertion. A large table has PARTS dicts, and iterates over one after the oth
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Default = TypeVar("Default")
 
 SPLIT_AT: Final = 8_192
 """Entries from which on the table has several parts: these are moved once, in a millisecond."""
@@ -24,34 +23,26 @@ _SHIFT: Final = 48
 """The part is chosen by high bits of the hash. By the low bits a dict chooses the slot, so they have to differ within a part."""
 
 
-class LargeTable(MutableMapping[Key, Value]):
-    """See the module."""
+class Parts:
+    """The entries of a table, of any type. A compiled class cannot be generic, so `LargeTable` adds the types."""
 
     __slots__ = ("_parts",)
 
     def __init__(self) -> None:
-        self._parts: list[dict[Key, Value]] = [{}]
+        self._parts: list[dict[Any, Any]] = [{}]
 
-    def _part(self, key: Key) -> dict[Key, Value]:
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of the key, or the default."""
+        return self._part(key).get(key, default)
+
+    def _part(self, key: Any) -> dict[Any, Any]:
         parts = self._parts
         return parts[0] if len(parts) == 1 else parts[hash(key) >> _SHIFT & _MASK]
 
-    @overload
-    def get(self, key: Key, /) -> Value | None: ...
-
-    @overload
-    def get(self, key: Key, /, default: Value | Default) -> Value | Default: ...
-
-    def get(self, key: Key, /, default: Any = None) -> Any:
-        """The value of the key, or the default."""
-        parts = self._parts
-        part = parts[0] if len(parts) == 1 else parts[hash(key) >> _SHIFT & _MASK]  # as `_part`, without a call: a commit asks often
-        return part.get(key, default)
-
-    def __getitem__(self, key: Key) -> Value:
+    def __getitem__(self, key: Any) -> Any:
         return self._part(key)[key]
 
-    def __setitem__(self, key: Key, value: Value) -> None:
+    def __setitem__(self, key: Any, value: Any) -> None:
         parts = self._parts
         if len(parts) > 1:
             parts[hash(key) >> _SHIFT & _MASK][key] = value
@@ -60,22 +51,22 @@ class LargeTable(MutableMapping[Key, Value]):
         if len(parts[0]) > SPLIT_AT:
             self._split()
 
-    def __delitem__(self, key: Key) -> None:
+    def __delitem__(self, key: Any) -> None:
         del self._part(key)[key]
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[Any]:
         for part in self._parts:
             yield from part
 
-    def each(self) -> Iterator[Value]:
+    def each(self) -> Iterator[Any]:
         """The values, while others may change the table: those of a part are the values at the time when the part comes up."""
         for part in self._parts:
             yield from list(part.values())
 
-    def drain(self) -> Iterator[tuple[Key, Value]]:
+    def drain(self) -> Iterator[tuple[Any, Any]]:
         """The entries, each taken out when it comes up. Nothing is put in meanwhile."""
         for part in self._parts:
             for key in list(part):
@@ -83,8 +74,14 @@ class LargeTable(MutableMapping[Key, Value]):
             part.clear()  # gives the empty table back
 
     def _split(self) -> None:
-        (small,) = self._parts
-        parts: list[dict[Key, Value]] = [{} for _ in range(PARTS)]
+        small = self._parts[0]
+        parts: list[dict[Any, Any]] = [{} for _ in range(PARTS)]
         self._parts = parts
         for key, value in small.items():
             parts[hash(key) >> _SHIFT & _MASK][key] = value
+
+
+class LargeTable(Parts, MutableMapping[Key, Value]):
+    """See the module."""
+
+    __slots__ = ()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from broker.coordination.large_table import LargeTable
 from controller.znodes.java_order import java_hash
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 State = TypeVar("State")
 
 
-class OwnedPartition(Generic[State]):
+class OwnedPartition:
     """A partition that this broker leads, and its states by key. The states are served when the partition is loaded."""
 
     __slots__ = ("_before_served", "_has_failed", "_once_loaded", "index", "is_loading", "leader_epoch", "loaded_end_offset", "states")
@@ -39,9 +39,9 @@ class OwnedPartition(Generic[State]):
         self._has_failed = False
         self.loaded_end_offset = 0
         """The end of the loaded log; 0 when all in-sync replicas have it. Records above the high watermark may still be lost."""
-        self.states: LargeTable[str, State] = LargeTable()
+        self.states: LargeTable[str, Any] = LargeTable()
         self._once_loaded: list[Callable[[], None]] = []
-        self._before_served: list[Callable[[Iterator[State]], Iterator[None]]] = []
+        self._before_served: list[Callable[[Iterator[Any]], Iterator[None]]] = []
 
     def once_loaded(self, then: Callable[[], None]) -> None:
         """Call `then` when the states are served: now, or at the end of the load. It is never called if the load fails, or the partition is
@@ -51,7 +51,7 @@ class OwnedPartition(Generic[State]):
         elif not self._has_failed:
             self._once_loaded.append(then)
 
-    def before_served(self, steps: Callable[[Iterator[State]], Iterator[None]]) -> None:
+    def before_served(self, steps: Callable[[Iterator[Any]], Iterator[None]]) -> None:
         """Carry out `steps` on the states that are being loaded, before they are served. A load that is repeated carries them out again."""
         self._before_served.append(steps)
 
@@ -79,8 +79,8 @@ class OwnedPartition(Generic[State]):
             then()
 
 
-class OwnedStates(Generic[State]):
-    """See the module. Iterates over all states, also while others change them (`LargeTable.each`)."""
+class StatesByKey:
+    """The states of a coordinator, of any type. A compiled class cannot be generic, so `OwnedStates` adds the type."""
 
     __slots__ = (
         "_cluster",
@@ -96,7 +96,7 @@ class OwnedStates(Generic[State]):
 
     def __init__(self, topic: str, cluster: MetadataCache, configured_partitions: int) -> None:
         self.topic = topic
-        self.partitions: dict[int, OwnedPartition[State]] = {}
+        self.partitions: dict[int, OwnedPartition] = {}
         self.is_active = False
         self._cluster = cluster
         self._configured_partitions = configured_partitions
@@ -119,6 +119,9 @@ class OwnedStates(Generic[State]):
     @property
     def partition_count(self) -> int:
         """Number of partitions that decides about coordinators; the configured one while there is no topic."""
+        return self._count_partitions()
+
+    def _count_partitions(self) -> int:
         image = self._cluster.topics.get(self.topic)
         if image is not self._image:
             self._look_at(image)
@@ -145,45 +148,48 @@ class OwnedStates(Generic[State]):
 
     def partition_for(self, key: str) -> int:
         """The partition of the topic that holds the state."""
-        return absolute_hash(key) % self.partition_count
+        return absolute_hash(key) % self._count_partitions()
+
+    def _owner(self, key: str) -> OwnedPartition | None:
+        return self.partitions.get(self.partition_for(key))
 
     def check(self, key: str) -> ErrorCode:
         """Whether this broker coordinates the state."""
         if not self.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        owned = self.partitions.get(self.partition_for(key))
+        owned = self._owner(key)
         if owned is None:
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE
 
-    def find(self, key: str) -> tuple[ErrorCode, State | None]:
+    def find(self, key: str) -> tuple[ErrorCode, Any]:
         """The answers of `check` and `get` in one step, because heartbeats and commits are frequent."""
         if not self.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
-        owned = self.partitions.get(self.partition_for(key))
+        owned = self._owner(key)
         if owned is None:
             return ErrorCode.NOT_COORDINATOR, None
         if owned.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, None
         return ErrorCode.NONE, owned.states.get(key)
 
-    def get(self, key: str) -> State | None:
+    def get(self, key: str) -> Any:
         """The state, if it is coordinated here."""
-        owned = self.partitions.get(self.partition_for(key))
+        owned = self._owner(key)
         return None if owned is None else owned.states.get(key)
 
-    def owner_of(self, key: str, state: State) -> OwnedPartition[State] | None:
+    def owner_of(self, key: str, state: Any) -> OwnedPartition | None:
         """The partition of this broker that has exactly this state under the key."""
-        owned = self.partitions.get(self.partition_for(key))
+        owned = self._owner(key)
         return owned if owned is not None and owned.states.get(key) is state else None
 
-    def add(self, key: str, state: State) -> None:
+    def add(self, key: str, state: Any) -> None:
         """Keep a new state, whose key `check` allowed."""
         self.partitions[self.partition_for(key)].states[key] = state
 
-    def forget(self, key: str, state: State) -> bool:
+    def forget(self, key: str, state: Any) -> bool:
         """Drop a state; False if it was already dropped."""
-        owned = self.partitions.get(self.partition_for(key))
+        owned = self._owner(key)
         if owned is None or owned.states.get(key) is not state:
             return False
         del owned.states[key]
@@ -194,9 +200,29 @@ class OwnedStates(Generic[State]):
         """Whether a partition is being loaded."""
         return any(owned.is_loading for owned in self.partitions.values())
 
-    def __iter__(self) -> Iterator[State]:
+    def __iter__(self) -> Iterator[Any]:
         for owned in list(self.partitions.values()):
             yield from owned.states.each()
+
+
+class OwnedStates(StatesByKey, Generic[State]):
+    """See the module. Iterates over all states, also while others change them (`LargeTable.each`)."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def find(self, key: str) -> tuple[ErrorCode, State | None]: ...
+
+        def get(self, key: str) -> State | None: ...
+
+        def owner_of(self, key: str, state: State) -> OwnedPartition | None: ...
+
+        def add(self, key: str, state: State) -> None: ...
+
+        def forget(self, key: str, state: State) -> bool: ...
+
+        def __iter__(self) -> Iterator[State]: ...
 
 
 def _partitions_of(image: TopicImage) -> int:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.coordination.effects import Arm, Disarm, Many, Reply
 from broker.loop.timing_wheel import Cancellable, TimingWheel
@@ -64,19 +64,19 @@ class Due(NamedTuple):
     timer: Cancellable
 
 
-class EffectRunner(Generic[Subject, Other]):
-    """See the module."""
+class Runner:
+    """Carries out effects of any state machines. A compiled class cannot be generic, so `EffectRunner` adds the types."""
 
     __slots__ = ("_behind", "_machines", "_scheduled", "_timing_wheel")
 
-    def __init__(self, machines: Machines[Subject, Other], timing_wheel: TimingWheel) -> None:
+    def __init__(self, machines: Machines[Any, Any], timing_wheel: TimingWheel) -> None:
         self._machines = machines
         self._timing_wheel = timing_wheel
-        self._behind: dict[Subject, deque[Reply | Arm | Disarm | Many | Due | Other]] = {}
+        self._behind: dict[Any, deque[Any]] = {}
         """The effects left to carry out, by subject; empty queues are not kept."""
         self._scheduled = False
 
-    def run(self, subject: Subject, effects: Sequence[Reply | Arm | Disarm | Many | Other]) -> None:
+    def run(self, subject: Any, effects: Sequence[Any]) -> None:
         """Carry out the effects of a transition of the subject, after its earlier effects."""
         if not effects:
             return
@@ -88,10 +88,17 @@ class EffectRunner(Generic[Subject, Other]):
             self._arm(subject, effects[0])
             return
         self._behind[subject] = queue = deque(effects)
-        if not any(isinstance(effect, Many) and effect.concerned > LARGE for effect in effects):
+        if self._most_concerned(effects) <= LARGE:
             self._carry_out_some(subject, queue, EFFECTS_PER_TURN)
         if self._behind and not self._scheduled:
             self._schedule()
+
+    def _most_concerned(self, effects: Sequence[Any]) -> int:
+        most = 0
+        for effect in effects:
+            if isinstance(effect, Many):
+                most = max(most, effect.concerned)
+        return most
 
     def finish(self) -> None:
         """Carry out all remaining effects at once."""
@@ -112,7 +119,7 @@ class EffectRunner(Generic[Subject, Other]):
         if self._behind:
             self._schedule()
 
-    def _carry_out_some(self, subject: Subject, queue: deque[Reply | Arm | Disarm | Many | Due | Other], count: int) -> None:
+    def _carry_out_some(self, subject: Any, queue: deque[Any], count: int) -> None:
         for _ in range(count):
             effect = queue[0]
             try:
@@ -130,15 +137,16 @@ class EffectRunner(Generic[Subject, Other]):
                 del self._behind[subject]
                 return
 
-    def cancel_timers(self, subject: Subject) -> None:
+    def cancel_timers(self, subject: Any) -> None:
         """The subject is dead."""
         for timer in subject.timers.values():
             timer.cancel()
         subject.timers.clear()
 
-    def _carry_out(self, subject: Subject, effect: Reply | Arm | Disarm | Due | Other) -> None:
+    def _carry_out(self, subject: Any, effect: Any) -> None:
         if isinstance(effect, Reply):
-            cast("Callable[[object], None]", effect.waiter)(effect.result)
+            waiter: Any = effect.waiter
+            waiter(effect.result)
         elif isinstance(effect, Arm):
             self._arm(subject, effect)
         elif isinstance(effect, Disarm):
@@ -150,7 +158,7 @@ class EffectRunner(Generic[Subject, Other]):
         else:
             self._machines.carry_out(subject, effect)
 
-    def _arm(self, subject: Subject, effect: Arm) -> None:
+    def _arm(self, subject: Any, effect: Arm) -> None:
         timers = subject.timers
         old = timers.get(effect.key)
         if old is not None:
@@ -158,7 +166,7 @@ class EffectRunner(Generic[Subject, Other]):
         if not subject.is_dead:
             timers[effect.key] = self._timing_wheel.add(effect.delay_ms, partial(self._on_timer, subject, effect.key))
 
-    def _on_timer(self, subject: Subject, key: Hashable) -> None:
+    def _on_timer(self, subject: Any, key: Hashable) -> None:
         queue = self._behind.get(subject)
         if queue is None:
             del subject.timers[key]
@@ -166,7 +174,19 @@ class EffectRunner(Generic[Subject, Other]):
         else:
             queue.append(Due(key, subject.timers[key]))
 
-    def _on_due(self, subject: Subject, due: Due) -> None:
+    def _on_due(self, subject: Any, due: Due) -> None:
         if subject.timers.get(due.key) is due.timer:  # it was neither armed again nor disarmed meanwhile
             del subject.timers[due.key]
             self.run(subject, self._machines.on_timer(subject, due.key))
+
+
+class EffectRunner(Runner, Generic[Subject, Other]):
+    """See the module."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, machines: Machines[Subject, Other], timing_wheel: TimingWheel) -> None: ...
+
+        def run(self, subject: Subject, effects: Sequence[Reply | Arm | Disarm | Many | Other]) -> None: ...

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from broker.coordination.owned import OwnedPartition, State
+from broker.coordination.owned import OwnedPartition
 from broker.coordination.record_encoding import encode_pairs
 from broker.loop.purgatory import Purgatory
 from broker.request.acks import ACKS_ALL
@@ -159,7 +159,7 @@ class TopicLog:
         log = partition.log
         return min(most, min(log.rules.max_message_bytes, log.settings.segment_bytes) - HEADER_SIZE)
 
-    def has_what_was_loaded(self, owned: OwnedPartition[State]) -> bool:
+    def has_what_was_loaded(self, owned: OwnedPartition) -> bool:
         """Whether all in-sync replicas have the loaded records of a partition."""
         if owned.loaded_end_offset:
             partition = self._replica_manager.partition(self._topic, owned.index)

@@ -1,5 +1,10 @@
+from broker.network.request_channel cimport Pending
+from broker.request.context cimport RequestContext
+
 cdef class DelayedAnswer:
-    cdef object _context, _pending, _response
+    cdef RequestContext _context
+    cdef Pending _pending
+    cdef object _response
 
     cpdef void complete(self, object response) except *
     cpdef object answer(self)

@@ -82,7 +82,6 @@ class RequestContext:
         broker: Services,
         encode: Callable[[int, Message], Completion],
         encode_steps: Callable[[int, Message], Steps[Completion]] | None = None,
-        *,
         is_exempt: bool = False,
         has_throttle_time: bool = False,
     ) -> None:

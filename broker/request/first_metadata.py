@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from inspect import iscoroutine
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.network.request_channel import CLOSE
+from broker.request.turns import GENERATORS
 
 if TYPE_CHECKING:
     from broker.request.context import RequestContext
@@ -80,6 +80,6 @@ async def _later(handler: Callable[[_Request, RequestContext], Any], request: _R
     if not await context.broker.cluster.first_metadata.wait():
         return CLOSE
     answer = handler(request, context)
-    if type(answer) is GeneratorType:
+    if type(answer) in GENERATORS:
         answer = await context.broker.turns.spread(answer)
     return await answer if iscoroutine(answer) else answer

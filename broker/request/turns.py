@@ -25,6 +25,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from heapq import heappop, heappush, merge
 from itertools import islice
+from types import GeneratorType
 from typing import Final, TypeAlias, TypeVar
 
 from broker.network.request_channel import CLOSE, Pending
@@ -40,6 +41,14 @@ _Sortable = TypeVar("_Sortable", str, int)
 
 Steps: TypeAlias = Generator[None, None, _T]
 _Work: TypeAlias = Steps[asyncio.Task[None] | None]
+
+
+def _no_steps() -> Steps[None]:
+    yield
+
+
+GENERATORS: Final = frozenset({GeneratorType, type(_no_steps())})
+"""The types of `Steps`: the generator of Python, and that of compiled modules."""
 
 LARGE_BYTES: Final = 16 * 1024
 """Smallest request that is read and answered in steps, bytes; the elements of smaller ones can be read within some milliseconds."""

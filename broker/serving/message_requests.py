@@ -14,15 +14,14 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from types import GeneratorType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from broker.network.request_channel import CLOSE, Answer, Completion, Pending
 from broker.request.context import RequestContext
 from broker.request.error_map import error_code, is_expected
 from broker.request.malformed import MALFORMED, name_of, refuse
 from broker.request.services import Services
-from broker.request.turns import LARGE_BYTES, Steps, Unfinished, free_in_steps
+from broker.request.turns import GENERATORS, LARGE_BYTES, Steps, Unfinished, free_in_steps
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.schema.message import Message
@@ -59,9 +58,9 @@ class MessageRequests:
             return refuse(name_of(frame), connection, malformed)
         context = self._context(route, correlation_id, connection.client.client_id, connection)
         try:
-            response = route.handler(request, context)
-            if type(response) is GeneratorType:
-                response = self.turns.first_slice(steps := cast("Steps[Any]", response))
+            response: Any = route.handler(request, context)
+            if type(response) in GENERATORS:
+                response = self.turns.first_slice(steps := response)
         except Exception as error:
             return self._unexpected(route, context, error)
         if isinstance(response, Message):
@@ -74,7 +73,8 @@ class MessageRequests:
             pending = Pending(occupies_slot=True)
             self._run(response, route, context, pending)
             return pending
-        return cast("Answer", response)
+        answer: Answer = response
+        return answer
 
     def _wait(self, frame: memoryview, offset: int, correlation_id: int, route: Route, connection: Connection) -> Pending:
         """Lets a large request wait for its turn."""
@@ -115,7 +115,7 @@ class MessageRequests:
         except Exception as error:
             pending.complete(self._unexpected(route, context, error))
             return None
-        is_in_steps = type(response) is GeneratorType
+        is_in_steps = type(response) in GENERATORS
         task = yield from self._answer(response, route, context, pending)
         if is_in_steps and pending.completed:
             yield from free_in_steps(request)
@@ -123,7 +123,7 @@ class MessageRequests:
 
     def _answer(self, response: Any, route: Route, context: RequestContext, pending: Pending) -> Steps[asyncio.Task[None] | None]:
         """Completes `pending` from a handler's return value of any kind. Returns the task that does so, if the value is a coroutine."""
-        is_in_steps = type(response) is GeneratorType
+        is_in_steps = type(response) in GENERATORS
         try:
             if is_in_steps:
                 response = yield from response
@@ -152,8 +152,8 @@ class MessageRequests:
             self._services,
             route.encode,
             route.encode_steps,
-            is_exempt=route.is_exempt,
-            has_throttle_time=route.has_throttle_time,
+            route.is_exempt,
+            route.has_throttle_time,
         )
 
     def _run(self, coroutine: Coroutine[Any, Any, Any], route: Route, context: RequestContext, pending: Pending) -> asyncio.Task[None]:
@@ -187,7 +187,7 @@ class MessageRequests:
         pending, context = running.pending, running.context
         try:
             response = await coroutine
-            if type(response) is GeneratorType:
+            if type(response) in GENERATORS:
                 response = await self.turns.spread(response)
             running.end_work(self._clock_ns())
             if isinstance(response, Message):

@@ -60,6 +60,8 @@ ErrorReply = Callable[[ErrorCode], None]
 class TransactionCoordinator:
     """See the module."""
 
+    __slots__ = ("_clock", "_config", "_elections", "_expiration", "_log", "machines", "markers", "transactions")
+
     def __init__(
         self,
         config: BrokerConfig,

@@ -109,7 +109,7 @@ class TransactionExpiration:
         last_ms = self._clock.now_ms() - self._expiration_ms
         expired: list[Expired] = []
         size = limit = 0
-        last_owned: OwnedPartition[TransactionMetadata] | None = None
+        last_owned: OwnedPartition | None = None
         async for owned, txn in self._all():
             if txn.pending_state is not None or txn.state not in FINISHED or txn.last_update_ms > last_ms:
                 continue
@@ -127,7 +127,7 @@ class TransactionExpiration:
         if last_owned is not None:
             self._append_tombstones(last_owned, expired)
 
-    def _append_tombstones(self, owned: OwnedPartition[TransactionMetadata], expired: list[Expired]) -> None:
+    def _append_tombstones(self, owned: OwnedPartition, expired: list[Expired]) -> None:
         index = owned.index
         if self._owned.partitions.get(index) is not owned:
             return  # the ids may be in use since: another coordinator had them
@@ -145,7 +145,7 @@ class TransactionExpiration:
         else:
             logger.info("%s-%d: removed %d unused transactional ids", self._owned.topic, index, len(expired))
 
-    async def _all(self) -> AsyncIterator[tuple[OwnedPartition[TransactionMetadata], TransactionMetadata]]:
+    async def _all(self) -> AsyncIterator[tuple[OwnedPartition, TransactionMetadata]]:
         """All ids that are coordinated here when they are visited, some in each turn of the event loop."""
         looked_at = 0
         for owned in list(self._owned.partitions.values()):

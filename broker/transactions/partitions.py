@@ -14,6 +14,8 @@ Partitions: TypeAlias = Mapping[str, frozenset[int]]
 
 NO_PARTITIONS: Final[Partitions] = {}
 
+NO_INDEXES: Final[frozenset[int]] = frozenset()
+
 
 def of_pairs(pairs: Iterable[tuple[str, Iterable[int]]]) -> Partitions:
     """The partitions of (topic, indexes); a topic may come more than once, or without an index."""
@@ -67,4 +69,5 @@ def difference(some: Partitions, others: Partitions) -> Partitions:
 
 def includes(some: Partitions, others: Partitions) -> bool:
     """Whether `some` has all of the others."""
-    return all(indexes <= some.get(topic, frozenset()) for topic, indexes in others.items())
+    missing = [topic for topic, indexes in others.items() if not indexes <= some.get(topic, NO_INDEXES)]
+    return not missing

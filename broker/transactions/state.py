@@ -166,8 +166,10 @@ def on_stored(txn: TransactionMetadata, transit: TransitMetadata, then: Completi
         return [Reply(then.waiter, error)]
     if isinstance(then, AfterComplete):
         return []
-    result_of_fence = InitProducerIdResult(error or ErrorCode.CONCURRENT_TRANSACTIONS)
-    reply = Reply(then.waiter, result_of_fence if isinstance(then, AfterFence) else error)
+    if isinstance(then, AfterFence):
+        reply = Reply(then.waiter, InitProducerIdResult(error or ErrorCode.CONCURRENT_TRANSACTIONS))
+    else:
+        reply = Reply(then.waiter, error)
     if not error:
         return [reply, _markers(txn, now_ms)]
     if isinstance(then, AfterFence) or then.is_fence:

@@ -8,14 +8,16 @@ has its result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.handlers.transactions.fencing import known_error
 from broker.network.request_channel import Answer
 from broker.request.context import RequestContext
 from broker.request.internal_topics import INTERNAL_TOPICS
-from broker.request.turns import Steps
+from broker.request.turns import GENERATORS, Steps
 from broker.security.authorizer import Operation, ResourceType
 from broker.transactions.metadata import ProducerIdAndEpoch
 from broker.transactions.partitions import Partitions
@@ -55,8 +57,9 @@ def handle_add_partitions_to_txn(request: AddPartitionsToTxnRequest, context: Re
     for place, transaction in enumerate(transactions):
         yield from _serve(place, transaction, results, context)
         yield
-    answer = results.answer()
-    return (yield from answer) if isinstance(answer, Generator) else answer
+    answer: Any = results.answer()
+    response: Message | Answer = (yield from answer) if type(answer) in GENERATORS else answer
+    return response
 
 
 class _Results:
@@ -122,7 +125,7 @@ def _serve(place: int, transaction: AddPartitionsToTxnTransaction, results: _Res
         # One partition that may not be added keeps out all others.
         results.put(place, lambda topic, index: refused.get((topic, index), ErrorCode.OPERATION_NOT_ATTEMPTED))
     elif not transaction.verify_only:
-        transactions.add_partitions(transactional_id, producer, partitions, lambda error: results.put_one(place, error))
+        transactions.add_partitions(transactional_id, producer, partitions, partial(results.put_one, place))
     else:
         error, verified = transactions.verify_partitions(transactional_id, producer)
         if error:

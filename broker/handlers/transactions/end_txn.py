@@ -7,6 +7,8 @@ The answer is sent when the outcome is stored. Markers are written afterwards.
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.handlers.delayed_answer import DelayedAnswer
 from broker.handlers.transactions.fencing import known_error
 from broker.network.request_channel import Answer
@@ -28,6 +30,10 @@ def handle_end_txn(request: EndTxnRequest, context: RequestContext) -> Message |
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         request.committed,
-        lambda error: answer.complete(EndTxnResponse(error_code=known_error(error, context.api_version))),
+        partial(_complete, answer, context.api_version),
     )
     return answer.answer()
+
+
+def _complete(answer: DelayedAnswer, version: int, error: ErrorCode) -> None:
+    answer.complete(EndTxnResponse(error_code=known_error(error, version)))

@@ -1,0 +1,11 @@
+from broker.coordination.owned cimport StatesByKey
+from broker.transactions.metadata cimport TransactionMetadata
+
+cdef class TransactionCoordinator:
+    cdef readonly StatesByKey transactions
+    cdef readonly object machines
+    cdef readonly object markers
+    cdef object _clock, _config, _elections, _expiration, _log
+
+    cdef tuple _find(self, str transactional_id)
+    cdef void _add(self, TransactionMetadata txn, object producer, object partitions, object reply) except *
