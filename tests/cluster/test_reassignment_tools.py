@@ -191,6 +191,7 @@ def wait_until_replicas_are_equal(cluster: Cluster, topic: str) -> None:
         process_guard().release(tool.pid)
 
 
+@pytest.mark.soak
 def test_a_follower_moves_to_another_directory_and_all_replicas_stay_equal(tmp_path: Path) -> None:
     with a_cluster(tmp_path / "cluster", 3, log_dirs=f"{tmp_path}/a{{id}},{tmp_path}/b{{id}}") as cluster:
         cluster.create_topic("t", replicas=[[0, 1, 2]])

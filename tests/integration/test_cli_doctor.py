@@ -107,6 +107,7 @@ def test_a_group_without_commits_and_an_open_transaction_are_found(tmp_path: Pat
 
 
 @pytest.mark.java
+@pytest.mark.soak
 class TestApacheKafka:
     """The same checks by the same protocol."""
 

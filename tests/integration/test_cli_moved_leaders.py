@@ -9,7 +9,7 @@ from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
 from tests.support.command_line import CommandLine, kill
 
-pytestmark = [*needs_apache_kafka, pytest.mark.slow]
+pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.soak]
 
 CONFIG = {"offsets.topic.num.partitions": "2", "offsets.topic.replication.factor": "2"}
 RECORDS = 300

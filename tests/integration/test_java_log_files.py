@@ -93,6 +93,7 @@ def test_the_dump_tool_finds_the_indexes_sane(a_copy: Path) -> None:
     assert "producerId: 0 producerEpoch: 0" in snapshots.stdout
 
 
+@pytest.mark.soak
 def test_apache_kafka_serves_what_this_broker_wrote(broker: BrokerProcess, tmp_path: Path) -> None:
     partitions = [(topic, 0) for topic in TOPICS]
     broker.start()

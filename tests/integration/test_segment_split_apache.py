@@ -52,6 +52,7 @@ def offsets(kafka: ApacheKafka, topic: str) -> list[int]:
     return found
 
 
+@pytest.mark.soak
 def test_both_serve_every_record_once(tmp_path: Path) -> None:
     with ApacheKafka(tmp_path / "apache", config={"num.partitions": "1"}, heap="256m") as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})

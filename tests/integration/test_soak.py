@@ -1,4 +1,4 @@
-"""A few seconds of `make soak`, with seeds that do not change."""
+"""A few seconds of the rounds of `make soak`, with seeds that do not change."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +24,7 @@ def test_a_broker_survives_random_work_and_kills(tmp_path: Path) -> None:
     assert counts["read"]
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_brokers_with_slow_disks_survive_random_work_and_kills(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pytest
+
 from broker.configuration.certificate_renewal import check_exchange
 from broker.security.tls.listener import ListenerTls, check_peers, tls_of
 from config.broker_properties import BrokerProperties
@@ -115,6 +117,7 @@ def test_a_broker_starts_with_the_stores_with_which_apache_kafka_starts() -> Non
     assert all("can't connect to a server SSLEngine" in each.text for each in theirs if each.is_refused)
 
 
+@pytest.mark.soak
 def test_stores_are_exchanged_as_in_apache_kafka() -> None:
     asked = [(name, auth) for name in EXCHANGES for auth in CLIENT_AUTHS]
     questions = [("exchange", encoded(auth), *EXCHANGES[name][0].words, *EXCHANGES[name][1].words) for name, auth in asked]

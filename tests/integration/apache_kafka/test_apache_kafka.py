@@ -102,6 +102,7 @@ def test_librdkafka_reads_back_as_many_messages_as_it_wrote(kafka: ApacheKafka, 
     assert 0 <= consumed.count <= produced.in_all
 
 
+@pytest.mark.soak
 def test_a_killed_broker_comes_back_on_its_port_with_its_data(tmp_path: Path) -> None:
     with ApacheKafka(tmp_path, first_id=1, heap="256m") as kafka:
         port = kafka.port(1)

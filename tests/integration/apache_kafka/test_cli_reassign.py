@@ -9,7 +9,7 @@ from tests.support.apache_kafka import ApacheKafka, run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.command_line import CommandLine
 
-pytestmark = [*needs_apache_kafka, pytest.mark.slow]
+pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.soak]
 
 
 def test_partitions_move_between_brokers_of_apache_kafka(tmp_path: Path) -> None:
