@@ -19,13 +19,13 @@ from benchmarks.stage import Stage
 from benchmarks.transactions import AT_LEAST, ROUND_TRIP, LoadMaker, TransactionShape, shapes
 from benchmarks.turns import Plan, Turn
 
-_CONFIG = {
+CONFIG = {
     **COMMON_CONFIG,
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-_THREE = "-rf3"
+THREE = "-rf3"
 _THREE_TITLE = ", three replicas"
 _ONE_LATER_SHARE = 4
 """The limit of a load's warm-up is this part of the limit of the first, which has warmed up nearly all."""
@@ -81,9 +81,9 @@ class ThreeBrokers:
 def take_turn(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
     """One broker on one core, then three brokers."""
     if any(plan.includes(key) for key in ONE_BROKER_KEYS):
-        with running(kind, turn, directory, plan, config=_CONFIG) as bench:
+        with running(kind, turn, directory, plan, config=CONFIG) as bench:
             _one_broker(Stage(bench))
-    if any(plan.includes(shape.key + _THREE) for shape in shapes()):
+    if any(plan.includes(shape.key + THREE) for shape in shapes()):
         _three_brokers(kind, turn, directory, plan)
 
 
@@ -133,7 +133,7 @@ def _three_brokers(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
         pace = plan.size.pace
         warm_up_s = min(cluster.warm_up_s, max(pace.warm_up_limit_s * 2, pace.warm_up_slice_s))
         for shape in shapes():
-            key = shape.key + _THREE
+            key = shape.key + THREE
             if plan.includes(key):
                 _keep(turn, plan, key, shape.title + _THREE_TITLE, _replicated(cluster, shape.prepare, warm_up_s, pace))
                 warm_up_s = min(cluster.warm_up_s / _ONE_LATER_SHARE / 2, warm_up_s)
@@ -161,7 +161,7 @@ def _replicated(
 
 def lines(_: Size) -> Sequence[Line]:
     one = [(shape.key, shape.title) for shape in shapes()]
-    three = [(key + _THREE, title + _THREE_TITLE) for key, title in one]
+    three = [(key + THREE, title + _THREE_TITLE) for key, title in one]
     return (
         *(line for key, title in (*one, *three) for line in _load_lines(key, title)),
         *(_latency_line(ROUND_TRIP.key, ROUND_TRIP.title, percentile) for percentile in (50, 99)),
@@ -200,12 +200,12 @@ def _times(without: str, beside: str) -> Value:
 
 _OTHERS = {**others_of_transactions.PRODUCE, **others_of_transactions.FETCH}
 ONE_BROKER_KEYS = (*(shape.key for shape in shapes()), ROUND_TRIP.key, *_OTHERS)
-KEYS = (*ONE_BROKER_KEYS, *(shape.key + _THREE for shape in shapes()))
+KEYS = (*ONE_BROKER_KEYS, *(shape.key + THREE for shape in shapes()))
 
 
 def _details(_: Size) -> Sequence[tuple[str, str]]:
     one = [(shape.key, shape.title) for shape in shapes()]
-    return [*one, (ROUND_TRIP.key, ROUND_TRIP.title), *((key + _THREE, title + _THREE_TITLE) for key, title in one), *_OTHERS.items()]
+    return [*one, (ROUND_TRIP.key, ROUND_TRIP.title), *((key + THREE, title + _THREE_TITLE) for key, title in one), *_OTHERS.items()]
 
 
 PART = Part(
