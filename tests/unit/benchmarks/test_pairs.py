@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -25,9 +26,9 @@ class Bench:
     def __init__(self, run: Callable[[int], Measured]) -> None:
         self.ran: list[int] = []
         self.cleared = 0
-        self.sides = [Side(lambda key, at=at: self._prepare(at, run), self._clear) for at in range(2)]  # type: ignore[misc]
+        self.sides = [Side(partial(self._prepare, at, run), self._clear) for at in range(2)]
 
-    def _prepare(self, at: int, run: Callable[[int], Measured]) -> Window:
+    def _prepare(self, at: int, run: Callable[[int], Measured], _: str) -> Window:
         def window(_: Pace) -> Measured:
             self.ran.append(at)
             return run(at)
