@@ -32,9 +32,8 @@ SANITIZED_TESTS := $(addprefix tests/, wire/test_hostile_bytes.py wire/test_gold
     $(addprefix unit/storage/test_, append.py follower_append.py indexes.py log_append.py log_read.py validation.py))
 WITH_SANITIZERS = PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/report \
     LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)"
-# Tests of texts, and of folders that have no compiled module.
-NOT_PURE := $(addprefix tests/unit/test_, house.py prose.py docs.py deploy.py) \
-    $(addprefix tests/unit/, benchmarks cli config controller ephemeral logs metrics security/tls supervisor)
+# Tests of texts, which are the same with and without compiled modules.
+OF_TEXTS := $(addprefix tests/unit/test_, house.py prose.py docs.py deploy.py)
 DIST_TESTS ?= tests/wire $(addprefix tests/unit/, broker controller coordination groups network quotas replication security storage supervisor transactions)
 FLOORS := broker controller replication storage protocol config ottla
 PACKAGES := $(FLOORS) benchmarks tests
@@ -48,7 +47,7 @@ help:
 	@echo "make test       install what the tests need and run them all (15 to 25 minutes on two cores)"
 	@echo "make test-fast  unit, wire and contract tests without Java, with fewer examples of each property (some 90 seconds)"
 	@echo "make test-medium  one broker and real clients, without Java (minutes)"
-	@echo "make test-pure  the unit and wire tests of the hot path without compiled modules, with fewer examples of each property"
+	@echo "make test-pure  the unit and wire tests without compiled modules, with fewer examples of each property"
 	@echo "make sanitize   tests of hostile bytes, frames and appends, compiled with ASan and UBSan (minutes)"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make bench      Apache Kafka 3.9.1 and Ottla side by side (needs Java 17, Maven, a C compiler; BENCH_ARGS=)"
@@ -141,7 +140,7 @@ test-medium: $(VENV)/.installed-test compile
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
 test-pure: $(VENV)/.installed-test compile
-	OTTLA_PURE_PYTHON=1 OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) $(addprefix --ignore=,$(NOT_PURE)) tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
+	OTTLA_PURE_PYTHON=1 OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) $(addprefix --ignore=,$(OF_TEXTS)) tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
 
 # -fwrapv, with which Debian builds Python, hides overflows from UBSan. Python's own allocator hides what is freed from ASan.
 sanitize: $(VENV)/.installed-test
