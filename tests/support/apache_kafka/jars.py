@@ -22,6 +22,7 @@ _POM = Path(__file__).with_name("pom.xml")
 _MARKER = ".complete"
 _OLDEST_JAVA = 11
 _FETCH_SECONDS = 900
+_QUICKLY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 _REPOSITORY = Path.home() / ".cache" / "ottla" / "maven"
 
 
@@ -114,7 +115,7 @@ def _require(found: Availability) -> None:
 def _fetch(pom: Path, libs: Path) -> None:
     command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dmaven.repo.local={_REPOSITORY}"]
     command += ["dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
-    environment = {**os.environ, "MAVEN_OPTS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {os.environ.get('MAVEN_OPTS', '')}"}
+    environment = {**os.environ, "MAVEN_OPTS": f"{_QUICKLY} {os.environ.get('MAVEN_OPTS', '')}"}
     _REPOSITORY.mkdir(parents=True, exist_ok=True)
     with open(_REPOSITORY / ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two processes of Maven in one repository would disturb each other

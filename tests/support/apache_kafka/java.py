@@ -18,8 +18,9 @@ from tests.support.apache_kafka.jars import ensure_jars
 from tests.support.apache_kafka.programs import in_class_path
 
 _LOG4J = Path(__file__).with_name("log4j.properties")
-QUICK_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""For short lives: start fast, never optimise."""
+_UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+QUICK_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_UNVERIFIED)
+"""For short lives: start fast, verify nothing, never optimise."""
 KEYTOOL = ("keytool", *(f"-J{option}" for option in QUICK_OPTIONS))
 """The beginning of its command line."""
 _STOP_SECONDS = 30
