@@ -143,6 +143,7 @@ def check_that_each_changes_what_the_other_made(ours: InProcessBroker, apache: A
         eventually(lambda first=first, topic=topic: topic not in first.list_topics(timeout=SECONDS).topics)
 
 
+@pytest.mark.soak
 def test_brokers_of_both_kinds_protect_nodes_alike_and_another_identity_is_refused(tmp_path: Path) -> None:
     with a_protected_cluster(tmp_path) as (server, apache):
         write_nodes_of_all_kinds(apache.bootstrap)

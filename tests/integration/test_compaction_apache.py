@@ -121,6 +121,7 @@ def wait_until_cleaned(data: Path, end_offset: int) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.soak
 def test_we_leave_what_apache_kafka_leaves_and_it_finds_nothing_wrong(kafka: ApacheKafka, tmp_path: Path) -> None:
     produce(kafka)
     values = consume(kafka)

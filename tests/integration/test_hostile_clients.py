@@ -41,7 +41,7 @@ from tests.support.wire_client import a_wire_client
 
 KiB = 1024
 MiB = 1024 * KiB
-DAMAGED_FRAMES = int(os.environ.get("OTTLA_SOAK", "20000"))
+DAMAGED_FRAMES = int(os.environ.get("OTTLA_SOAK", "8000"))
 FRAMES_PER_CONNECTION = 8
 BACKLOG = 4096
 """Kafka's default of 50 is full in no time when a test connects in a loop, and each connection then waits for a second."""

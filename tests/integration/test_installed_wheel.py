@@ -107,6 +107,7 @@ def pure(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return wheel, sdist
 
 
+@pytest.mark.soak
 def test_the_same_sources_give_the_same_files(pure: tuple[Path, Path], tmp_path: Path) -> None:
     assert [file.read_bytes() for file in _both(tmp_path)] == [file.read_bytes() for file in pure]
 
@@ -154,6 +155,7 @@ def test_an_installer_refuses_the_wheel_for_an_older_python_in_one_line(pure: tu
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_a_distribution_with_a_package_of_a_floors_name_lives_beside_it(pure: tuple[Path, Path], tmp_path: Path) -> None:
     wheel = pure[0]
     other = tmp_path / "other-1.0-py3-none-any.whl"

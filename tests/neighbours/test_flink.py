@@ -33,6 +33,7 @@ def check(cluster: Cluster, count: int) -> None:
     assert [each.value for each in read_committed(cluster, "output")] == [str(number) for number in range(count)]
 
 
+@whole
 def test_a_job_copies_a_topic_exactly_once(tmp_path: Path) -> None:
     FLINK.jars()
     with a_cluster(tmp_path / "cluster", 1) as cluster:

@@ -50,6 +50,7 @@ def check_records(cluster: Cluster, registry: Registry, first: int, second: int)
     assert [json.loads(each["text"]) for each in shown] == [*expected, {"number": ORDERS, "item": f"item {ORDERS}", "note": "quick"}]
 
 
+@whole
 def test_the_console_shows_records_by_their_schemas(tmp_path: Path) -> None:
     with a_cluster(tmp_path / "cluster", 1) as cluster, a_registry(cluster.bootstrap, tmp_path / "registry") as registry:
         cluster.create_topic("orders")

@@ -17,11 +17,11 @@ def tell(*arguments: str, **environment: str) -> str:
 
 
 def test_whatever_happens_to_a_cluster_nothing_acknowledged_is_lost() -> None:
-    told = tell("--seed", "1", "--stories", "2", "--seconds", "12")
+    told = tell("--seed", "1", "--stories", "1", "--seconds", "12")
     assert told.endswith("all is well\n")
     failovers = re.search(r" (\d+) failovers \(", told)
     assert failovers is not None
-    assert int(failovers[1]) >= 40, told
+    assert int(failovers[1]) >= 20, told
 
 
 def test_a_seed_tells_the_same_story_again_whatever_the_hashes_of_strings_are() -> None:

@@ -110,6 +110,7 @@ def test_producers_of_a_partition_are_described(scene: Scene, owner: Owner, brok
     assert (row["CurrentTransactionStartOffset"], row["LatestCoordinatorEpoch"], row["LastSequence"]) == ("None", "0", "0")
 
 
+@pytest.mark.soak
 def test_a_hanging_transaction_is_found_and_aborted(scene: Scene, owner: Owner, broker: JudgedBroker) -> None:
     topic = owner.transactional_id
     assert not [row for row in table(broker, "find-hanging", "--broker-id", "0") if row["Topic"] == topic]

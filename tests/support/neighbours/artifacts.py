@@ -65,7 +65,7 @@ REGISTRY = Neighbour("registry")
 FLINK = Neighbour("flink")
 DEBEZIUM = Neighbour("debezium")
 APACHE_SUITE = Neighbour("apache-suite")
-FOR_ALL_TESTS = (CONNECT, REGISTRY, FLINK)
+FOR_ALL_TESTS = (CONNECT,)
 """Those of `make test`, which fetches their jars before the first test."""
 
 whole = pytest.mark.skipif("OTTLA_NEIGHBOURS" not in os.environ, reason="make neighbours runs it")

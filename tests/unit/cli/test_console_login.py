@@ -132,11 +132,11 @@ def test_another_site_cannot_log_in(console: ConsoleUnderTest) -> None:
         assert console.change("POST", "session", {"user": "alice", "password": PASSWORD}, more=header).status == 403
 
 
-def test_a_thousand_wrong_passwords_cost_five_hashes_and_few_lines(console: ConsoleUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hundreds_of_wrong_passwords_cost_five_hashes_and_few_lines(console: ConsoleUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = []
     monkeypatch.setattr(HashedPassword, "fits", lambda self, password: bool(hashes.append(password)) or password == PASSWORD)
-    answers = [log_in(console, f"wrong {number}") for number in range(1000)]
-    assert [each.status for each in answers] == [401] * ATTEMPTS_AT_ONCE + [429] * (1000 - ATTEMPTS_AT_ONCE)
+    answers = [log_in(console, f"wrong {number}") for number in range(300)]
+    assert [each.status for each in answers] == [401] * ATTEMPTS_AT_ONCE + [429] * (300 - ATTEMPTS_AT_ONCE)
     assert answers[0].error == "wrong user or password"
     assert answers[-1].headers["retry-after"] == "11"
     assert len(hashes) == ATTEMPTS_AT_ONCE
