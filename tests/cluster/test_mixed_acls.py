@@ -40,6 +40,7 @@ def acls_of(client: WireClient) -> set[object]:
     return {(resource_type, name, pattern, *acl) for resource_type, name, pattern, acls in described(client) for acl in acls}
 
 
+@pytest.mark.soak
 def test_brokers_of_both_kinds_share_their_acls(tmp_path: Path) -> None:
     with a_mixed_cluster(tmp_path, config=CONFIG) as cluster:
         ports = cluster.broker(0).port, cluster.broker(1).port, cluster.broker(APACHE).port

@@ -30,6 +30,7 @@ def listeners(port: int, sasl: int) -> dict[str, str]:
     return {"listeners": text, "advertised.listeners": text}
 
 
+@pytest.mark.soak
 def test_brokers_of_both_kinds_share_their_tokens(tmp_path: Path) -> None:
     their_port, our_port, our_plain = free_ports(3)
     with (

@@ -54,6 +54,7 @@ def keys_of(line: CommandLine, topic: str) -> list[str]:
     return sorted(record["value"] for record in line("consume", "-e", "--json", topic).json_lines)
 
 
+@pytest.mark.soak
 def test_a_cluster_moves_to_zookeeper_where_apache_kafka_joins_and_back(tmp_path: Path) -> None:
     with a_cluster(tmp_path / "ottla", 2) as cluster, a_zookeeper(tmp_path / "zk") as zookeeper:
         line = CommandLine(cluster.bootstrap)

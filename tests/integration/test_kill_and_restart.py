@@ -118,7 +118,7 @@ def test_hundreds_of_thousands_of_messages_come_back_in_order_though_the_broker_
         assert ConfluentClient(broker.bootstrap).offsets(TOPIC, PARTITIONS) == [(0, COUNT // PARTITIONS)] * PARTITIONS
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("codec", ["none", pytest.param("lz4", marks=pytest.mark.soak)])
 def test_an_idempotent_producer_leaves_no_gap_and_no_duplicate_though_the_broker_is_killed_twice(tmp_path: Path, codec: str) -> None:
     with a_broker(tmp_path) as broker:
         ConfluentClient(broker.bootstrap).create_topic(TOPIC, PARTITIONS, {"segment.bytes": "1048576"})

@@ -216,6 +216,7 @@ def test_a_cluster_survives_the_death_of_a_broker_and_a_cut(project: pytest.Pyte
     )
 
 
+@pytest.mark.soak
 def test_each_worker_of_xdist_has_a_broker_and_none_is_left(project: pytest.Pytester) -> None:
     run(
         project,
@@ -397,7 +398,9 @@ def test_without_the_command_the_tests_say_what_is_missing(project: pytest.Pytes
     )
 
 
-@pytest.mark.parametrize("library", ["confluent_kafka", "aiokafka", "kafka_python"])
+@pytest.mark.parametrize(
+    "library", ["confluent_kafka", *(pytest.param(each, marks=pytest.mark.soak) for each in ("aiokafka", "kafka_python"))]
+)
 def test_the_example_passes(project: pytest.Pytester, library: str) -> None:
     source = (PLUGIN / "examples" / f"test_{library}.py").read_text()
     run(project, source, passed=2)

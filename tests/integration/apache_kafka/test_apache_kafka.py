@@ -128,6 +128,7 @@ def test_a_zookeeper_alone_keeps_its_port_over_a_restart(tmp_path: Path) -> None
         zookeeper.stop()
 
 
+@pytest.mark.soak
 def test_a_broker_that_refuses_its_configuration_is_reported_with_its_log(tmp_path: Path) -> None:
     kafka = ApacheKafka(tmp_path, config={"log.retention.bytes": "many"}, heap="256m")
 

@@ -118,6 +118,7 @@ def dump_of_group(broker: BrokerProcess) -> str:
     return run_tool("kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", logs).stdout
 
 
+@pytest.mark.soak
 def test_a_broker_of_apache_kafka_on_our_log_serves_the_same_groups_and_offsets(tmp_path: Path) -> None:
     config = {name.replace(".", "_"): value for name, value in CONFIG.items()}
     with a_broker(tmp_path / "ottla", **config) as broker:

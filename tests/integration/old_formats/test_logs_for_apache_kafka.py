@@ -58,6 +58,7 @@ def test_the_dump_tool_prints_what_ours_prints(filled: Filled) -> None:
         assert text in dumped.stdout
 
 
+@pytest.mark.soak
 def test_the_broker_serves_the_logs_as_the_one_that_wrote_them(filled: Filled, tmp_path: Path) -> None:
     config = {**CONFIG, "log.dirs": str(filled.broker.data)}
     with ApacheKafka(tmp_path, config=config, heap="256m", zookeeper=filled.zookeeper) as kafka:
