@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -42,6 +43,8 @@ CONF = {
 }
 """Small and quick to start: a test has little data and many queries."""
 
+_CONNECTOR = "*spark-sql-kafka*.jar"
+_FETCH_SECONDS = 600
 _MISSING = "PySpark is not installed" if importlib.util.find_spec("pyspark") is None else "" if java_available() else "there is no Java 17"
 
 needs_spark = [
@@ -90,11 +93,22 @@ def fetch_connector() -> None:
     if _MISSING:
         return
     try:
-        if not any((session.cache_folder() / "jars").glob("*spark-sql-kafka*.jar")):
-            with a_session():
-                pass
-    except (Exception, pytest.skip.Exception) as reason:  # tests without Spark need no connector
+        cache = session.cache_folder()
+        if not any((cache / "jars").glob(_CONNECTOR)):
+            said = _ended_submission(session.connector(), cache, session._ivy_settings(cache))
+            assert any((cache / "jars").glob(_CONNECTOR)), "\n".join(said.splitlines()[-15:])
+    except Exception as reason:  # tests without Spark need no connector
         print(f"Spark's Kafka connector is not there: {reason}", file=sys.stderr)
+
+
+def _ended_submission(packages: str, cache: Path, settings: Path) -> str:
+    """What Spark says that fetches these packages, and finds no program to run then: half of what a session takes."""
+    import pyspark
+
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master=local", f"--driver-java-options={QUICK_JVM}"]
+    command += [f"--packages={packages}", f"--conf=spark.jars.ivy={cache}", f"--conf=spark.jars.ivySettings={settings}"]
+    done = subprocess.run([*command, "--class=none", "none.jar"], capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
+    return done.stdout + done.stderr
 
 
 def skip_if_not_fetched(why: str) -> None:
