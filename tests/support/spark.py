@@ -102,7 +102,7 @@ def fetch_connector() -> None:
 
 
 def _ended_submission(packages: str, cache: Path, settings: Path) -> str:
-    """What Spark says that fetches these packages, and finds no program to run then: half of what a session takes."""
+    """The output of Spark, which fetches these packages and then finds no program. A session takes twice the time."""
     import pyspark
 
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master=local", f"--driver-java-options={QUICK_JVM}"]
