@@ -8,8 +8,12 @@ from tests.support.broker_process import eventually
 from tests.support.cluster import SESSION_TIMEOUT_MS, Cluster, a_cluster
 from tests.support.cluster_clients import a_reader, a_writer, read_all
 from tests.support.cluster_links import some_links
-from tests.support.cluster_stores import each_store, zookeeper_of
+from tests.support.cluster_stores import needs_zookeeper_store, zookeeper_of
 from tests.support.history import History
+
+_ZOOKEEPER = pytest.param("zookeeper", marks=[pytest.mark.java, needs_zookeeper_store, pytest.mark.soak])
+each_store = pytest.mark.parametrize("store", ["embedded", _ZOOKEEPER])
+"""The fault matrix has the same faults on a ZooKeeper."""
 
 
 def verify(cluster: Cluster, history: History) -> None:
