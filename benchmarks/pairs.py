@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import clusters, process
+from benchmarks import clusters, process, workloads
 from benchmarks.brokers import KINDS
 from benchmarks.choices import folder, patterns, several
 from benchmarks.histogram import Histogram
@@ -29,7 +29,7 @@ from benchmarks.loadgen.runner import Measured
 from benchmarks.loadgen.transactional import run_transactions
 from benchmarks.parts.part import running
 from benchmarks.parts.transactions import CONFIG, THREE, OneBroker, ThreeBrokers
-from benchmarks.shapes import closed_loops
+from benchmarks.shapes import LoadMaker, closed_loops
 from benchmarks.sizes import NORMAL, Pace
 from benchmarks.stage import Stage
 from benchmarks.transactions import shapes
@@ -37,8 +37,9 @@ from benchmarks.turns import FAILURES, Plan, Turn, two_cores
 from tests.support.apache_kafka import process_guard
 
 SHAPES = {shape.key: shape for shape in closed_loops(NORMAL)}
+WORKLOADS = {each.key: each for each in workloads.LOADS if not each.rate}
 TRANSACTIONS = {shape.key: shape for shape in shapes()}
-LOADS = [*SHAPES, *TRANSACTIONS, *(key + THREE for key in TRANSACTIONS)]
+LOADS = [*WORKLOADS, *SHAPES, *TRANSACTIONS, *(key + THREE for key in TRANSACTIONS)]
 _WARM_UP_S = 0.1
 _LATER_SHARE = 8
 """The warm-up of a cluster before its second load, and those after it, is this part of that before the first."""
@@ -94,6 +95,9 @@ def _one_broker(kind: str, directory: Path, plan: Plan) -> Iterator[Side]:
         cpu_s = partial(process.cpu_s, bench.broker.pid)
 
         def made(key: str) -> Window:
+            if key in WORKLOADS:
+                load = _workload(WORKLOADS[key], stage)
+                return lambda pace: bench.load(load(pace))
             if key in SHAPES:
                 make = SHAPES[key].prepare(stage)
                 return lambda pace: bench.load(make(pace))
@@ -107,6 +111,16 @@ def _one_broker(kind: str, directory: Path, plan: Plan) -> Iterator[Side]:
             return window
 
         yield Side(prepare, stage.clear)
+
+
+def _workload(asked: workloads.Produce | workloads.Fetch, stage: Stage) -> LoadMaker:
+    """A load of `single`, on a topic of its own."""
+    is_read = isinstance(asked, workloads.Fetch)
+    (topic,) = stage.topics([asked.key], workloads.FETCH_CONNECTIONS if is_read else workloads.PRODUCE_CONNECTIONS)
+    if is_read:
+        for partition in range(topic.partitions):
+            stage.bench.load(workloads.prefill(topic, partition, stage.pace))
+    return lambda pace: asked.load(topic, pace)
 
 
 @contextmanager
