@@ -32,13 +32,13 @@ from benchmarks.parts.transactions import CONFIG, THREE, OneBroker, ThreeBrokers
 from benchmarks.shapes import LoadMaker, closed_loops
 from benchmarks.sizes import NORMAL, Pace
 from benchmarks.stage import Stage
-from benchmarks.transactions import shapes
+from benchmarks.transactions import ROUND_TRIP, shapes
 from benchmarks.turns import FAILURES, Plan, Turn, two_cores
 from tests.support.apache_kafka import process_guard
 
 SHAPES = {shape.key: shape for shape in closed_loops(NORMAL)}
 WORKLOADS = {each.key: each for each in workloads.LOADS if not each.rate}
-TRANSACTIONS = {shape.key: shape for shape in shapes()}
+TRANSACTIONS = {shape.key: shape for shape in (*shapes(), ROUND_TRIP)}
 LOADS = [*WORKLOADS, *SHAPES, *TRANSACTIONS, *(key + THREE for key in TRANSACTIONS)]
 _WARM_UP_S = 0.1
 _LATER_SHARE = 8
