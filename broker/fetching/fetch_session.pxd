@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from replication.leader.partition cimport Partition
 from replication.leader.progress cimport ReplicaProgress
+from replication.ports.waiters cimport Waiters
 from replication.reading.asked_partition cimport AskedPartition
 from replication.reading.fetch_read cimport FetchParams
 from storage.log.partition_log cimport PartitionLog
@@ -15,17 +16,18 @@ cdef class SessionPartition(AskedPartition):
     cdef public str name
     cdef public Partition partition
     cdef public ReplicaProgress progress
+    cdef public Waiters waits_in
     cdef public int64_t error_code, told_high_watermark, told_log_start_offset, turn
-    cdef public bint is_idle, is_listed, is_unknown, is_waiting
+    cdef public bint is_idle, is_listed, is_unknown
     cdef int64_t _counted
 
     cpdef void update_request(
         self, int64_t offset, int64_t max_bytes, int64_t leader_epoch, int64_t last_fetched_epoch, int64_t start) except *
     @cython.locals(partition=Partition)
     cpdef bint try_complete(self) except -1
-    cpdef void wait(self) except *
+    cpdef void wait_in(self, Waiters waiters) except *
     cpdef void set_partition(self, Partition partition) except *
-    @cython.locals(partition=Partition)
+    @cython.locals(partition=Partition, waiters=Waiters)
     cpdef void release(self) except *
     @cython.locals(partition=Partition, log=PartitionLog)
     cpdef bint maybe_rest(self, FetchParams params) except -1

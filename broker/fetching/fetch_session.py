@@ -5,10 +5,10 @@ the partitions that its client fetches, and the offsets last sent for each. A fe
 that are not idle. So its cost grows with the number of changes, not with the size of the session.
 
 A partition is idle when its client has all records and knows all offsets: there is nothing to read or send. A follower's fetch of an idle
-partition only shows that the follower is alive: `last_fetch_ms` holds for all idle partitions. An idle partition is in the `Waiters` of the
-partition on this broker, and in its `idle_fetches`. Any event that could change the result of a fetch ends the idleness at once: an append,
-a move of the high watermark, a change of leadership, a log that was truncated, moved, replaced or deleted. From then on fetches visit the
-partition until one finds it idle again.
+partition only shows that the follower is alive: `last_fetch_ms` holds for all idle partitions. An idle partition is in the `idle_fetches`
+of the partition on this broker, and in its `Waiters` for the offset up to which the client reads. Any event that could change the result
+of a fetch ends the idleness at once: an append, a move of the high watermark, a change of leadership, a log that was truncated, moved,
+replaced or deleted. From then on fetches visit the partition until one finds it idle again.
 
 Invariant: `changed` contains each partition that is not idle exactly once. Between two fetches it may also contain idle ones.
 """
@@ -23,6 +23,7 @@ from broker.fetching.session_numbers import FINAL_EPOCH, FORGOTTEN, INITIAL_EPOC
 from protocol.uuid import ZERO_UUID
 from replication.leader.partition import Partition
 from replication.leader.progress import ReplicaProgress
+from replication.ports.waiters import Waiters
 from replication.reading.asked_partition import AskedPartition
 from replication.reading.fetch_read import FetchParams
 from replication.reading.readers import NO_EPOCH, NO_PREFERENCE
@@ -50,7 +51,6 @@ class SessionPartition(AskedPartition):
         "is_idle",
         "is_listed",
         "is_unknown",
-        "is_waiting",
         "name",
         "partition",
         "progress",
@@ -59,6 +59,7 @@ class SessionPartition(AskedPartition):
         "told_log_start_offset",
         "topic",
         "turn",
+        "waits_in",
     )
 
     def __init__(self, session: FetchSession, topic: bytes, name: str | None, topic_id: bytes, index: int) -> None:
@@ -77,8 +78,8 @@ class SessionPartition(AskedPartition):
         """Whether the cluster does not know the partition, or the client may not know it."""
         self.partition: Partition | None = None
         """The partition on this broker that the last reading found; None when it is not needed any more."""
-        self.is_waiting = False
-        """Whether it is in the `waiters` of `partition`."""
+        self.waits_in: Waiters | None = None
+        """The list of `partition` in which it waits for a change."""
         self.is_idle = False
         self.is_listed = False
         """Whether it is in the `changed` list of the session."""
@@ -103,11 +104,10 @@ class SessionPartition(AskedPartition):
     @property
     def completed(self) -> bool:
         """Whether it has stopped waiting. See Waiter."""
-        return not self.is_waiting or self.session.has_ended
+        return self.waits_in is None or self.session.has_ended
 
     def try_complete(self) -> bool:
         """Handle a change of the partition; True when this no longer waits for it. See Waiter."""
-        self.end()
         partition = self.partition
         if partition is None or self.completed:
             return True
@@ -115,15 +115,18 @@ class SessionPartition(AskedPartition):
         if fetch is not None:
             fetch.on_moved(self, partition)
         if not partition.is_online and self.partition is partition:
-            self.is_waiting = False
+            self.waits_in = None
             self.partition = None
-        return not self.is_waiting
+        return self.waits_in is None
 
-    def wait(self) -> None:
-        """Receive `try_complete` from now on when the partition changes."""
-        if not self.is_waiting and self.partition is not None:
-            self.is_waiting = True
-            self.partition.waiters.add(self)
+    def wait_in(self, waiters: Waiters) -> None:
+        """Have `try_complete` called when these are notified, and no longer when others are."""
+        before = self.waits_in
+        if before is not waiters:
+            if before is not None:
+                before.drop(self)
+            self.waits_in = waiters
+            waiters.add(self)
 
     def set_partition(self, partition: Partition | None) -> None:
         """Set the partition that a reading found, or None."""
@@ -138,9 +141,10 @@ class SessionPartition(AskedPartition):
         partition = self.partition
         if partition is not None:
             self.partition = None
-            if self.is_waiting:
-                self.is_waiting = False
-                partition.waiters.drop(self)
+            waiters = self.waits_in
+            if waiters is not None:
+                self.waits_in = None
+                waiters.drop(self)
 
     # -- idleness --------------------------------------------------------------------------------------------------------
 
@@ -172,7 +176,7 @@ class SessionPartition(AskedPartition):
         self.is_idle = True
         self.session.has_stale = True
         partition.idle_fetches[self] = None
-        self.wait()
+        self.wait_in(params.waiters(partition))
         return True
 
     @property
@@ -204,7 +208,7 @@ class SessionPartition(AskedPartition):
     def forget_found(self) -> None:
         """Drop the result of the last reading, which has been sent, or will not be sent."""
         self.region = None
-        if not self.is_waiting:
+        if self.waits_in is None:
             self.partition = None
 
     # -- news ------------------------------------------------------------------------------------------------------------

@@ -333,7 +333,7 @@ class ReplicaManager:
     def notify_removed(self, partition: Partition) -> None:
         """Notify the fetcher, waiting requests and listeners of a hidden partition."""
         self.unfollow(partition.topic_partition)
-        partition.waiters.notify()
+        partition.notify_all()
         self._notify_listeners(partition)
 
     # -- log directories -------------------------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ class ReplicaManager:
         partition = self.partition(*log.topic_partition)
         if partition is not None:
             partition.log = log
-            partition.waiters.notify()
+            partition.notify_all()
 
     def _on_flushed(self, log: PartitionLog) -> None:
         """Notify requests after a flush, because producers may wait for it."""

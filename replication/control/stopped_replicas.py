@@ -62,7 +62,7 @@ def _stop(
         manager.log_manager.moves.stop(topic_partition)
         if delete:
             manager.remove(partition)
-        partition.waiters.notify()
+        partition.notify_all()
     if delete:
         for answer in manager.answers:
             answer.deleted.add(topic_partition)

@@ -21,7 +21,7 @@ cdef class Fetcher:
     cdef bint _interrupted
 
     cdef void _set_replica(self, object request, int64_t version) except *
-    @cython.locals(partition=Partition, log=PartitionLog, cost=int64_t, high_watermark=int64_t, lag=int64_t, moved=bint)
+    @cython.locals(partition=Partition, log=PartitionLog, cost=int64_t, high_watermark=int64_t, lag=int64_t)
     cpdef int64_t process(self, FollowedPartition followed, Found found) except -1
     @cython.locals(
         run=BatchRun, partition=Partition, stats=TopicStats, session=FetchSession, offset=int64_t, next_offset=int64_t, size=int64_t)

@@ -314,17 +314,16 @@ class Fetcher:
                 cost = self._append(followed, log, records)
                 if not cost:
                     return 0
+                partition.on_log_end_moved()
             followed.last_error = 0
             high_watermark = found.high_watermark
             lag = high_watermark - followed.offset
             followed.lag = lag if lag > 0 else 0
-            moved = log.update_high_watermark(high_watermark)
+            partition.move_high_watermark(high_watermark)
             if found.log_start_offset > log.log_start_offset:
                 log.increment_log_start_offset(found.log_start_offset, "the leader's moved")
             if log.log_start_offset != followed.asked.log_start_offset:
                 self.session.touch(followed)
-            if moved and partition.waiters.waiting:
-                partition.waiters.notify()
         except (CorruptRecord, InvalidRecord, OffsetOutOfRange) as error:
             logger.error("%s: records of broker %d at offset %d cannot be appended: %s; retrying in %d ms", followed.topic_partition,
                          self.leader_id, followed.offset, error, self.settings.backoff_ms)  # fmt: skip

@@ -157,8 +157,7 @@ class IsrChanges:
             partition.topic_partition, decision.isr, decision.partition_epoch,
             " (under min.insync.replicas)" if len(decision.isr) < partition.effective_min_isr else "",
         )  # fmt: skip
-        if partition.maybe_advance_high_watermark():
-            partition.waiters.notify()
+        partition.maybe_advance_high_watermark()
 
 
 def _lag_of(partition: Partition, broker_id: int, now_ms: int) -> str:

@@ -49,6 +49,7 @@ class Partition:
         "broker_id",
         "controller_epoch",
         "effective_min_isr",
+        "end_waiters",
         "followers",
         "has_departing_member",
         "has_failed",
@@ -67,6 +68,7 @@ class Partition:
         "partition_epoch",
         "removing_replicas",
         "replicas",
+        "stable_waiters",
         "stats",
         "topic_partition",
         "waiters",
@@ -109,7 +111,12 @@ class Partition:
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
         self.followers: dict[int, ReplicaProgress] = {}
+        self.end_waiters = Waiters()
+        """Operations that wait for the log end offset."""
         self.waiters = Waiters()
+        """Operations that wait for the high watermark, for a flush, or for the followers."""
+        self.stable_waiters = Waiters()
+        """Operations that wait for the last stable offset. While a transaction is open, no append costs them anything."""
         self.idle_fetches: dict[IdleFetches, None] = {}
         """Idle fetches of clients that have all records and all news, in the order in which they became idle."""
         self.stats = TopicStats() if stats is None else stats
@@ -150,7 +157,7 @@ class Partition:
                 progress.reset(end_offset, now_ms, is_new_leader=is_new_leader, in_sync=broker_id in self.isr)
         # The ISR may have shrunk to this broker. Requests that wait for another reason (an offset, an epoch) check again, too.
         self.maybe_advance_high_watermark()
-        self.waiters.notify()
+        self.notify_all()
         return is_new_leader
 
     def become_follower(self, state: LeaderAndIsrPartitionState) -> bool:
@@ -166,7 +173,7 @@ class Partition:
         self.leader_id = state.leader
         self.is_leader = False
         self.leader_epoch_start_offset = None
-        self.waiters.notify()
+        self.notify_all()
         return is_new_epoch
 
     def _take(self, state: LeaderAndIsrPartitionState, isr: tuple[int, ...]) -> None:
@@ -181,12 +188,19 @@ class Partition:
         self.on_config_change()
 
     def take_offline(self) -> None:
-        """Stop serving the replica, which was deleted or whose directory failed. The caller must notify `waiters`."""
+        """Stop serving the replica, which was deleted or whose directory failed. The caller must call `notify_all`."""
         self.is_online = False
         self.is_leader = False
         self.leader_id = -1
         self.withdraw_isr_change()  # otherwise it might be proposed forever, and block the next partition of this name
         self.end_idle_fetches()
+
+    def notify_all(self) -> None:
+        """Let every waiting operation check again, after a change of more than an offset."""
+        self.end_idle_fetches()
+        self.end_waiters.notify()
+        self.waiters.notify()
+        self.stable_waiters.notify()
 
     def count_idle_fetches(self) -> None:
         """Bring `stats` up to date with the idle fetches."""
@@ -202,7 +216,7 @@ class Partition:
         """Refuse or accept records that other replicas must have. On a change, waiting requests are answered."""
         if is_cut_off != self.is_cut_off:
             self.is_cut_off = is_cut_off
-            self.waiters.notify()
+            self.notify_all()
 
     def on_config_change(self) -> None:
         """Apply the log's configuration or the number of replicas. min.insync.replicas is limited to the number of replicas."""
@@ -254,12 +268,32 @@ class Partition:
         stats.produce_requests += 1
         stats.messages_in += run.last_offset - run.first_offset + 1
         stats.bytes_in += run.size
+        self.on_log_end_moved()
         if not self.followers and not self.has_departing_member:
-            log.update_high_watermark(log.log_end_offset)
+            self.move_high_watermark(log.log_end_offset)
         elif len(self.maximal_isr) == 1:  # otherwise it moves when the others have the records
             self.maybe_advance_high_watermark()
+
+    def on_log_end_moved(self) -> None:
+        """Notify the fetches that read up to the log end offset, after an append."""
+        if self.idle_fetches:
+            self.end_idle_fetches()
+        if self.end_waiters.waiting:
+            self.end_waiters.notify()
+
+    def move_high_watermark(self, offset: int) -> bool:
+        """Move it to `offset`, and notify those who wait for it or for the last stable offset. Returns whether it moved."""
+        log = self.log
+        stable_offset = log.last_stable_offset
+        if not log.update_high_watermark(offset):
+            return False
+        if self.idle_fetches:
+            self.end_idle_fetches()
         if self.waiters.waiting:
             self.waiters.notify()
+        if self.stable_waiters.waiting and log.last_stable_offset != stable_offset:
+            self.stable_waiters.notify()
+        return True
 
     def begin_verification(self, producer_id: int, sequence: int, producer_epoch: int) -> VerificationStateEntry | None:
         """See PartitionLog.begin_verification. Raises NotLeaderOrFollower, LogBeingTruncated."""
@@ -297,7 +331,7 @@ class Partition:
         return True
 
     def maybe_advance_high_watermark(self) -> bool:
-        """Raise the high watermark to the smallest end offset of the required replicas. Returns whether it moved."""
+        """Move the high watermark up to the smallest end offset of the required replicas. Returns whether it moved."""
         if not self.is_leader or len(self.isr) < self.effective_min_isr or self.has_departing_member:
             return False
         log = self.log
@@ -310,7 +344,7 @@ class Partition:
                 if end_offset <= high_watermark:
                     return False
                 new_high_watermark = end_offset
-        return new_high_watermark > high_watermark and log.update_high_watermark(new_high_watermark)
+        return new_high_watermark > high_watermark and self.move_high_watermark(new_high_watermark)
 
     def on_follower_fetch(self, broker_id: int, fetch_offset: int, follower_start_offset: int, now_ms: int) -> None:
         """Record that a follower, checked by `check_replica`, fetched from `fetch_offset`. It has all records below, and may join the ISR.
@@ -323,7 +357,8 @@ class Partition:
         progress.on_fetch(fetch_offset, follower_start_offset, log.log_end_offset, now_ms)
         if broker_id not in self.isr and self.isr_change is None:
             self._isr_changes.maybe_expand(self, progress)
-        if (log.high_watermark < log.log_end_offset and self.maybe_advance_high_watermark()) or deleted_more:
+        has_moved = log.high_watermark < log.log_end_offset and self.maybe_advance_high_watermark()
+        if deleted_more and not has_moved:
             self.waiters.notify()
 
     def delete_records(self, offset: int) -> int:

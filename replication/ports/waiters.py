@@ -1,6 +1,7 @@
 """Notifies operations that wait for a partition to change.
 
-A partition owns one `Waiters` and notifies it after its high watermark, log end offset or leadership changed. A waiting operation (a
+A partition has `Waiters` for the log end offset, the high watermark and the last stable offset, and notifies those whose offset has moved.
+After other changes, as of leadership, it notifies all. A waiting operation (a
 delayed Produce, Fetch or DeleteRecords of the broker floor) decides itself whether it can complete. A completed waiter is removed at the
 next notification, so completing it elsewhere (a timeout) costs nothing here.
 """
@@ -25,7 +26,7 @@ class Waiter(Protocol):
 
 
 class Waiters:
-    """The operations that wait for one partition. Usually none, and then `notify` must cost nothing."""
+    """The operations that wait for one offset of a partition. Usually none, and then `notify` must cost nothing."""
 
     __slots__ = ("_sweep_at", "waiting")
 

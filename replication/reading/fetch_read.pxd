@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 from replication.leader.partition cimport Partition
+from replication.ports.waiters cimport Waiters
 from replication.reading.asked_partition cimport AskedPartition
 from storage.log.partition_log cimport PartitionLog
 from storage.log.reads cimport FetchSlice
@@ -18,6 +19,7 @@ cdef class FetchParams:
     cpdef void begin(self, int64_t max_bytes, int64_t now_ms, bint min_one_batch) except *
     @cython.locals(log=PartitionLog)
     cpdef int64_t end_offset(self, Partition partition) except? -2
+    cpdef Waiters waiters(self, Partition partition)
 
 @cython.locals(log=PartitionLog, topic_id=bytes)
 cpdef void read_one(object replicas, Partition partition, AskedPartition asked, FetchParams params) except *

@@ -15,6 +15,7 @@ from replication.errors import InconsistentTopicId
 from replication.leader.partition import Partition
 from replication.ports.replica_selector import preferred_read_replica
 from replication.ports.throttle import ReplicationQuota
+from replication.ports.waiters import Waiters
 from replication.reading.asked_partition import AskedPartition
 from replication.reading.readers import CONSUMER, NO_EPOCH, NO_PREFERENCE, READ_COMMITTED
 from storage.errors import OffsetOutOfRange
@@ -95,6 +96,12 @@ class FetchParams:
         if self.replica_id != CONSUMER:
             return log.log_end_offset
         return log.last_stable_offset if self.isolation == READ_COMMITTED else log.high_watermark
+
+    def waiters(self, partition: Partition) -> Waiters:
+        """The operations that wait until `end_offset` moves."""
+        if self.replica_id != CONSUMER:
+            return partition.end_waiters
+        return partition.stable_waiters if self.isolation == READ_COMMITTED else partition.waiters
 
 
 def read_one(replicas: ReplicaManager, partition: Partition, asked: AskedPartition, params: FetchParams) -> None:

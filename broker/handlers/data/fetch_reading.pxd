@@ -5,6 +5,7 @@ from broker.handlers.data.fetch_writing cimport FetchWriter
 from broker.security.access cimport Access
 from protocol.cursors.fetch cimport FetchReader
 from replication.leader.partition cimport Partition
+from replication.ports.waiters cimport Waiters
 from replication.reading.fetch_read cimport FetchParams, cut_first_batch, note_end, read_one
 from storage.log.partition_log cimport PartitionLog
 from storage.segment.segment cimport Segment
@@ -74,7 +75,7 @@ cdef class Fetch:
     cdef void _find_unconverted(self) except *
     cdef void _decide(self) except *
     cdef bint _must_answer(self) except -1
-    @cython.locals(entries=list, asked=SessionPartition, partition=Partition, end=int64_t)
+    @cython.locals(entries=list, asked=SessionPartition, partition=Partition, waiters=Waiters, end=int64_t)
     cdef bint _watch(self, int64_t limit) except -1
     cpdef void on_moved(self, SessionPartition asked, Partition partition) except *
     cdef bint _is_served(self, SessionPartition asked, Partition partition) except -1

@@ -559,12 +559,14 @@ class Fetch:
         while self._at < end:
             asked = entries[self._at]
             partition = asked.partition
-            if partition is not None and not asked.is_waiting:
-                asked.wait()
-                if not self.is_incremental:
-                    self.services.data.fetch_purgatory.will_purge(partition.waiters)
-                if self.params.end_offset(partition) != asked.end_offset or not self._is_served(asked, partition):
-                    self.has_moved = True
+            if partition is not None:
+                waiters = self.params.waiters(partition)
+                if asked.waits_in is not waiters:
+                    asked.wait_in(waiters)
+                    if not self.is_incremental:
+                        self.services.data.fetch_purgatory.will_purge(waiters)
+                    if self.params.end_offset(partition) != asked.end_offset or not self._is_served(asked, partition):
+                        self.has_moved = True
             self._at += 1
         return end == len(entries)
 

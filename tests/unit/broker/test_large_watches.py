@@ -56,7 +56,7 @@ async def test_what_comes_while_a_session_begins_to_be_watched_is_told() -> None
     await turns(MANY // PARTITIONS_PER_STEP + TURNS)
     assert [index for index, _, _, size in told(asking) if size] == [0, MANY - 1]
     # That of which there was something to be read was not waited for.
-    assert [len(partition.waiters.waiting) for partition in partitions_of(follower)] == [1] * (MANY - 1) + [0]
+    assert [len(partition.end_waiters.waiting) for partition in partitions_of(follower)] == [1] * (MANY - 1) + [0]
 
 
 @on_a_loop
@@ -80,7 +80,7 @@ async def test_a_connection_that_closes_while_a_session_begins_to_be_watched_lea
     await turns(MANY // PARTITIONS_PER_STEP + TURNS)
     assert not session.is_watched
     assert not asking.waits
-    assert not any(partition.waiters.waiting for partition in partitions_of(follower))
+    assert not any(partition.end_waiters.waiting for partition in partitions_of(follower))
     assert follower.bench.services.data.fetch_purgatory.delayed == 0
 
 
@@ -92,12 +92,12 @@ async def test_many_partitions_are_released_in_several_turns_and_are_known_as_we
     session.leave()
     follower.replicas.clock.move(5)
     partitions = partitions_of(follower)
-    assert sum(len(partition.waiters.waiting) for partition in partitions) == MANY - RELEASED_PER_TURN
+    assert sum(len(partition.end_waiters.waiting) for partition in partitions) == MANY - RELEASED_PER_TURN
     assert [partition.followers[1].last_caught_up_ms for partition in partitions] == [now_ms] * MANY
     follower.replicas.append(1, index=0)
     await expired(follower, follower.fetch({}))  # the follower has come back
-    assert [len(partition.waiters.waiting) for partition in partitions] == [1] * MANY
-    assert all(asked.is_waiting for asked in session)
+    assert [len(partition.end_waiters.waiting) for partition in partitions] == [1] * MANY
+    assert all(asked.waits_in is not None for asked in session)
     assert sum(partition.followers[1].idle is None for partition in partitions) == 1
 
 

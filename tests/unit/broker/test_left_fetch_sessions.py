@@ -20,7 +20,7 @@ async def test_a_session_that_its_follower_has_left_is_watched_no_more() -> None
     for _ in range(3):
         begin_another_session(follower)
         await expired(follower, follower.fetch({}))
-    assert [len(partition.waiters.waiting) for partition in partitions_of(follower)] == [1] * PARTITIONS
+    assert [len(partition.end_waiters.waiting) for partition in partitions_of(follower)] == [1] * PARTITIONS
     assert [session.is_watched for session in follower.bench.services.data.fetch_sessions.sessions.values()] == [False] * 3 + [True]
 
 
@@ -37,7 +37,7 @@ async def test_a_session_whose_connection_closes_is_watched_no_more() -> None:
     purgatory = follower.bench.services.data.fetch_purgatory
     assert (purgatory.delayed, purgatory.watched) == (0, 0)
     for partition in partitions_of(follower):
-        assert not partition.waiters.waiting
+        assert not partition.end_waiters.waiting
         assert (partition.followers[1].idle, partition.followers[1].last_fetch_ms) == (None, now_ms)
 
 
@@ -49,7 +49,7 @@ async def test_a_session_whose_connection_closes_between_two_fetches_is_watched_
     info.on_lost()
     assert not session_of(follower).is_watched
     for partition in partitions_of(follower):
-        assert not partition.waiters.waiting
+        assert not partition.end_waiters.waiting
         assert partition.followers[1].idle is None
 
 

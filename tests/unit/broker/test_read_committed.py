@@ -149,10 +149,22 @@ async def test_a_reader_of_a_follower_is_woken_by_the_last_stable_offset_of_the_
     partition.log.update_high_watermark(2)
     waiting = poll(bench, 1, version=12)
     assert waiting.waits, "the follower has the marker, and does not know yet that the others have it"
-    partition.log.update_high_watermark(3)
-    partition.waiters.notify()
+    partition.move_high_watermark(3)
     (told,) = waiting.fetched
     assert (told.error_code, told.last_stable_offset) == (ErrorCode.NONE, 3)
+
+
+@on_a_loop
+async def test_a_high_watermark_behind_which_the_last_stable_offset_stays_wakes_nobody() -> None:
+    bench = a_bench()
+    write_in_transaction(bench.replicas, PRODUCER_ID)
+    waiting = poll(bench, 1)
+    bench.replicas.append(3)
+    assert waiting.waits, "nothing is stable that was not before"
+    bench.time.advance(600)
+    (told,) = waiting.fetched
+    assert not told.records
+    assert (told.high_watermark, told.last_stable_offset) == (5, 1)
 
 
 # -- sessions ------------------------------------------------------------------------------------------------------------
@@ -211,3 +223,31 @@ async def test_a_search_by_time_finds_no_record_beyond_the_last_stable_offset() 
     assert [latest_offset(bench, level, FIRST_TIMESTAMP) for level in (READ_COMMITTED, READ_UNCOMMITTED)] == [-1, 0]
     end_transaction(bench)
     assert latest_offset(bench, READ_COMMITTED, FIRST_TIMESTAMP) == 0
+
+
+@on_a_loop
+async def test_a_session_is_told_of_a_high_watermark_behind_which_the_last_stable_offset_stays() -> None:
+    bench = a_bench()
+    write_in_transaction(bench.replicas, PRODUCER_ID)
+    session_id = bench.fetch(1, isolation_level=READ_COMMITTED, session_epoch=0, max_wait_ms=0).response.session_id
+    idle = poll_in_session(bench, session_id, 1)
+    bench.replicas.append(3)
+    assert idle.waits
+    bench.time.advance(600)
+    (told,) = idle.fetched
+    assert (told.high_watermark, told.last_stable_offset) == (5, 1)
+
+
+@on_a_loop
+async def test_a_client_that_turns_to_uncommitted_records_is_woken_by_the_high_watermark() -> None:
+    bench = a_bench()
+    write_in_transaction(bench.replicas, PRODUCER_ID)
+    session_id = bench.fetch(2, isolation_level=READ_COMMITTED, session_epoch=0, max_wait_ms=0).response.session_id
+    poll_in_session(bench, session_id, 1)
+    bench.time.advance(600)
+    waiting = poll_in_session(bench, session_id, 2, READ_UNCOMMITTED)
+    assert waiting.waits
+    bench.replicas.append()
+    (told,) = waiting.fetched
+    assert told.records
+    assert not bench.replicas.partition.stable_waiters.waiting

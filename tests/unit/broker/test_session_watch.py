@@ -172,13 +172,13 @@ def is_left_alone(follower: Follower, session: FetchSession, now_ms: int) -> boo
     """Whether nothing of the session is watched any more, and what it knew of the follower is known."""
     for asked in session:
         assert not asked.is_idle
-        assert not asked.is_waiting
+        assert asked.waits_in is None
     for partition in partitions_of(follower):
         progress = partition.followers[1]
         assert progress.idle is None
         assert progress.last_caught_up_ms == now_ms
         assert not partition.idle_fetches
-        assert not partition.waiters.waiting
+        assert not partition.end_waiters.waiting
     return True
 
 
@@ -227,7 +227,7 @@ async def test_an_idle_follower_has_one_place_in_each_list_however_often_it_fetc
     follower = await settled()
     for _ in range(5):
         await expired(follower, follower.fetch({}))
-    assert [len(partition.waiters.waiting) for partition in partitions_of(follower)] == [1] * PARTITIONS
+    assert [len(partition.end_waiters.waiting) for partition in partitions_of(follower)] == [1] * PARTITIONS
     waiting = follower.fetch({})
     purgatory = follower.bench.services.data.fetch_purgatory
     assert (purgatory.delayed, purgatory.watched) == (1, PARTITIONS)

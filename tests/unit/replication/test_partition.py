@@ -1,5 +1,7 @@
 """A partition's roles and epochs, what holds its high watermark back, and what it refuses."""
 
+from collections.abc import Callable
+
 import pytest
 
 from protocol.errors import ErrorCode
@@ -16,7 +18,10 @@ from replication.errors import (
 )
 from replication.reading.readers import DEBUGGING_CONSUMER
 from storage.errors import OffsetOutOfRange
+from storage.log.origins import COORDINATOR
+from tests.support.batches import a_run
 from tests.support.replicas import LAG_MS, TOPIC_ID, Asked, Replicas, state
+from tests.support.transactions import a_marker_batch, write_in_transaction
 
 
 class CountingWaiter:
@@ -195,12 +200,44 @@ def test_a_follower_accepts_no_producer_and_knows_no_isr() -> None:
     assert replicas.partition.followers == {}
 
 
-def test_who_waits_is_told_when_leadership_goes() -> None:
+def waiters_for_each_offset(replicas: Replicas) -> Callable[[], tuple[int, int, int]]:
+    """One for each offset. Returns a function that tells how often those for the log end, high watermark and stable offset have looked."""
+    partition = replicas.partition
+    waiters = CountingWaiter(), CountingWaiter(), CountingWaiter()
+    for waiter, of_offset in zip(waiters, (partition.end_waiters, partition.waiters, partition.stable_waiters), strict=True):
+        of_offset.add(waiter)
+    return lambda: (waiters[0].looks, waiters[1].looks, waiters[2].looks)
+
+
+def test_those_who_wait_for_an_offset_look_when_it_moves_and_not_before() -> None:
     replicas = leading()
-    waiter = CountingWaiter()
-    replicas.partition.waiters.add(waiter)
+    for broker_id in (1, 2):
+        replicas.follow(broker_id, 0)
+    looks = waiters_for_each_offset(replicas)
+    replicas.append(2)
+    assert looks() == (1, 0, 0)
+    replicas.follow(1, 2)
+    assert looks() == (1, 0, 0)
+    replicas.follow(2, 2)
+    assert looks() == (1, 1, 1)
+
+
+def test_while_a_transaction_is_open_those_who_wait_for_the_last_stable_offset_do_not_look() -> None:
+    replicas = Replicas()
+    replicas.say(state(isr=[0], replicas=[0]))
+    write_in_transaction(replicas, 7)
+    looks = waiters_for_each_offset(replicas)
+    replicas.append(3)
+    assert looks() == (1, 1, 0)
+    replicas.partition.append(a_run(a_marker_batch(7)), -1, replicas.clock.now_ms(), COORDINATOR)
+    assert looks() == (2, 2, 1)
+
+
+def test_those_who_wait_for_any_offset_look_when_leadership_goes() -> None:
+    replicas = leading()
+    looks = waiters_for_each_offset(replicas)
     replicas.say(state(leader=2, epoch=1, partition_epoch=1))
-    assert waiter.looks == 1
+    assert looks() == (1, 1, 1)
 
 
 def test_a_state_of_an_older_partition_epoch_is_passed_over() -> None:
