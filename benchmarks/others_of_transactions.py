@@ -1,21 +1,22 @@
 """Measures the cost of transactions for other clients: plain producers beside an open one, and readers of committed records.
 
-The records that are read stand in transactions, of which every eighth was aborted.
+The loads that are compared run in short windows, in turns, each on a topic of its own. So a disk or a machine that slows down affects all
+alike. The records that are read stand in transactions, of which every eighth was aborted.
 """
 
 import random
+import statistics
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from benchmarks import frames, transaction_frames
 from benchmarks.admin import Admin, Topic
 from benchmarks.frames import Asked
 from benchmarks.loadgen.prepared import Prepared
-from benchmarks.loadgen.runner import Load
+from benchmarks.loadgen.runner import Load, Measured, one_after_another
 from benchmarks.loadgen.transactional import TransactionLoad, run_transactions
 from benchmarks.shapes import ONE_LARGE, produced
 from benchmarks.stage import Stage
@@ -40,6 +41,9 @@ _READ_BATCHES: Final = 4
 _ABORTED: Final = 8  # one of so many
 _POSITIONS: Final = 256
 _FILL_PAUSE_S: Final = 0.001
+_WINDOWS: Final = 10
+"""The windows of each load."""
+_WINDOW_WARM_UP_S: Final = 0.1
 
 
 def measure_all(stage: Stage) -> None:
@@ -59,35 +63,57 @@ def _cleared(stage: Stage, work: Callable[[Stage], None]) -> None:
 
 
 def _measure_produce(stage: Stage) -> None:
-    bench, pace = stage.bench, stage.pace
-    (topic,) = stage.topics(["beside"], _PARTITIONS)
+    alone, beside_open, beside_held = stage.topics(list(PRODUCE), _PARTITIONS)
     batch = ONE_LARGE.batch()
+    loads = {topic.name: _produces(stage, topic, batch) for topic in (alone, beside_open, beside_held)}
+    _warm_up(stage, loads[alone.name])
+    port = stage.bench.broker.port
+    with _open_transaction(stage, [beside_open, beside_held], batch), _held_back(port, beside_held, stage.ends(beside_held)):
+        _measure_in_turns(stage, PRODUCE, loads)
+
+
+def _produces(stage: Stage, topic: Topic, batch: bytes) -> Load:
     sent = [produced(topic.name, {partition: batch}) for partition in range(_PARTITIONS)]
-    load = Load(sent, PRODUCE_CONNECTIONS, IN_FLIGHT, pace.warm_up_s, pace.duration_s, max_bytes=pace.max_bytes)
-    briefly = replace(load, warm_up_s=0, duration_s=pace.warm_up_slice_s)
-    bench.warm_up_by(lambda: bench.load(briefly), pace.warm_up_limit_s / 4)
+    return Load(sent, PRODUCE_CONNECTIONS, IN_FLIGHT, 0, 0, max_bytes=stage.pace.max_bytes // _WINDOWS)
 
-    def measure(key: str) -> None:
-        if bench.plan.includes(key):
-            bench.measure(key, PRODUCE[key], load)
 
-    measure("others-alone")
-    with _open_transaction(stage, topic, batch):
-        measure("others-open")
-        with _held_back(bench.broker.port, topic, stage.ends(topic)):
-            measure("others-held")
+def _warm_up(stage: Stage, load: Load) -> None:
+    briefly = replace(load, duration_s=stage.pace.warm_up_slice_s)
+    stage.bench.warm_up_by(lambda: stage.bench.load(briefly), stage.pace.warm_up_limit_s / 4)
+
+
+def _measure_in_turns(stage: Stage, titles: Mapping[str, str], loads: Mapping[str, Load]) -> None:
+    """Measure these loads, and how many times as fast the first is as each other one: the median of the windows."""
+    bench, pace = stage.bench, stage.pace
+    wanted = [key for key in titles if bench.plan.includes(key)]
+    windows: dict[str, list[Measured]] = {key: [] for key in wanted}
+    for turn in range(_WINDOWS):
+        first = turn % len(wanted)
+        for key in (*wanted[first:], *wanted[:first]):
+            load = replace(loads[key], warm_up_s=_WINDOW_WARM_UP_S, duration_s=pace.duration_s / _WINDOWS)
+            windows[key].append(bench.load(load))
+    without = next(iter(titles))
+    for key in wanted:
+        bench.keep(key, titles[key], one_after_another(windows[key]))
+        if without in wanted and key != without:
+            bench.turn.numbers[f"{key}-cost"] = cost_of(windows[without], windows[key])
+
+
+def cost_of(without: Sequence[Measured], beside: Sequence[Measured]) -> float:
+    """How many times as fast the first load is as the other one: the median of the windows."""
+    return statistics.median(one.per_second / other.per_second for one, other in zip(without, beside, strict=True))
 
 
 @contextmanager
-def _open_transaction(stage: Stage, topic: Topic, batch: bytes) -> Iterator[None]:
-    """One with a batch in every partition of the topic; it is aborted afterwards."""
+def _open_transaction(stage: Stage, topics: Sequence[Topic], batch: bytes) -> Iterator[None]:
+    """One with a batch in every partition of the topics; it is aborted afterwards."""
     port = stage.bench.broker.port
     who = transaction_frames.begin(port, "open")
-    ports = dict.fromkeys(range(topic.partitions), port)
-    opening = [
-        transaction_frames.add_partitions(who, topic.name, range(topic.partitions)),
-        transaction_frames.produce(who, topic.name, dict.fromkeys(ports, batch), ONE_LARGE.records, ports),
-    ]
+    ports = dict.fromkeys(range(_PARTITIONS), port)
+    opening = []
+    for topic in topics:
+        opening.append(transaction_frames.add_partitions(who, topic.name, range(_PARTITIONS)))
+        opening.append(transaction_frames.produce(who, topic.name, dict.fromkeys(ports, batch), ONE_LARGE.records, ports))
     run_transactions(TransactionLoad([opening], 0, 0, _FILL_PAUSE_S, total=1))
     try:
         yield
@@ -128,13 +154,11 @@ def _measure_fetch(stage: Stage) -> None:
     batch = ONE_LARGE.batch()
     transactions = pace.prefill_bytes // 4 // _READ_PARTITIONS // len(batch)
     _fill(bench.broker.port, topic, batch, transactions)
-    for key, level in zip(FETCH, (frames.READ_UNCOMMITTED, frames.READ_COMMITTED), strict=True):
-        if bench.plan.includes(key):
-            load = _fetches(topic, transactions, len(batch), level)
-            whole = replace(load, warm_up_s=pace.warm_up_s, duration_s=pace.duration_s)
-            briefly = replace(load, duration_s=pace.warm_up_slice_s)
-            bench.warm_up_by(partial(bench.load, briefly), pace.warm_up_limit_s / 4)
-            bench.measure(key, FETCH[key], whole)
+    levels = zip(FETCH, (frames.READ_UNCOMMITTED, frames.READ_COMMITTED), strict=True)
+    loads = {key: _fetches(topic, transactions, len(batch), level) for key, level in levels}
+    for load in loads.values():
+        _warm_up(stage, load)
+    _measure_in_turns(stage, FETCH, loads)
 
 
 def _fill(port: int, topic: Topic, batch: bytes, transactions: int) -> None:

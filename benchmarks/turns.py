@@ -109,10 +109,14 @@ class Bench:
     def measure(self, key: str, title: str, load: Load, on_interval: Callable[[Interval], None] = lambda _: None) -> Measured:
         """Run a load and keep its result under `key`."""
         measured = self.load(load, on_interval)
+        self.keep(key, title, measured)
+        return measured
+
+    def keep(self, key: str, title: str, measured: Measured) -> None:
+        """Keep the result of a load under `key`."""
         self.turn.loads[key] = measured
         p99_ms = measured.latency_ns.percentile(99) / 1e6
         self.say(f"{title}: {measured.per_second:,.0f} req/s, p99 {p99_ms:.2f} ms")
-        return measured
 
     def load(self, load: Load, on_interval: Callable[[Interval], None] = lambda _: None) -> Measured:
         """Run a load without keeping its result."""

@@ -9,7 +9,7 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -100,6 +100,15 @@ def side_by_side(windows: Sequence[Measured]) -> Measured:
         latency_ns=reduce(Histogram.merged, (each.latency_ns for each in windows)),
         generator_cpu_s=sum(each.generator_cpu_s for each in windows),
         broker_cpu_s=sum(each.broker_cpu_s for each in windows) / len(windows),
+    )
+
+
+def one_after_another(windows: Sequence[Measured]) -> Measured:
+    """The sum of windows of the same load."""
+    return replace(
+        side_by_side(windows),
+        window_s=sum(each.window_s for each in windows),
+        broker_cpu_s=sum(each.broker_cpu_s for each in windows),
     )
 
 

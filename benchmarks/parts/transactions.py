@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import clusters, frames, others_of_transactions, process, replication
 from benchmarks.admin import Admin, Topic
 from benchmarks.brokers import COMMON_CONFIG
-from benchmarks.lines import Line, Value, latency_of, number, rate_of
+from benchmarks.lines import Line, latency_of, number, rate_of
 from benchmarks.loadgen.prepared import Prepared
 from benchmarks.loadgen.runner import Load, run_load
 from benchmarks.loadgen.transactional import MeasuredTransactions, run_transactions
@@ -166,8 +166,7 @@ def lines(_: Size) -> Sequence[Line]:
         *(line for key, title in (*one, *three) for line in _load_lines(key, title)),
         *(_latency_line(ROUND_TRIP.key, ROUND_TRIP.title, percentile) for percentile in (50, 99)),
         *(Line(key, title, "req/s", rate_of(key)) for key, title in _OTHERS.items()),
-        *(_cost_line(f"{key}-cost", f"{_OTHERS[key]}: cost", "others-alone", key) for key in ("others-open", "others-held")),
-        _cost_line("read-committed-cost", "read_committed: cost", "read-uncommitted", "read-committed"),
+        *(_cost_line(key) for key in ("others-open", "others-held", "read-committed")),
     )
 
 
@@ -184,18 +183,8 @@ def _latency_line(key: str, title: str, percentile: int) -> Line:
     return Line(f"{key}-p{percentile}", f"{title}: p{percentile}", "ms", latency_of(key, percentile), 2, True)
 
 
-def _cost_line(key: str, title: str, without: str, beside: str) -> Line:
-    return Line(key, title, "×", _times(without, beside), 2, True, at_most=_MOST_COST, is_compared=False)
-
-
-def _times(without: str, beside: str) -> Value:
-    """How many times as fast the one is as the other."""
-
-    def value(turns: Sequence[Turn]) -> float | None:
-        fast, slow = rate_of(without)(turns), rate_of(beside)(turns)
-        return fast / slow if fast and slow else None
-
-    return value
+def _cost_line(key: str) -> Line:
+    return Line(f"{key}-cost", f"{_OTHERS[key]}: cost", "×", number(f"{key}-cost"), 2, True, at_most=_MOST_COST, is_compared=False)
 
 
 _OTHERS = {**others_of_transactions.PRODUCE, **others_of_transactions.FETCH}
