@@ -185,10 +185,13 @@ class BrokerUnderTest:
         await self.store.close()
 
     async def settle(self) -> None:
-        """Let watches, events and requests come to rest."""
+        """Let watches, events and requests come to rest. At rest the loop has no callback left; asyncio has no public name for them."""
+        callbacks = vars(asyncio.get_running_loop())["_ready"]
         for _ in range(20):
             await self.controller.delivered()
             await asyncio.sleep(0)
+            if not callbacks:
+                return
 
 
 def new_ensemble() -> MemoryEnsemble:

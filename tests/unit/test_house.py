@@ -6,7 +6,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -83,6 +85,44 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+class Read(NamedTuple):
+    """What the syntax trees of the floors show."""
+
+    too_long: set[str]
+    """Functions."""
+    borrowed: set[str]
+    """Functions of other modules that a class makes its methods."""
+    imports: set[tuple[str, str]]
+    """Names of modules, each with the module that it imports."""
+
+
+@cache
+def read() -> Read:
+    """Read each module of the floors once, and keep no tree: together they are large."""
+    found = Read(set(), set(), set())
+    for path in modules_of(*FLOORS):
+        name, tree = name_of(path), ast.parse(path.read_text(encoding="utf-8"))
+        imported = {each.asname or each.name for node in tree.body if isinstance(node, ast.ImportFrom) for each in node.names}
+        for node in ast.walk(tree):
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef() if (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES:
+                    found.too_long.add(f"{name}: {node.name}")
+                case ast.ClassDef():
+                    found.borrowed.update(f"{name}: {node.name} borrows {each}" for each in _borrowed(node, imported))
+                case ast.ImportFrom():
+                    found.imports.add((name, node.module or ""))
+                case ast.Import():
+                    found.imports.update((name, alias.name) for alias in node.names)
+    return found
+
+
+def _borrowed(of_class: ast.ClassDef, imported: set[str]) -> Iterator[str]:
+    for value in (node.value for node in of_class.body if isinstance(node, ast.Assign)):
+        name = value.value if isinstance(value, ast.Attribute) else value
+        if isinstance(name, ast.Name) and name.id in imported and ast.unparse(value).islower():
+            yield ast.unparse(value)
+
+
 @pytest.mark.skipif(not is_repository(), reason="no git checkout")
 def test_the_top_level_holds_what_it_shall_and_nothing_else() -> None:
     found = {path.relative_to(ROOT).parts[0] for path in tracked_files()}
@@ -103,26 +143,12 @@ def test_a_file_has_one_subject_and_says_which() -> None:
 
 
 def test_a_function_fits_a_screen() -> None:
-    too_long = set()
-    for path in modules_of(*FLOORS):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES:
-                too_long.add(f"{name_of(path)}: {node.name}")
-    assert not too_long, "split it by subject"
+    assert not read().too_long, "split it by subject"
 
 
 def test_a_class_has_one_file() -> None:
     """No function of another module is made a method by an assignment in the body of a class."""
-    borrowed = set()
-    for path in modules_of(*FLOORS):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        imported = {each.asname or each.name for node in tree.body if isinstance(node, ast.ImportFrom) for each in node.names}
-        for of_class in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
-            for value in (node.value for node in of_class.body if isinstance(node, ast.Assign)):
-                name = value.value if isinstance(value, ast.Attribute) else value
-                if isinstance(name, ast.Name) and name.id in imported and ast.unparse(value).islower():
-                    borrowed.add(f"{name_of(path)}: {of_class.name} borrows {ast.unparse(value)}")
-    assert not borrowed
+    assert not read().borrowed
 
 
 def test_a_folder_has_at_most_25_modules() -> None:
@@ -174,10 +200,7 @@ def test_importing_a_package_loads_nothing_heavy(package: str) -> None:
 
 def test_only_the_floors_that_may_do_so_import_their_libraries() -> None:
     allowed = {"kazoo": "controller/store/zookeeper_", "sqlite3": "controller/store/", "click": "broker/cli/", "rich": "broker/cli/"}
-    for path in modules_of(*FLOORS):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            for name in names:
-                where = allowed.get(name.partition(".")[0])
-                assert where is None or name_of(path).startswith(where), f"{name_of(path)} imports {name}"
+    assert read().imports
+    for path, name in read().imports:
+        where = allowed.get(name.partition(".")[0])
+        assert where is None or path.startswith(where), f"{path} imports {name}"

@@ -13,6 +13,7 @@ from protocol.schema.api_versions import DECLARED_APIS
 from protocol.schema.fields import ArrayOf, Field, Fixed, StructOf, Variable, WireType
 from protocol.schema.message import Message, Struct
 from protocol.schema.registry import ZOOKEEPER_MODE_APIS
+from tests.support.examples import number_of
 from tests.support.message_table import (
     RandomMessages,
     SlowEncoder,
@@ -180,7 +181,7 @@ def test_the_generated_codec_does_what_the_slow_one_does(name: str) -> None:
     table, cls = tables()[name], MESSAGES[name]
     for version in valid_versions(table):
         made = RandomMessages(table, version, "codec")
-        for _ in range(8):
+        for _ in range(number_of(8)):
             value = made.make()
             data = SlowEncoder(table, version).encode(value)
             message, end = cls.decode(data, version)

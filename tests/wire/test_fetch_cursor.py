@@ -193,8 +193,17 @@ def test_any_response_is_written_as_the_generated_encoder_writes_it(version: int
     assert b"".join(written(response, version, 77)) == encoded(response, version, 77)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("count", [0, 1, 126, 127, 16_383])
+FLEXIBLE = FetchResponse.SCHEMA.flexible.first
+"""From this version on a count has one to five bytes, before it four."""
+
+
+@pytest.mark.parametrize(
+    ("version", "count"),
+    [
+        *((version, count) for version in VERSIONS for count in (0, 1, 126, 127)),
+        *((version, 16_383) for version in (FLEXIBLE - 1, FLEXIBLE, LAST_VERSION)),
+    ],
+)
 def test_counts_of_every_length_are_written(version: int, count: int) -> None:
     def a_topic(number: int, partitions: int) -> FetchableTopicResponse:
         data = [PartitionData(partition_index=index, records=b"r" * (index % 3)) for index in range(partitions)]

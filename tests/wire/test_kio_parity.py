@@ -16,6 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from protocol.api_keys import ApiKey
 from protocol.schema.api_versions import DECLARED_APIS
 from protocol.schema.registry import api
+from tests.support.examples import number_of
 from tests.support.message_table import FIXED, RandomMessages, SlowEncoder, Table, tables, valid_versions
 
 # How many versions of an API Apache Kafka 4 began its range without (KIP-896), or early access ended with.
@@ -95,7 +96,7 @@ def test_kio_reads_what_we_write_and_writes_the_same(key: ApiKey, side: str) -> 
         if entity is None:
             continue
         made = ModestMessages(table, version, "kio", unknown_tags=False)
-        for _ in range(4):
+        for _ in range(number_of(4)):
             data = SlowEncoder(table, version).encode(made.make())
             message, _ = cls.decode(data, version)
             assert read_and_write_again(entity, message.encode(version)) == data

@@ -235,7 +235,7 @@ def test_control_batches_have_no_messages() -> None:
     assert as_messages(bytes(batch), 1) == b""
 
 
-EMPTY_MESSAGES = 200_000
+EMPTY_MESSAGES = 50_000
 
 
 def test_very_many_empty_messages_take_memory_for_their_bytes_only() -> None:

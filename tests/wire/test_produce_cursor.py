@@ -242,8 +242,17 @@ def test_any_response_is_written_as_the_generated_encoder_writes_it(version: int
     assert written(response, version, 77) == encoded(response, version, 77)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("count", [0, 1, 125, 126, 127, 128, 16_382, 16_383])
+FLEXIBLE = ProduceResponse.SCHEMA.flexible.first
+"""From this version on a count has one to five bytes, before it four."""
+
+
+@pytest.mark.parametrize(
+    ("version", "count"),
+    [
+        *((version, count) for version in VERSIONS for count in (0, 1, 125, 126, 127, 128)),
+        *((version, count) for version in (FLEXIBLE - 1, FLEXIBLE, LAST_VERSION) for count in (16_382, 16_383)),
+    ],
+)
 def test_counts_of_every_length_are_written(version: int, count: int) -> None:
     def partitions(count: int) -> list[PartitionProduceResponse]:
         return [PartitionProduceResponse(index=index, base_offset=5) for index in range(count)]
