@@ -68,6 +68,7 @@ def values(prefix: str, first: int, count: int) -> set[bytes]:
     return {row.value for row in rows(prefix, range(first, first + count), PARTITIONS, 0)}
 
 
+@whole
 def test_a_group_goes_to_the_other_cluster_and_back(tmp_path: Path) -> None:
     began_ms = int(time.time() * 1000)
     with (

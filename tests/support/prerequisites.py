@@ -18,7 +18,6 @@ from tests.support.apache_kafka import DidNotStartError, ToolMissingError, ensur
 from tests.support.apache_kafka.training import write_missing_archives
 from tests.support.go_programs import missing_go
 from tests.support.kafka_streams.application import ensure_streams_jars
-from tests.support.neighbours.artifacts import FOR_ALL_TESTS
 from tests.support.old_java import ensure_old_jars
 from tests.support.promtool import fetch_promtool, find_promtool
 from tests.support.spark import fetch_connector
@@ -72,11 +71,11 @@ def _install_package(package: str, errors: int | None) -> None:
 
 
 def prepare_apache_kafka() -> None:
-    """Fetch Apache Kafka, its old releases, Kafka Streams, neighbours and Spark's connector, and have JVMs of the first start sooner.
+    """Fetch Apache Kafka, its old releases, Kafka Streams and Spark's connector, and have JVMs of the first start sooner.
 
     Says so when that fails. Maven waits for its answers most of the time, so the others are fetched while archives are written.
     """
-    jars = (ensure_jars, ensure_streams_jars, ensure_old_jars, *(neighbour.fetch for neighbour in FOR_ALL_TESTS))
+    jars = (ensure_jars, ensure_streams_jars, ensure_old_jars)
     with ThreadPoolExecutor(1) as beside:
         first, *others = [beside.submit(fetch) for fetch in jars]
         outcomes: list[Callable[[], object]] = [first.result, write_missing_archives, fetch_connector, *(other.result for other in others)]

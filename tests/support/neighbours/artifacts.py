@@ -1,4 +1,4 @@
-"""Fetches the jars of the neighbours by Maven, once for each, before all tests or when the first test needs them.
+"""Fetches the jars of the neighbours by Maven, once for each, when the first test needs them.
 
 A neighbour has a pom in this folder. Its jars are in a folder of `NEIGHBOUR_LIBS`, or of `~/.cache/ottla`. A test whose jars cannot be
 fetched is skipped with the words of Maven.
@@ -65,8 +65,6 @@ REGISTRY = Neighbour("registry")
 FLINK = Neighbour("flink")
 DEBEZIUM = Neighbour("debezium")
 APACHE_SUITE = Neighbour("apache-suite")
-FOR_ALL_TESTS = (CONNECT,)
-"""Those of `make test`, which fetches their jars before the first test."""
 
 whole = pytest.mark.skipif("OTTLA_NEIGHBOURS" not in os.environ, reason="make neighbours runs it")
-"""Marks the tests at full length."""
+"""Marks all tests of neighbours: most take minutes, and Maven fetches their jars before."""
