@@ -1,4 +1,4 @@
-"""Runs a cluster of brokers as users do: processes, with real crashes and pauses, on the embedded store or on a ZooKeeper.
+"""Runs a cluster of brokers: processes (`forked_broker.py`), with real crashes and pauses, on the embedded store or on a ZooKeeper.
 
     with a_cluster(tmp_path, 3) as cluster:
         cluster.create_topic("t", partitions=2)
@@ -16,9 +16,8 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +31,7 @@ from tests.support.apache_kafka.guard import process_guard
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.broker_process import eventually
 from tests.support.cluster_links import Links
+from tests.support.forked_broker import BROKER, ForkedBroker, start_broker
 from tests.support.secrets import secrets_in
 
 START_SECONDS = 90.0
@@ -73,7 +73,7 @@ class ClusterBroker:
         self.data = Path(properties["log.dirs"])
         self.log_file = directory / f"broker-{broker_id}.log"
         self.is_paused = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedBroker | subprocess.Popen[str] | None = None
         self._log_start = 0
 
     @property
@@ -105,9 +105,9 @@ class ClusterBroker:
         """The log of the broker since its last start."""
         return self.log_file.read_bytes()[self._log_start :].decode(errors="replace") if self.log_file.exists() else ""
 
-    def program(self) -> list[str]:
+    def program(self) -> Sequence[str]:
         """The module that is run as `ottla`, and what it takes before the command."""
-        return ["broker"]
+        return BROKER
 
     def launch(self) -> None:
         """Start it without waiting for it."""
@@ -116,13 +116,7 @@ class ClusterBroker:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", *self.program(), "serve", *settings],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**environment, "PYTHONPATH": str(Path(__file__).parents[2])},
-            )
+            self._process = start_broker(settings, log, environment, program=self.program())
         process_guard().watch(self._process.pid)
 
     def wait_until_ready(self) -> bool:
@@ -132,7 +126,7 @@ class ClusterBroker:
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             assert selector.select(START_SECONDS), f"broker {self.id} is not ready after {START_SECONDS} s:\n{self.log_of_this_run()}"
-        return self._process.stdout.readline().startswith(b"ottla is ready")
+        return self._process.stdout.readline().startswith("ottla is ready")
 
     def start(self) -> None:
         """Start it, and return when it serves."""
