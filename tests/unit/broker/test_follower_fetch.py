@@ -9,6 +9,7 @@ import pytest
 from broker.handlers.data.delayed_fetch import MOST_TURNS
 from protocol.errors import ErrorCode
 from storage.disk.clock import elapsed_ms
+from tests.support.examples import number_of
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import on_a_loop
 from tests.support.replicas import LAG_MS, TOPIC, state
@@ -268,6 +269,6 @@ def a_life(seed: int, *, looks_at_all: bool = False) -> list[object]:
     return asyncio.run(live())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(number_of(12)))
 def test_looking_at_everything_says_the_same(seed: int) -> None:
     assert a_life(seed) == a_life(seed, looks_at_all=True)

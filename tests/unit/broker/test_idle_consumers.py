@@ -13,6 +13,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from replication.leader.partition import Partition
 from replication.ports.replica_selector import select_by_rack
+from tests.support.examples import number_of
 from tests.support.handler_bench import Asking, HandlerBench, on_a_loop
 from tests.support.replicas import TOPIC, TOPIC_ID, state
 
@@ -130,7 +131,7 @@ async def a_life(seed: int, version: int, *, looks_at_all: bool = False) -> list
 
 
 @pytest.mark.parametrize("version", [7, 9, 11, 12, 13, 16, 17])
-@pytest.mark.parametrize("seed", range(12 if "OTTLA_SOAK" in os.environ else 4))
+@pytest.mark.parametrize("seed", range(12 if "OTTLA_SOAK" in os.environ else number_of(4)))
 def test_looking_at_everything_tells_the_same(seed: int, version: int) -> None:
     changed = asyncio.run(a_life(seed, version))
     assert changed == asyncio.run(a_life(seed, version, looks_at_all=True))

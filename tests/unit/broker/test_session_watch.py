@@ -13,6 +13,7 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, Re
 from replication.leader.partition import Partition
 from replication.leader.progress import ReplicaProgress
 from storage.disk.clock import elapsed_ms
+from tests.support.examples import number_of
 from tests.support.fetching_follower import Follower, told, turns
 from tests.support.handler_bench import Asking, on_a_loop
 from tests.support.replicas import LAG_MS, TOPIC, TOPIC_ID, state
@@ -367,6 +368,6 @@ def a_life(seed: int, *, looks_at_all: bool = False) -> list[object]:
     return asyncio.run(live())
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(number_of(40)))
 def test_looking_at_everything_says_and_learns_the_same(seed: int) -> None:
     assert a_life(seed) == a_life(seed, looks_at_all=True)

@@ -18,6 +18,7 @@ from broker.network.sizes import ALIGNED_BYTES, CHUNK_BYTES, INLINE_BYTES, PAGE_
 from broker.security.client import Client
 from storage.disk.filesystem import RealFileSystem
 from storage.segment.file_region import FileRegion
+from tests.support.examples import number_of
 from tests.support.network import Bench, Turns, framed, other
 
 DATA = random.Random(1).randbytes(3 * 1024 * 1024)
@@ -174,7 +175,7 @@ def test_what_is_not_in_the_page_cache_is_pulled_in_by_a_thread_first(path: Path
     assert slow.answers == [expected(1_500_000), other(b"behind")]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(number_of(30)))
 def test_any_parts_arrive_in_order_however_slowly_client_and_disk_are(path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     chance = random.Random(seed)
     preadv, file = os.preadv, RealFileSystem().open(str(path), read_only=True)

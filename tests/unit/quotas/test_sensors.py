@@ -9,6 +9,7 @@ from broker.quotas.java_numbers import java_int, java_round
 from broker.quotas.quota_bounds import Tags
 from broker.quotas.sensors import Average, Rate, Sensor
 from replication.ports.windowed_sum import WindowedSum
+from tests.support.examples import number_of
 
 NO_LIMIT = 2**63 - 1
 
@@ -137,7 +138,7 @@ class PlainSamples:
                 sample[:] = [now_ms, now_ms, 0.0]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(number_of(20)))
 def test_the_running_sum_is_that_of_all_samples(seed: int) -> None:
     chance = random.Random(seed)
     samples, window_ms = chance.choice([(11, 1000), (1, 1000), (3, 100), (2, 30_000)])

@@ -11,6 +11,7 @@ from storage.disk.checkpoint import OffsetCheckpoint, replace_file
 from storage.disk.filesystem import RealFileSystem
 from storage.disk.topic_partition import TopicPartition
 from storage.errors import CorruptCheckpoint
+from tests.support.examples import number_of
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.golden_logs import LOGS
 
@@ -104,7 +105,7 @@ def test_whichever_call_fails_the_old_file_or_the_new_one_is_there() -> None:
     assert inner.read_file(f"/data/{NAME}") == b"new"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(number_of(10)))
 def test_a_power_cut_after_a_replacement_leaves_the_new_file(seed: int) -> None:
     filesystem = with_file(b"old")
     replace_file(filesystem, f"/data/{NAME}", b"new content")

@@ -14,6 +14,7 @@ from storage.errors import StorageError
 from storage.log.partition_log import PartitionLog
 from storage.manager.log_manager import LogManager
 from tests.support.batches import a_batch
+from tests.support.examples import number_of
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic
 from tests.support.logs import append, read_all
@@ -91,7 +92,7 @@ def disks_on(filesystem: MemoryFileSystem | FaultyFileSystem) -> Disks:
     return disks
 
 
-@pytest.mark.parametrize("seed", range(60 if "OTTLA_SOAK" in os.environ else 20))
+@pytest.mark.parametrize("seed", range(60 if "OTTLA_SOAK" in os.environ else number_of(20)))
 def test_a_power_cut_at_any_moment_loses_nothing_that_was_flushed(seed: int) -> None:
     rng = random.Random(seed)
     filesystem = MemoryFileSystem()
@@ -100,7 +101,7 @@ def test_a_power_cut_at_any_moment_loses_nothing_that_was_flushed(seed: int) -> 
     check(disks_on(filesystem.after_power_cut(seed)), history)
 
 
-@pytest.mark.parametrize("seed", range(60 if "OTTLA_SOAK" in os.environ else 20))
+@pytest.mark.parametrize("seed", range(60 if "OTTLA_SOAK" in os.environ else number_of(20)))
 def test_a_power_cut_with_writes_under_way_loses_nothing_that_was_flushed(seed: int) -> None:
     rng = random.Random(seed)
     filesystem = MemoryFileSystem()

@@ -14,6 +14,7 @@ from storage.manager.future_logs import may_have_future
 from storage.manager.log_manager import LogManager
 from storage.manager.log_moves import CHUNK_BYTES
 from tests.support.batches import a_batch
+from tests.support.examples import number_of
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, a_future_log, offsets, topic
 from tests.support.logs import append, read_all
@@ -447,7 +448,7 @@ def test_a_name_that_leaves_no_room_for_the_future_one_cannot_move() -> None:
     assert not may_have_future(TopicPartition("x" * 214, 0))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(number_of(10)))
 def test_any_history_of_a_move_ends_with_the_same_log(seed: int) -> None:
     rng = Random(seed)
     disks = Disks(log_dirs="/a,/b")

@@ -10,6 +10,7 @@ from protocol.records.errors import InvalidRecord
 from protocol.records.reader import Record, iter_records, record_data
 from storage.cleaner.offset_map import LIVE, TOMBSTONE, OffsetMap
 from storage.cleaner.records import keep, keep_by_position
+from tests.support.examples import number_of
 
 
 def records_of(seed: int, count: int) -> list[Record]:
@@ -35,7 +36,7 @@ def records_of(seed: int, count: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("count", [1, 64, 65, 200, 9000])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(number_of(6)))
 def test_every_shape_of_record_is_found(seed: int, count: int) -> None:
     batch = bytes(build_batch(records_of(seed, count)))
     header = parse_header(batch)
@@ -72,7 +73,7 @@ def runs_of(seed: int, count: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("count", [9, 64, 200, 2000, 9000])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(number_of(8)))
 def test_records_in_runs_are_found_and_kept_as_if_read_one_by_one(seed: int, count: int) -> None:
     records = runs_of(seed, count)
     batch = bytes(build_batch(records))

@@ -20,6 +20,7 @@ from storage.manager.log_manager import LogManager
 from storage.segment.batch_scan import whole_batches
 from tests.support.background import carry_out
 from tests.support.batches import FIRST_TIMESTAMP, a_batch
+from tests.support.examples import number_of
 from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 from tests.support.log_manager import Disks, topic
 from tests.support.logs import append, follow, read_all
@@ -395,7 +396,7 @@ def test_a_disk_that_refuses_the_lower_recovery_point_takes_its_directory_offlin
     assert log.is_closed
 
 
-@pytest.mark.parametrize("seed", range(25 if "OTTLA_SOAK" in os.environ else 8))
+@pytest.mark.parametrize("seed", range(25 if "OTTLA_SOAK" in os.environ else number_of(8)))
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("how", ["cut", "empty"])
 def test_a_crash_leaves_no_damage_in_what_is_appended_after_a_cut(how: str, power: bool, seed: int) -> None:
