@@ -11,8 +11,8 @@ DATA ?= ./data
 SIMULATED ?= 10
 BROKERS ?= 3
 CLUSTER ?= ./cluster
-# Two processes more than processors, because tests of brokers, Java and Spark wait for a third of their time.
-WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
+# Three processes more than processors: tests of brokers, Java and Spark wait for a third of their time, and one process runs others meanwhile.
+WORKERS ?= $(shell echo $$(($$(nproc) + 3)))
 # Overrides PYTHONDONTWRITEBYTECODE: with it each process of pytest would rewrite the assertions of all tests, which takes 8 s each.
 PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 PYTEST = $(PYTEST_ALONE) -n $(WORKERS)
@@ -45,7 +45,7 @@ help:
 	@echo "make serve SECURE=1  the same over TLS, for users of its own; prints the settings of their clients"
 	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
 	@echo "make test       install what the tests need and run all but the longest (15 to 25 minutes on two cores)"
-	@echo "make test-fast  unit, wire and contract tests without Java, with fewer examples of each property (some 90 seconds)"
+	@echo "make test-fast  the quick ones of the unit, wire and contract tests, with fewer examples of each property (about a minute)"
 	@echo "make test-medium  one broker and real clients, without Java (minutes)"
 	@echo "make test-pure  the unit and wire tests without compiled modules, with fewer examples of each property"
 	@echo "make sanitize   tests of hostile bytes, frames and appends, compiled with ASan and UBSan (minutes)"
@@ -134,7 +134,7 @@ test: compile prepare
 	$(PYTEST) tests
 
 test-fast: $(VENV)/.installed-test compile
-	OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) -m "not java" tests/unit tests/wire tests/contract
+	OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) -m "not java and not slow" tests/unit tests/wire tests/contract
 
 test-medium: $(VENV)/.installed-test compile
 	@$(BIN)/python -m tests.support.prerequisites cc kcat go

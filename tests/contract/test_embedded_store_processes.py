@@ -72,6 +72,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_its_ephemerals_long_before_its_timeout_and_keeps_what_was_acknowledged(tmp_path: Path) -> None:
     path = tmp_path / "metadata.db"
     process = start_other_broker(path)
@@ -92,6 +93,7 @@ def test_a_killed_process_loses_its_ephemerals_long_before_its_timeout_and_keeps
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_process_that_starts_after_a_kill_finds_the_way_free(tmp_path: Path) -> None:
     path = tmp_path / "metadata.db"
     kill(start_other_broker(path))
@@ -106,6 +108,7 @@ def test_a_process_that_starts_after_a_kill_finds_the_way_free(tmp_path: Path) -
     assert sorted(os.listdir(tmp_path)) == ["metadata.db"]
 
 
+@pytest.mark.slow
 def test_a_stopped_process_loses_its_session_and_cannot_write_under_it_when_it_wakes(tmp_path: Path) -> None:
     path = tmp_path / "metadata.db"
     process = start_other_broker(path, session_timeout_ms=300)
@@ -242,6 +245,7 @@ def test_a_change_of_another_process_is_noticed_although_the_file_could_not_be_r
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_the_heart_beats_during_a_long_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Running(RealClock):
         """Time runs a thousand times faster."""

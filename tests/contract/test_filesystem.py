@@ -224,6 +224,7 @@ def test_a_hole_in_a_real_file_is_not_mapped_for_that_takes_room_on_some_disks(t
     file.close()
 
 
+@pytest.mark.slow
 def test_a_real_file_closes_its_descriptor_with_its_last_reference(tmp_path: Path) -> None:
     file = RealFileSystem().open(f"{tmp_path}/a", create=True)
     inode = os.fstat(file.fileno()).st_ino
@@ -234,6 +235,7 @@ def test_a_real_file_closes_its_descriptor_with_its_last_reference(tmp_path: Pat
     assert inode not in _open_inodes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "is_deleted"), [(LARGE_BYTES, True), (LARGE_BYTES, False), (4096, True)])
 def test_a_large_file_that_was_deleted_is_given_back_in_another_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, is_deleted: bool

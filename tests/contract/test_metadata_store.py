@@ -125,6 +125,7 @@ def test_a_node_needs_its_parent_and_a_free_name(opener: Opener) -> None:
     run(opener, scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["a", "/", "/a/", "//a", "/a/../b", "/./a", "/a\x00b", "/a\x1f", "/\x7f", "/\x9f", "/\ue000", "/\uffff", "/\U0001f600"]
 )
@@ -425,6 +426,7 @@ def test_a_failed_multi_fires_nothing(opener: Opener) -> None:
     run(opener, scenario)
 
 
+@pytest.mark.slow
 def test_concurrent_writers_lose_no_update(opener: Opener) -> None:
     async def scenario(*stores: MetadataStore) -> None:
         await stores[0].create("/counter", b"0")

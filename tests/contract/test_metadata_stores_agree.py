@@ -90,6 +90,7 @@ async def history(one: MetadataStore, other: MetadataStore, batches: Batches) ->
     return seen
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(batches(*PATHS, "/"))
 def test_any_history_is_the_same_in_memory_and_in_the_file(batches: Batches) -> None:

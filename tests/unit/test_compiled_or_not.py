@@ -73,12 +73,14 @@ def test_a_whole_build_is_used_whatever_the_times_of_its_files(build: Path) -> N
     assert not why_not(build)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in sources() if (ROOT / name).exists()][::EVERY])
 def test_a_change_in_any_source_leaves_all_of_them_out(name: str, build: Path) -> None:
     with changed(build / name, (build / name).read_bytes() + b"\n"):
         assert "changed" in why_not(build)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sources()[::EVERY])
 def test_a_source_that_comes_or_goes_leaves_all_of_them_out(name: str, build: Path) -> None:
     with changed(build / name, None if (build / name).exists() else b""):
@@ -123,6 +125,7 @@ def found_by_a_process(root: Path, **environment: str) -> list[str]:
     return subprocess.run(command, cwd=root, env={**os.environ, **environment}, capture_output=True, text=True, check=True).stdout.split()
 
 
+@pytest.mark.slow
 @compiled_alone
 def test_a_process_imports_all_of_them_or_the_source_of_each(tmp_path: Path) -> None:
     for floor in FLOORS:
@@ -208,6 +211,7 @@ def append_line(file: Path) -> None:
         source.write("\n")
 
 
+@pytest.mark.slow
 def test_a_build_translates_what_has_changed_whatever_the_times_of_the_files(project: Path) -> None:
     everything = {hot_modules.SHARED, *HOT[:2]}
     assert translated(project) == everything

@@ -136,6 +136,7 @@ def test_hadolint_would_find_an_image_of_any_version(tmp_path: Path) -> None:
     assert "DL3007" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_compose_file_fits_the_schema_of_compose_files() -> None:
     command = [program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", "deploy/compose.yaml"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -162,6 +162,7 @@ def test_the_walkthrough_names_functions_where_they_are() -> None:
             assert function in definitions_in(file.strip("`")), f"{function} is not in {file}"
 
 
+@pytest.mark.slow
 def test_what_the_walkthrough_tells_in_prose_exists() -> None:
     everything = frozenset().union(*(definitions_in(path) for path in sources()))
     for span in spans_of(ROOT / "docs" / "walkthrough.md"):

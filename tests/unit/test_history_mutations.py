@@ -230,6 +230,7 @@ def test_a_right_history_of_any_shape_passes(shape: tuple[Random, int, int, int]
     assert told(*shape).violations() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "rule"), [pytest.param(fault, rule, id=f"{fault.__name__}-{rule}") for fault, rule in FAULTS])
 @few
 @given(shapes)

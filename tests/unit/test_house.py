@@ -142,10 +142,12 @@ def test_a_file_has_one_subject_and_says_which() -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 def test_a_function_fits_a_screen() -> None:
     assert not read().too_long, "split it by subject"
 
 
+@pytest.mark.slow
 def test_a_class_has_one_file() -> None:
     """No function of another module is made a method by an assignment in the body of a class."""
     assert not read().borrowed
@@ -162,6 +164,7 @@ def test_every_folder_with_modules_is_a_package() -> None:
         assert (path.parent / "__init__.py").exists(), f"{name_of(path.parent)} has no __init__.py"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not is_repository(), reason="no git checkout")
 def test_no_file_knows_the_machine_it_was_written_on() -> None:
     for path in tracked_files():
@@ -189,6 +192,7 @@ def test_no_check_is_switched_off_without_a_reason() -> None:
             assert ignored is None or len(ignored.group(2).strip(" #")) > 5, f"{where}: why?"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", FLOORS)
 def test_importing_a_package_loads_nothing_heavy(package: str) -> None:
     start = {"broker": "broker.cli.main", "protocol": "protocol.schema.message", "config": "config.broker"}.get(package, package)
@@ -198,6 +202,7 @@ def test_importing_a_package_loads_nothing_heavy(package: str) -> None:
     assert not unwanted
 
 
+@pytest.mark.slow
 def test_only_the_floors_that_may_do_so_import_their_libraries() -> None:
     allowed = {"kazoo": "controller/store/zookeeper_", "sqlite3": "controller/store/", "click": "broker/cli/", "rich": "broker/cli/"}
     assert read().imports

@@ -156,12 +156,14 @@ def faults_of_page(path: Path) -> Iterator[str]:
                 yield f"{name} has a clause for a subject: {sentence}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", sorted({folder_of(path) for floor in FLOORS for path in (ROOT / floor).rglob("*.py")}))
 def test_a_reader_takes_in_each_sentence_at_once(folder: str) -> None:
     faults = [fault for path, text in modules({folder}) for fault in faults_of(path, text)]
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("floor", PRODUCT)
 def test_an_operator_reads_no_private_dialect(floor: str) -> None:
     faults = []
@@ -171,6 +173,7 @@ def test_an_operator_reads_no_private_dialect(floor: str) -> None:
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_reader_takes_in_each_page_at_once(page: Path) -> None:
     faults = list(faults_of_page(page))

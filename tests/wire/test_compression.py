@@ -82,6 +82,7 @@ def test_a_stream_may_expand_to_the_limit_and_not_a_byte_further(codec: Compress
     assert (caught.value.codec, caught.value.max_bytes) == (codec.label, 99_999)
 
 
+@pytest.mark.slow
 @each_codec
 def test_a_bomb_costs_no_more_memory_than_the_limit(codec: CompressionCodec) -> None:
     bomb = compress(codec, bytes(64 << 20))
@@ -197,6 +198,7 @@ def test_a_higher_level_compresses_better(codec: str, weak: int, strong: int) ->
     assert decompress(CODEC_BY_NAME[codec], strongly, LIMIT) == original
 
 
+@pytest.mark.slow
 def test_every_level_kafka_allows_is_accepted() -> None:
     for codec, levels in {"gzip": (-1, *range(1, 10)), "lz4": range(1, 18), "zstd": (-131072, 1, 3, 22)}.items():
         for level in levels:

@@ -176,6 +176,7 @@ def test_a_declaration_says_what_the_table_says(name: str) -> None:
         assert list(flat_declared(schema.fields, version)) == list(flat(table, table["fields"], version))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MESSAGES))
 def test_the_generated_codec_does_what_the_slow_one_does(name: str) -> None:
     table, cls = tables()[name], MESSAGES[name]

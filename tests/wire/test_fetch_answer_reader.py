@@ -80,6 +80,7 @@ def test_every_recorded_answer_is_read_the_same() -> None:
     assert checked > 20
 
 
+@pytest.mark.slow
 @MANY_EXAMPLES
 @given(st.sampled_from(VERSIONS), st.data())
 def test_any_answer_is_read_the_same(version: int, data: st.DataObject) -> None:

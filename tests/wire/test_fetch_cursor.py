@@ -197,6 +197,7 @@ FLEXIBLE = FetchResponse.SCHEMA.flexible.first
 """From this version on a count has one to five bytes, before it four."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "count"),
     [

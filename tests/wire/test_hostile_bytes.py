@@ -130,6 +130,7 @@ def topics_without_a_name(count: int) -> bytes:
     return count.to_bytes(4, "big") + bytes(2 * count) + b"\x00"  # Metadata 4
 
 
+@pytest.mark.slow
 def test_a_request_of_as_many_elements_as_may_be_is_read_and_one_more_is_too_many() -> None:
     request, _ = MetadataRequest.decode(topics_without_a_name(MAX_ELEMENTS), 4)
     assert len(request.topics or ()) == MAX_ELEMENTS
@@ -171,6 +172,7 @@ def with_tagged_fields(request: Message, version: int, count: int) -> bytes:
     return request.encode(version)[:-1] + tagged_fields_of_no_size(count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("request_", "version"), [(MetadataRequest(topics=[]), 9), (FetchRequest(), 17), (LeaderAndIsrRequest(), 5)])
 def test_tagged_fields_count_like_elements_in_every_request(request_: Message, version: int) -> None:
     cls = type(request_)
@@ -180,6 +182,7 @@ def test_tagged_fields_count_like_elements_in_every_request(request_: Message, v
         cls.decode(with_tagged_fields(request_, version, MAX_ELEMENTS + 1), version)
 
 
+@pytest.mark.slow
 def test_elements_and_tagged_fields_together_are_too_many() -> None:
     topics = MetadataRequest(topics=[MetadataRequestTopic(name="")] * (MAX_ELEMENTS // 2))
     MetadataRequest.decode(with_tagged_fields(topics, 9, MAX_ELEMENTS // 2), 9)

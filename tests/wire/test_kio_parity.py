@@ -86,6 +86,7 @@ def read_and_write_again(entity: Any, data: bytes) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", sorted(DECLARED_APIS), ids=lambda key: key.name.lower())
 @pytest.mark.parametrize("side", ["request", "response"])
 def test_kio_reads_what_we_write_and_writes_the_same(key: ApiKey, side: str) -> None:

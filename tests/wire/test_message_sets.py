@@ -62,6 +62,7 @@ def records_of(batch: bytes | bytearray) -> list[Old]:
     return [Old(record.offset, record.timestamp, record.key, record.value) for record in iter_records(batch)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", CODECS)
 @settings(max_examples=25, deadline=None)
@@ -76,6 +77,7 @@ def test_every_message_becomes_the_same_record(magic: int, codec: int, data: st.
     assert header.compression_codec == codec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", CODECS)
 @settings(max_examples=25, deadline=None)

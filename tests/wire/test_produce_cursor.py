@@ -235,6 +235,7 @@ def encoded(response: ProduceResponse, version: int, correlation_id: int) -> byt
     )
 
 
+@pytest.mark.slow
 @MANY_EXAMPLES
 @given(st.sampled_from(VERSIONS), st.data())
 def test_any_response_is_written_as_the_generated_encoder_writes_it(version: int, data: st.DataObject) -> None:
@@ -246,6 +247,7 @@ FLEXIBLE = ProduceResponse.SCHEMA.flexible.first
 """From this version on a count has one to five bytes, before it four."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "count"),
     [

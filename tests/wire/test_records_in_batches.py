@@ -121,6 +121,7 @@ def test_a_long_batch_is_walked_in_slices() -> None:
     assert len(pauses) == 2
 
 
+@pytest.mark.slow
 def test_headers_that_nobody_needs_are_not_made() -> None:
     """A compressed batch of 1 MiB may have 64 million empty ones."""
     batch = a_batch([a_record(headers=[(b"", None)] * 50_000)])

@@ -25,6 +25,7 @@ def taken(steps: Generator[None, None, _T]) -> tuple[int, _T]:
         return count, end.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_every_recorded_frame_is_read_and_written_in_steps_as_at_once(capture: str) -> None:
     for frame in golden_frames(capture):

@@ -107,6 +107,7 @@ def requests(draw: st.DrawFn, version: int) -> TxnOffsetCommitRequest:
     return tagged(request, draw(tags))
 
 
+@pytest.mark.slow
 @MANY_EXAMPLES
 @given(st.sampled_from(VERSIONS), st.data())
 def test_any_request_is_read_the_same(version: int, data: st.DataObject) -> None:

@@ -61,6 +61,7 @@ def test_unknown_words_are_refused(arguments: list[str], complaint: str, capsys:
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_sides_take_turns_and_only_the_first_part_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[tuple[str, str]] = []
 
@@ -69,6 +70,7 @@ def test_sides_take_turns_and_only_the_first_part_is_repeated(monkeypatch: pytes
     assert seen == [("single", "apache"), ("single", "ottla")] * 2 + [("other", "apache"), ("other", "ottla")]
 
 
+@pytest.mark.slow
 def test_the_page_has_machine_tables_and_pictures_and_the_numbers_stand_beside_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _, page = run(monkeypatch, tmp_path, [a_part("other", [])], "--quick")
 
@@ -82,6 +84,7 @@ def test_the_page_has_machine_tables_and_pictures_and_the_numbers_stand_beside_i
     assert [turn["numbers"]["value"] for turn in results["parts"]["other"]["Ottla"]] == [2]
 
 
+@pytest.mark.slow
 def test_a_turn_that_fails_is_noted_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[tuple[str, str]] = []
 
@@ -93,6 +96,7 @@ def test_a_turn_that_fails_is_noted_and_the_others_go_on(monkeypatch: pytest.Mon
     assert status == 1
 
 
+@pytest.mark.slow
 def test_a_kind_that_races_itself_is_numbered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _, page = run(monkeypatch, tmp_path, [a_part("other", [])], "--kinds", "ottla,ottla")
 
@@ -103,6 +107,7 @@ def test_the_long_run_takes_ten_minutes() -> None:
     assert (QUICK.long_s, NORMAL.long_s, LONG.long_s) == (5, 600, 600)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_interrupted_leaves_a_page_that_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def interrupted(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
         raise KeyboardInterrupt

@@ -94,6 +94,7 @@ def test_batches_are_the_same_in_every_run(codec: Codec) -> None:
     assert batch_of_size(16384, 150, NOW, codec) == batch_of_size(16384, 150, NOW, codec)
 
 
+@pytest.mark.slow
 def test_every_produce_load_sends_to_every_partition_and_fits_the_default_message_limit() -> None:
     for produce in PRODUCE:
         load = produce.load(TOPIC, PACE)

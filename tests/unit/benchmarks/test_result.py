@@ -130,6 +130,7 @@ def test_the_page_names_the_parts_during_which_the_machine_was_busy() -> None:
     assert "these parts: Consumer groups (40%)." in warning(quiet, busy)
 
 
+@pytest.mark.slow
 def test_the_picture_is_well_formed_and_has_a_bar_per_ratio() -> None:
     from benchmarks.picture import ratio_picture
 

@@ -174,6 +174,7 @@ def sent_by(load: Load) -> list[list[Prepared]]:
     return [made[at :: load.connections] if len(made) >= load.connections else [made[at % len(made)]] for at in range(load.connections)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [*closed_loops(NORMAL), *STEADY], ids=lambda shape: shape.key)
 def test_every_frame_of_a_shape_is_a_request_whose_answers_are_checked(shape: Shape) -> None:
     load = load_of(shape)

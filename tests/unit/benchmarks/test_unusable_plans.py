@@ -59,6 +59,7 @@ def test_what_listens_and_is_no_master(monkeypatch: pytest.MonkeyPatch, says: by
         session.check_master(master)
 
 
+@pytest.mark.slow
 def test_a_master_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     mute, first = a_listener(None)
     live, second = a_listener(bytes([0, 0, 0, 0, 0, 0, 0, 19, 8]))  # a StreamFailure

@@ -45,6 +45,7 @@ def test_the_collector_works_again_after_a_failure() -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 def test_much_that_was_made_in_a_pause_is_never_looked_at_and_little_is() -> None:
     gc.set_threshold(1_000, 10, 10)
     gc.collect()
@@ -57,6 +58,7 @@ def test_much_that_was_made_in_a_pause_is_never_looked_at_and_little_is() -> Non
     assert gc.get_freeze_count() >= frozen + len(many) + len(few)
 
 
+@pytest.mark.slow
 def test_what_was_made_in_a_rest_is_looked_at_when_it_is_over() -> None:
     gc.set_threshold(1_000, 10, 10)
     gc.collect()
@@ -69,6 +71,7 @@ def test_what_was_made_in_a_rest_is_looked_at_when_it_is_over() -> None:
     assert many
 
 
+@pytest.mark.slow
 def test_what_was_made_to_stay_is_not_looked_at_when_a_rest_ends_later() -> None:
     gc.set_threshold(1_000, 10, 10)
     gc.collect()
@@ -85,6 +88,7 @@ def test_what_was_made_to_stay_is_not_looked_at_when_a_rest_ends_later() -> None
     assert more
 
 
+@pytest.mark.slow
 def test_the_controllers_large_requests_are_carried_out_in_such_a_pause() -> None:
     entered: list[str] = []
 

@@ -303,6 +303,7 @@ async def test_a_frame_handler_that_fails_is_not_tried_again_the_ordinary_way() 
     assert bench.connection.reasons == []  # no fault of the client
 
 
+@pytest.mark.slow
 def test_frames_with_random_damage_are_answered_or_refused_and_never_a_fault(caplog: pytest.LogCaptureFixture) -> None:
     """Recorded requests of the APIs that need nothing but replicas, with a few bytes changed."""
     keys = {

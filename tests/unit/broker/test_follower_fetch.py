@@ -269,6 +269,7 @@ def a_life(seed: int, *, looks_at_all: bool = False) -> list[object]:
     return asyncio.run(live())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(number_of(12)))
 def test_looking_at_everything_says_the_same(seed: int) -> None:
     assert a_life(seed) == a_life(seed, looks_at_all=True)

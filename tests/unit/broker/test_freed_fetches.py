@@ -2,11 +2,14 @@
 
 import gc
 
+import pytest
+
 from broker.handlers.data.delayed_fetch import DelayedFetch
 from tests.support.handler_bench import on_a_loop
 from tests.unit.broker.test_fetch_handler import alone
 
 
+@pytest.mark.slow
 @on_a_loop
 async def test_a_fetch_that_has_waited_is_freed_without_the_collector() -> None:
     bench = alone(1)
@@ -24,6 +27,7 @@ async def test_a_fetch_that_has_waited_is_freed_without_the_collector() -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 @on_a_loop
 async def test_a_fetch_whose_client_has_left_is_freed_without_the_collector() -> None:
     bench = alone(1)

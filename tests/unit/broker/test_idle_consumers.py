@@ -130,6 +130,7 @@ async def a_life(seed: int, version: int, *, looks_at_all: bool = False) -> list
     return history
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [7, 9, 11, 12, 13, 16, 17])
 @pytest.mark.parametrize("seed", range(12 if "OTTLA_SOAK" in os.environ else number_of(4)))
 def test_looking_at_everything_tells_the_same(seed: int, version: int) -> None:
@@ -137,6 +138,7 @@ def test_looking_at_everything_tells_the_same(seed: int, version: int) -> None:
     assert changed == asyncio.run(a_life(seed, version, looks_at_all=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [7, 11, 12, 13, 17])
 def test_a_fetch_looks_only_at_what_changed(version: int, looked: list[int]) -> None:
     @on_a_loop

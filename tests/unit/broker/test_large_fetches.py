@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from broker.handlers.data.fetch import LARGE_BYTES
 from broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
 from broker.network.request_channel import CLOSE, Pending
@@ -63,6 +65,7 @@ def large(**more: Any) -> bytes:
     return frame
 
 
+@pytest.mark.slow
 @on_a_loop
 async def test_others_are_answered_in_the_next_turn_meanwhile() -> None:
     world = World(PARTITIONS)
@@ -105,6 +108,7 @@ async def test_the_answer_is_the_same_in_turns_and_at_once() -> None:
     assert client.answers == [b"".join(answer.answer)]  # type: ignore[arg-type]  # there are no records
 
 
+@pytest.mark.slow
 @on_a_loop
 async def test_a_large_session_waits_is_woken_and_costs_what_has_changed() -> None:
     world = World(PARTITIONS)
@@ -130,6 +134,7 @@ async def test_a_large_session_waits_is_woken_and_costs_what_has_changed() -> No
     assert not any(partition.waiters.waiting for partition in world.handlers.replicas.manager)
 
 
+@pytest.mark.slow
 @on_a_loop
 async def test_a_client_that_leaves_in_between_leaves_nothing() -> None:
     world = World(PARTITIONS)

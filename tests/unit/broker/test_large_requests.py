@@ -68,6 +68,7 @@ class World:
         return turns
 
 
+@pytest.mark.slow
 @on_a_loop
 async def test_others_are_answered_in_the_next_turn_meanwhile() -> None:
     for api_key, steps in ((ApiKey.LIST_OFFSETS, 2 * ELEMENTS), (ApiKey.PRODUCE, ELEMENTS // AT_ONCE)):

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from broker.fetching.fetch_session import FetchSession
 from broker.fetching.session_numbers import RELEASED_PER_TURN
 from broker.handlers.data.fetch_stages import PARTITIONS_PER_STEP
@@ -70,6 +72,7 @@ async def test_a_partition_that_goes_while_a_session_begins_to_be_watched_is_ans
     assert {asked.index for asked in session if not asked.is_idle} == {1, MANY - 1}
 
 
+@pytest.mark.slow
 @on_a_loop
 async def test_a_connection_that_closes_while_a_session_begins_to_be_watched_leaves_nothing() -> None:
     follower = Follower(MANY)

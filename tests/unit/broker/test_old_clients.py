@@ -100,6 +100,7 @@ async def test_no_complete_message_is_no_error_and_is_not_appended() -> None:
     assert bench.replicas.manager.topic_stats.total("messages_in") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("records", "code"),
     [

@@ -1,5 +1,6 @@
 """However batches are spread over Produce requests, each is answered alike and the logs are the same."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def bytes_of(log: PartitionLog) -> list[bytes]:
     return [segment.file.pread(segment.size, 0) for segment in log.segments]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(
     sent=st.lists(st.tuples(st.integers(0, PARTITIONS), batches().map(bytes)), min_size=1, max_size=14),

@@ -92,6 +92,7 @@ async def let_pass(bench: HandlerBench, seconds: int, *looks: Callable[[int], No
             await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("starts_ms", "pause_ms"), [(0, 0), (20, 0), (240, 20), (480, 300)])
 def test_two_followers_have_equal_parts_of_the_quota_whenever_they_ask(starts_ms: int, pause_ms: int) -> None:
     @on_a_loop

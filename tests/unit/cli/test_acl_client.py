@@ -76,6 +76,7 @@ def delete_bob(cluster: ClusterWithAcls) -> None:
     cluster.acls = [ALICE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [delete_all, delete_bob, lambda _: None])
 def test_acls_that_an_attempt_without_answer_has_deleted_are_said_to_be_deleted(failure: Callable[[ClusterWithAcls], None]) -> None:
     cluster = ClusterWithAcls([failure])

@@ -78,6 +78,7 @@ def test_requests_of_other_sites_are_refused_and_links_to_the_page_are_not(conso
     assert console.get("/api/v1/topics", {**OWN, "sec-fetch-site": "same-origin"}).status == 502
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.action)
 def test_a_change_needs_the_token_its_own_origin_and_json(console: ConsoleUnderTest, change: object) -> None:
     method, path = change.method, address_of(change.path)  # type: ignore[attr-defined]  # of a parameter
@@ -95,6 +96,7 @@ def test_a_change_needs_the_token_its_own_origin_and_json(console: ConsoleUnderT
     assert [line["outcome"] for line in console.lines] == ["refused"] * 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.action)
 def test_a_read_only_console_refuses_every_change(change: object) -> None:
     console = ConsoleUnderTest(is_read_only=True)
@@ -148,6 +150,7 @@ def test_a_parameter_gives_a_name_that_no_path_can_have(console: ConsoleUnderTes
     assert [line["what"]["name"] for line in console.lines] == ["..", "a"] * 2
 
 
+@pytest.mark.slow
 def test_lines_about_refusals_are_limited_and_counted(console: ConsoleUnderTest) -> None:
     for _ in range(100):
         console.change("DELETE", "topics/t", TOPIC, without="x-csrf-token")
@@ -356,6 +359,7 @@ def documented(path: str) -> str:
     return re.sub(r"\{[^}]*\}", "[A-Z]+", path)
 
 
+@pytest.mark.slow
 def test_ten_thousand_topics_are_a_list_in_less_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     part = {"leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}
     partitions = [MetadataResponsePartition(partition_index=number, **part) for number in range(10)]

@@ -59,6 +59,7 @@ def test_a_change_goes_to_the_named_cluster_and_its_line_says_which(console: Con
         assert (console.lines[-1]["cluster"], console.lines[-1]["what"]) == (name, {"name": "t", "confirm": "t"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.action)
 def test_the_rules_hold_for_every_cluster(change: object) -> None:
     method, path = change.method, f"clusters/{SECOND}/{address_of(change.path)}"  # type: ignore[attr-defined]  # of a parameter

@@ -61,6 +61,7 @@ async def is_disconnected(reader: asyncio.StreamReader) -> bool:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", GET, POST, POST + b"12345678"], ids=["nothing", "headers", "no body", "a part of a body"])
 def test_a_request_that_is_not_complete_in_time_ends_its_connection(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,6 +83,7 @@ def test_a_byte_now_and_then_gives_no_more_time(monkeypatch: pytest.MonkeyPatch)
     with_a_server(session, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [GET + b"\r\n", POST + b"123456789"], ids=["no body", "a body"])
 def test_an_answer_may_take_longer_and_so_may_the_next_one(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -92,6 +94,7 @@ def test_an_answer_may_take_longer_and_so_may_the_next_one(sent: bytes, monkeypa
     with_a_server(session, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_request_that_began_with_the_last_one_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(GET + b"\r\n" + POST)

@@ -288,6 +288,7 @@ def test_an_error_for_which_nobody_waits_is_not_logged(caplog: pytest.LogCapture
     assert caplog.records == []
 
 
+@pytest.mark.slow
 def test_the_sizes_of_100_000_partitions_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"topic-{number:05}" for number in range(10_000)]
     directory = a_directory("/a", {})

@@ -132,6 +132,7 @@ def test_another_site_cannot_log_in(console: ConsoleUnderTest) -> None:
         assert console.change("POST", "session", {"user": "alice", "password": PASSWORD}, more=header).status == 403
 
 
+@pytest.mark.slow
 def test_hundreds_of_wrong_passwords_cost_five_hashes_and_few_lines(console: ConsoleUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = []
     monkeypatch.setattr(HashedPassword, "fits", lambda self, password: bool(hashes.append(password)) or password == PASSWORD)
@@ -194,6 +195,7 @@ def test_a_console_without_passwords_has_no_login() -> None:
     assert log_in(ConsoleUnderTest()).error == "this console has no login"
 
 
+@pytest.mark.slow
 def test_the_line_of_a_user_is_printed_and_read_again(tmp_path: Path) -> None:
     printed = CliRunner().invoke(main, ["console", "--hash-password", "alice@x"], input="secret\n")
     assert printed.exit_code == 0

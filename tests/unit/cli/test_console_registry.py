@@ -181,6 +181,7 @@ def a_slow_registry(prefix: bytes) -> Iterator[str]:
             thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prefix",
     [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"HTTP/1.1 404 No\r\nX: "],

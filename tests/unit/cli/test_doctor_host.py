@@ -142,6 +142,7 @@ def test_a_broker_whose_id_the_cluster_assigns_has_no_other_id_in_its_configurat
     assert broker.examine() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PROVOKED)
 def test_each_fault_of_a_host_is_found(kind: str, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.cli.doctor.configuration_checks._CONNECT_MS", 300)

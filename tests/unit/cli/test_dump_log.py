@@ -59,6 +59,7 @@ def test_max_bytes_ends_early_without_complaint() -> None:
     assert len(ottla("dump-log", "--max-bytes", "400", str(SEGMENT)).lines) == 2 + 2
 
 
+@pytest.mark.slow
 def test_a_record_of_very_many_headers_takes_little_memory(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(
@@ -173,6 +174,7 @@ def test_wrong_calls_have_status_2() -> None:
 HEAVY = {"rich", "asyncio", "uvloop", "kazoo", "sqlite3", "prometheus_client", "multiprocessing", "concurrent", "ssl"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["topics", "groups", "configs", "produce", "consume", "dump-log"])
 def test_a_command_starts_light(command: str) -> None:
     code = (

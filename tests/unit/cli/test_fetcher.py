@@ -26,6 +26,7 @@ def fetcher_at(offset: int, isolation: int = 0) -> Fetcher:
     return Fetcher(Cluster("127.0.0.1:1"), {P0: offset}, FetchSettings(isolation=isolation))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("position", "sizes"), [(0, [MAX_RECORDS, MAX_RECORDS, 5000]), (12_000, [MAX_RECORDS, 3000]), (15_000, [MAX_RECORDS, 0]), (24_999, [1])]
 )
@@ -41,6 +42,7 @@ def test_a_large_batch_comes_in_parts_that_follow_one_another(position: int, siz
     assert fetcher.positions == {P0: 25_000}
 
 
+@pytest.mark.slow
 def test_many_headers_are_not_made_at_a_time() -> None:
     many = ((b"", None),) * (MAX_HEADERS // 2)
     batch = bytes(a_batch([a_record(offset, headers=many) for offset in range(5)], "zstd"))

@@ -209,6 +209,7 @@ UNKNOWN, EXISTS = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_ALREADY_
 NO_GROUP, NO_CREDENTIAL = ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.RESOURCE_NOT_FOUND
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loses", [True, False])
 @pytest.mark.parametrize(
     ("command", "answer"),

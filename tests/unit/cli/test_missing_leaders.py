@@ -35,6 +35,7 @@ def found_by(cluster: Cluster, query: Query) -> tuple[list[tuple[int, int]], lis
     return sorted(found), [each["partition"] for each in answer["missing"]], answer["stopped_by"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [Query("t"), Query("t", offset=0), Query("t", timestamp_ms=7), Query("t", partitions=(0, 1, 2))])
 @pytest.mark.parametrize("other", [LEADERLESS, DEAD])
 def test_a_search_shows_the_partitions_that_have_a_leader_and_names_the_others(query: Query, other: int) -> None:
@@ -45,6 +46,7 @@ def test_a_search_shows_the_partitions_that_have_a_leader_and_names_the_others(q
     assert cluster.metadata_requests < 30
 
 
+@pytest.mark.slow
 def test_a_partition_whose_leader_cannot_answer_now_is_left_out_with_the_reason() -> None:
     search = a_search(ClusterOfTest(ALIVE, ALIVE, errors={1: ErrorCode.KAFKA_STORAGE_ERROR}), Query("t"))
     assert len(list(search.steps())) > 0
@@ -58,6 +60,7 @@ def test_a_right_that_is_missing_is_an_error() -> None:
         a_search(ClusterOfTest(ALIVE, ALIVE, errors={1: ErrorCode.TOPIC_AUTHORIZATION_FAILED}), Query("t"))
 
 
+@pytest.mark.slow
 def test_a_search_without_any_leader_is_an_error_soon() -> None:
     began = time.monotonic()
     with pytest.raises(Refused, match=r"t-0: .*\(LEADER_NOT_AVAILABLE\)"):
@@ -70,6 +73,7 @@ def test_a_partition_that_does_not_exist_is_an_error() -> None:
         a_search(ClusterOfTest(ALIVE, LEADERLESS), Query("t", partitions=(0, 7)))
 
 
+@pytest.mark.slow
 def test_a_leader_that_is_lost_while_its_partition_is_read_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "LEADER_SECONDS", 0.2)
     cluster = ClusterOfTest(ALIVE, DEAD + 1)
@@ -86,6 +90,7 @@ def test_a_leader_that_is_lost_while_its_partition_is_read_keeps_no_other_waitin
     assert found_by(cluster, Query("t")) == ([(0, 0), (0, 1)], [1], None)
 
 
+@pytest.mark.slow
 def test_an_export_ends_with_the_partitions_that_it_lacks() -> None:
     lines: list[str] = []
     with pytest.raises(ClientError, match=r"the records of partition 1, 2 of t are missing: t-1: .*LEADER_NOT_AVAILABLE"):
@@ -94,6 +99,7 @@ def test_an_export_ends_with_the_partitions_that_it_lacks() -> None:
     assert lines == ["t-0 0", "t-0 1"]
 
 
+@pytest.mark.slow
 def test_a_live_view_tells_once_which_partitions_it_lacks() -> None:
     steps = live(ClusterOfTest(ALIVE, LEADERLESS), Query("t", offset=0), Decoder())
     seen = list(islice(steps, 4))
@@ -111,6 +117,7 @@ def test_a_live_view_has_each_record_that_is_written_after_its_first_step(monkey
     steps.close()
 
 
+@pytest.mark.slow
 def test_a_reader_gives_up_a_partition_without_leader_after_the_timeout() -> None:
     """As `ottla consume` does; a console leaves it out before."""
     fetcher = Fetcher(ClusterOfTest(ALIVE, LEADERLESS), {TopicPartition("t", 0): 0, TopicPartition("t", 1): 0}, FetchSettings())
@@ -121,6 +128,7 @@ def test_a_reader_gives_up_a_partition_without_leader_after_the_timeout() -> Non
     assert offsets == [0, 1]
 
 
+@pytest.mark.slow
 def test_the_page_of_a_topic_shows_the_offsets_of_the_leaders_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "describe_configs", lambda *_, **__: [])
     asked: list[int] = []
@@ -152,6 +160,7 @@ def test_the_page_of_a_topic_shows_its_partitions_to_a_client_that_may_not_see_i
         views.topic(ClusterOfTest(ALIVE), "t")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("offsets", "lag"), [({0: 1}, 1), ({0: 1, 1: 0}, None), ({2: 0}, None), ({}, 0)])
 def test_the_lag_of_a_group_is_unknown_without_the_end_of_a_partition(
     offsets: dict[int, int], lag: int | None, monkeypatch: pytest.MonkeyPatch

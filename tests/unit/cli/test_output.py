@@ -112,6 +112,7 @@ def test_a_full_disk_behind_the_output_is_one_line() -> None:
     assert (done.returncode, done.stderr) == (1, "ottla: standard output: No space left on device\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("cluster", "status", "--json"), ("dump-log", "--verify", "."), ("dump-log", "--verify", ".", "--json"), ("doctor", ".")]
 )
@@ -151,6 +152,7 @@ def test_no_remark_outcome_or_json_moves_the_cursor_of_a_terminal(terminal: Term
     assert json.loads(document) == {"group": name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 @pytest.mark.parametrize("arguments", [(), ("--json",)])
 def test_a_path_that_is_no_text_is_printed(encoding: str, arguments: tuple[str, ...], tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_the_addresses_of_a_host_name_share_the_timeout(
     assert PlayedSocket.now == pytest.approx(3.0)
 
 
+@pytest.mark.slow
 def test_the_next_address_of_a_host_name_is_used_if_one_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         places = [GONE, silent.getsockname()]
@@ -97,6 +98,7 @@ def known_but_gone(timeout_seconds: float) -> Cluster:
     return cluster
 
 
+@pytest.mark.slow
 def test_a_producer_gives_up_after_its_delivery_timeout_however_long_the_timeout_of_requests_is() -> None:
     settings = ProducerSettings(acks=1, linger_seconds=0, delivery_timeout_seconds=0.5)
     deliveries: list[Delivery] = []
@@ -130,6 +132,7 @@ class SilentConnection:
         self._other.close()
 
 
+@pytest.mark.slow
 def test_no_batch_follows_one_that_may_be_written_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = known_but_gone(LONG_SECONDS)
     connections: list[SilentConnection] = []
@@ -240,6 +243,7 @@ def test_no_command_waits_for_a_topic_to_appear(work: Callable[[Cluster], object
     assert cluster.asked == 1
 
 
+@pytest.mark.slow
 def test_a_member_waits_for_a_coordinator_as_long_as_the_timeout() -> None:
     cluster = WithoutCoordinator(0.5)
     began = time.monotonic()
@@ -249,6 +253,7 @@ def test_a_member_waits_for_a_coordinator_as_long_as_the_timeout() -> None:
     assert cluster.asked > 1
 
 
+@pytest.mark.slow
 def test_a_member_waits_for_a_coordinator_that_is_gone_as_long_as_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = known_but_gone(0.5)
     monkeypatch.setattr(cluster, "coordinator", lambda group: GONE)

@@ -37,6 +37,7 @@ def silent() -> Iterator[Cluster]:
         each.close()
 
 
+@pytest.mark.slow
 def test_silent_coordinators_take_the_timeout_once(silent: Cluster) -> None:
     began = time.monotonic()
     found, errors = reachable_groups(silent)
@@ -45,6 +46,7 @@ def test_silent_coordinators_take_the_timeout_once(silent: Cluster) -> None:
     assert all("does not answer" in str(error) for error in errors.values())
 
 
+@pytest.mark.slow
 def test_silent_leaders_take_the_timeout_once(silent: Cluster) -> None:
     names = [TopicPartition("t", number) for number in BROKERS]
     silent.refresh = lambda *_, **__: pytest.fail("the metadata is known")  # type: ignore[method-assign]  # no broker gives it
@@ -62,6 +64,7 @@ def test_one_of_several_brokers_has_a_third_of_the_timeout_to_accept_a_connectio
     assert time.monotonic() - began < SECONDS * 2 / 3
 
 
+@pytest.mark.slow
 def test_silent_brokers_delay_the_creation_of_a_topic_once(silent: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(find: Callable[[], Connection], _: Message, response: type[Any], **__: object) -> CreateTopicsResponse:
         if response is not CreateTopicsResponse:
@@ -75,6 +78,7 @@ def test_silent_brokers_delay_the_creation_of_a_topic_once(silent: Cluster, monk
     assert SECONDS / 2 < time.monotonic() - began < len(BROKERS) * SECONDS / 2
 
 
+@pytest.mark.slow
 def test_bootstrap_servers_that_do_not_answer_take_the_timeout_together(silent: Cluster) -> None:
     bootstrap = ",".join(map(str, silent._brokers.values()))
     began = time.monotonic()

@@ -22,6 +22,7 @@ from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRe
 from tests.support.played_leaders import ALIVE, DEAD, LEADERLESS, ClusterOfTest
 
 
+@pytest.mark.slow
 def test_a_look_for_hanging_transactions_names_the_leader_that_does_not_answer() -> None:
     found = control.hanging_transactions(ClusterOfTest(ALIVE, DEAD, LEADERLESS), QueryParams())
     lost = f"t-1: no broker can be reached at 127.0.0.1:{DEAD}"
@@ -29,6 +30,7 @@ def test_a_look_for_hanging_transactions_names_the_leader_that_does_not_answer()
     assert "not_examined" not in control.hanging_transactions(ClusterOfTest(ALIVE), QueryParams())
 
 
+@pytest.mark.slow
 def test_the_pages_of_groups_and_transactions_name_the_coordinators_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ClusterOfTest(ALIVE, DEAD)
     errors: dict[int, ClientError] = {DEAD: ConnectionLost("broker 2: it does not answer")}
@@ -52,6 +54,7 @@ def test_the_pages_of_groups_and_transactions_name_the_coordinators_that_do_not_
     assert views.groups(cluster) == {"groups": [group._asdict()]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [LEADERLESS, DEAD])
 @pytest.mark.parametrize(
     ("mode", "offset"), [({"to_latest": True}, 2), ({"to_earliest": True}, 0), ({"to_offset": 1}, 1), ({"to_time_ms": 7}, 2)]
@@ -62,6 +65,7 @@ def test_a_reset_of_offsets_names_the_partitions_without_a_leader(other: int, mo
     assert (found.offsets, found.starts, found.ends, list(found.missing)) == ({first: offset}, {first: 0}, {first: 2}, [second])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("--dry-run",), ("--execute",)])
 def test_a_reset_of_offsets_changes_nothing_unless_every_partition_has_a_leader(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -80,6 +84,7 @@ def test_a_reset_of_offsets_changes_nothing_unless_every_partition_has_a_leader(
         assert json.loads(printed.out) == [{"topic": "t", "partition": 0, "before": None, "offset": 2}]
 
 
+@pytest.mark.slow
 def test_the_preview_of_a_reset_has_the_partitions_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_changes, "committed_offsets", lambda *_: {})
     monkeypatch.setattr(group_changes, "describe_group", lambda *_: DescribedGroup("g", "Empty", "Classic", "consumer", "", "", []))
@@ -110,6 +115,7 @@ def failed(*arguments: str) -> None:
     assert ended.value.code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_leader")
 def test_the_offsets_of_the_leaders_that_answer_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     failed("topics", "offsets", "t", "--time", "now")
@@ -133,6 +139,7 @@ def test_a_topic_whose_configuration_may_not_be_seen_is_described_without_it(
     assert printed.err == "ottla: the configuration of topic t: Topic authorization failed. (TOPIC_AUTHORIZATION_FAILED)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_leader")
 def test_the_lag_behind_the_leaders_that_answer_is_shown_and_a_missing_group_hides_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -116,6 +116,7 @@ def test_groups_with_offsets_or_with_members_of_the_topic_read_it() -> None:
         assert found == ([ASSIGNED_READER, LAGGING], [], {})
 
 
+@pytest.mark.slow
 def test_many_groups_are_asked_before_the_first_answer_is_awaited_and_not_too_many() -> None:
     coordinator = Coordinator()
     readers_of(ClusterOfTest(coordinator), "t", listed([f"group-{number}" for number in range(500)]))

@@ -212,6 +212,7 @@ def test_leaderships_go_back_where_too_many_are_elsewhere() -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_session_that_cannot_be_renewed_at_once_is_renewed_later() -> None:
     async def scenario(cluster: Cluster) -> None:
         broker = cluster.brokers[1]

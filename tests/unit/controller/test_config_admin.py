@@ -176,6 +176,7 @@ def test_a_list_is_appended_to_and_subtracted_from_whatever_its_length(op: OpTyp
     assert time.thread_time() - begin < 1
 
 
+@pytest.mark.slow
 def test_a_configuration_that_is_too_long_for_zookeeper_is_refused() -> None:
     """One value of a request has at most 32,767 bytes, but incremental changes add up."""
 

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +87,7 @@ def check(ensemble: MemoryEnsemble, broker: BrokerUnderTest) -> None:
     assert len(states) == len(hosted)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(st.lists(st.tuples(ADMINISTRATION, st.integers(0, 60)), min_size=1, max_size=3), ADMINISTRATION)
 def test_whatever_was_interrupted_is_finished_by_the_next_life(

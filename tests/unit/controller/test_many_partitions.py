@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import pytest
+
 from controller.admin.topic_admin import NewTopic
 from controller.errors import StoreError
 from controller.state.core import LARGE
@@ -61,6 +63,7 @@ async def fail_over(cluster: Cluster) -> tuple[int, dict[int, list[LeaderAndIsrR
     return max(each.round_trips for each in counted), told, news
 
 
+@pytest.mark.slow
 def test_two_thousand_partitions_fail_over_in_as_many_steps_as_one() -> None:
     steps = []
 

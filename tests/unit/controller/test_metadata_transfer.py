@@ -101,6 +101,7 @@ def run(scenario: Callable[[], Awaitable[T]]) -> T:
     return asyncio.run(play())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_every_recorded_cluster_moves_to_the_file_and_back_unchanged(moment: str, tmp_path: Path) -> None:
     async def scenario() -> None:
@@ -137,6 +138,7 @@ def test_sequence_numbers_and_broker_ids_go_on_above_those_in_use() -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("carried_out", [False, True])
 def test_a_transfer_that_ends_at_any_write_is_completed_by_the_next(carried_out: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "MOST_WRITES", 5)

@@ -39,6 +39,7 @@ class Pauses:
         return sum(request.controller_epoch == epoch for peer in self.cluster.peers.values() for request in peer.requests)
 
 
+@pytest.mark.slow
 def test_a_session_that_ends_at_any_pause_of_a_new_controller_ends_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "SESSION_RETRY_SECONDS", 0)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -201,6 +202,7 @@ class Chronicle:
         await self.cluster.controller.controller.alter_isr(state.leader, epoch, {each: change})
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(CREATED, HISTORY)
 @example({"a": [(0, 1)]}, [("move", {TopicPartition("a", 0): (2, 3)}), ("crash", 1), ("grow", TopicPartition("a", 0))])

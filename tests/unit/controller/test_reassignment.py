@@ -290,6 +290,7 @@ def test_a_partition_that_never_had_a_live_replica_is_made_where_it_is_moved_to(
     run(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writes", range(6))
 def test_the_next_controller_goes_on_from_any_write_of_the_end_of_a_move(writes: int) -> None:
     async def scenario(cluster: Cluster) -> None:
@@ -310,6 +311,7 @@ def test_the_next_controller_goes_on_from_any_write_of_the_end_of_a_move(writes:
     run(scenario, brokers=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writes", range(3))
 def test_the_next_controller_goes_on_from_any_write_of_the_beginning_of_a_move(writes: int) -> None:
     async def scenario(cluster: Cluster) -> None:

@@ -34,6 +34,7 @@ def played() -> list[tuple[str, dict[str, ComparableNode], dict[int, list[tuple[
     return asyncio.run(play())
 
 
+@pytest.mark.slow
 def test_the_tree_is_that_of_apache_kafka_at_every_moment() -> None:
     for moment, tree, _ in played():
         recorded = recorded_tree(moment)

@@ -7,12 +7,15 @@ from contextlib import closing
 from pathlib import Path
 from threading import Barrier
 
+import pytest
+
 from controller.store.sqlite_tree import SCHEMA_VERSION, SqliteTree
 
 BROKERS = 6
 ROUNDS = 8
 
 
+@pytest.mark.slow
 def test_brokers_that_start_at_once_make_one_file(tmp_path: Path) -> None:
     for number in range(ROUNDS):
         together = Barrier(BROKERS)

@@ -89,6 +89,7 @@ REFUSED: list[tuple[NewTopic, type[ControllerError], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("topic", "error", "message"), REFUSED, ids=[message[:60] for _, _, message in REFUSED])
 def test_a_topic_that_cannot_be_is_refused_in_kafkas_words(topic: NewTopic, error: type[ControllerError], message: str) -> None:
     async def scenario(broker: BrokerUnderTest) -> None:

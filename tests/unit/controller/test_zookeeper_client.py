@@ -22,6 +22,7 @@ from tests.support.controlled_cluster import until
 SESSION_TIMEOUT_MS = 60_000
 
 
+@pytest.mark.slow
 def test_one_server_that_forgets_a_connection_does_not_cost_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of a session is enough for more than one attempt, though there is one server only."""
     waits: list[float] = []

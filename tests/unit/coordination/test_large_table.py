@@ -49,6 +49,7 @@ def test_the_entries_of_a_large_table_are_spread_over_its_parts() -> None:
     assert max(sizes) < 2 * size / PARTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_draining_takes_every_entry_out_once(size: int) -> None:
     table = a_table(size)

@@ -104,6 +104,7 @@ def test_a_request_for_everything_has_no_place_for_an_error_and_is_not_answered(
     assert answer_to(MetadataRequest(topics=None), ApiKey.METADATA, 8) is CLOSE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", sorted(SERVED))
 def test_every_api_has_an_answer(key: int) -> None:
     types = api(ApiKey(key))

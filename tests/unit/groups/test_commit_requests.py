@@ -181,6 +181,7 @@ def check(request: OffsetCommitRequest, version: int, isr: tuple[int, ...]) -> N
     run(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("isr", [(0,), (0, 1)])
 def test_offsets_are_committed_and_answered(version: int, isr: tuple[int, ...]) -> None:
@@ -210,6 +211,7 @@ def commits(draw: st.DrawFn) -> tuple[OffsetCommitRequest, int]:
     return draw(request), version
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(commits(), st.sampled_from([(0,), (0, 1)]))
 def test_any_commit_is_done_and_answered_as_the_rules_say(asked: tuple[OffsetCommitRequest, int], isr: tuple[int, ...]) -> None:

@@ -60,6 +60,7 @@ def test_what_is_not_confirmed_is_not_written(verified: ErrorCode, told: ErrorCo
     assert f"group g: offsets of 'tx', producer 1000, epoch 0, are refused: {verified.name}" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_version_is_told_what_its_clients_know(version: int) -> None:
     async def scenario(bench: GroupBench) -> None:

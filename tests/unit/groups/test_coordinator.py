@@ -391,6 +391,7 @@ def test_an_answer_that_fails_keeps_nobody_else_from_theirs(caplog: pytest.LogCa
     run(scenario)
 
 
+@pytest.mark.slow
 def test_five_thousand_members_join_sync_and_beat() -> None:
     async def scenario(bench: GroupBench) -> None:
         bench.disks.topics["__consumer_offsets"]["max.message.bytes"] = "10000000"

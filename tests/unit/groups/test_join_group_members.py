@@ -37,6 +37,7 @@ MEMBERS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", range(VERSIONS.first, VERSIONS.last + 1))
 @settings(max_examples=30, deadline=None)
 @given(MEMBERS, st.integers(1, 40))

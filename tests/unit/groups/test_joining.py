@@ -231,6 +231,7 @@ def test_nobody_joins_a_dead_group() -> None:
     assert driver.joined[driver.join(leader)].error == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+@pytest.mark.slow
 def test_five_thousand_members_are_one_rebalance() -> None:
     driver = GroupDriver(initial_rebalance_delay_ms=3_000)
     waiters = [driver.join() for _ in range(5_000)]

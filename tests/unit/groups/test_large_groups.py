@@ -80,6 +80,7 @@ EVENTS: dict[str, tuple[Callable[[int], GroupDriver], Callable[[GroupDriver, str
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVENTS)
 def test_an_event_of_one_member_looks_at_no_more_members_in_a_large_group(name: str) -> None:
     a_group, event = EVENTS[name]

@@ -158,6 +158,7 @@ def in_transactions(groups: dict[str, ClassicGroup]) -> Found:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.sampled_from([None, 1, 2]))
 def test_what_is_loaded_is_what_the_declared_messages_say(
@@ -212,6 +213,7 @@ def test_a_batch_that_repeats_another_but_for_one_key_is_read() -> None:
     assert committed(groups)["g", "t", count - 1][1].offset == 3
 
 
+@pytest.mark.slow
 def test_more_shapes_than_are_remembered_are_all_read() -> None:
     groups = MOST_RECORDS // 1_000 + 5
     log = b"".join(

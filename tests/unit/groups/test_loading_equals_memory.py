@@ -4,6 +4,7 @@ expiry."""
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,6 +114,7 @@ def loaded(bench: GroupBench) -> dict[str, Group]:
     return groups
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(step, max_size=40))
 def test_any_history_leaves_the_same_offsets_in_memory_and_in_the_log(steps: list[tuple[Any, ...]]) -> None:

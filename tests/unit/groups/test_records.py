@@ -1,5 +1,6 @@
 """What is packed by hand of the records of `__consumer_offsets`: the bytes that the declared messages and other producers write."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ COMMITS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(NAMES, COMMITS, st.sampled_from([0, 60, 1_020, 8_190]))
 def test_records_of_commits_are_those_of_any_producer(group: str, named: dict[TopicPartition, OffsetAndMetadata], before: int) -> None:

@@ -168,6 +168,7 @@ def test_lines_are_written_by_a_thread_and_all_are_there_after_the_end(root: log
     assert (line["message"], line["broker"], line["cluster"]) == ("the list is ['one']", 7, "abc")
 
 
+@pytest.mark.slow
 def test_a_writer_that_stands_still_stops_no_caller_and_the_lost_lines_are_counted(root: logging.Logger, tmp_path: Path) -> None:
     sink = sink_of(tmp_path)
     stuck = write_to_a_stuck_disk(sink)
@@ -180,6 +181,7 @@ def test_a_writer_that_stands_still_stops_no_caller_and_the_lost_lines_are_count
     assert (tmp_path / "broker.log").read_text().count('"more"') == MAX_LINES
 
 
+@pytest.mark.slow
 def test_the_end_waits_for_room_in_a_full_queue_and_loses_no_line(root: logging.Logger, tmp_path: Path) -> None:
     sink = sink_of(tmp_path)
     stuck = write_to_a_stuck_disk(sink)

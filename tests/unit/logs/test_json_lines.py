@@ -92,6 +92,7 @@ def test_a_stack_trace_is_one_field() -> None:
     assert json.loads(JsonLines("json").format(record))["stack"] == "Traceback\n  line"
 
 
+@pytest.mark.slow
 def test_nearly_every_value_of_the_floors_has_a_name() -> None:
     names = [
         name

@@ -109,6 +109,7 @@ def test_a_line_that_is_longer_than_the_pipe_stops_no_caller(written: LogSink, p
     assert found.count(b"\n") == 2
 
 
+@pytest.mark.slow
 def test_lines_that_find_the_queue_full_are_counted(written: LogSink, pipe: Pipe) -> None:
     fill(written)
     for _ in range(MAX_LINES):

@@ -57,6 +57,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_slow", [sends_a_byte_now_and_then, reads_a_part_now_and_then, reads_nothing, sends_nothing])
 def test_slow_clients_are_disconnected_in_time_and_the_next_one_is_served(
     is_slow: Callable[[socket.socket, threading.Event], None],

@@ -124,6 +124,7 @@ def test_at_a_low_rate_every_request_is_measured() -> None:
     assert bench.measured == 20
 
 
+@pytest.mark.slow
 def test_at_a_high_rate_few_are_measured_and_stand_for_all() -> None:
     bench = Bench()
     for _ in range(50_000):

@@ -239,6 +239,7 @@ def test_what_is_kept_for_a_client_between_two_requests_goes_with_its_connection
     assert told == ["request", "client"]
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_gone_is_garbage_without_the_collector() -> None:
     later = Later()
     bench = Bench(later)

@@ -175,6 +175,7 @@ def test_what_is_not_in_the_page_cache_is_pulled_in_by_a_thread_first(path: Path
     assert slow.answers == [expected(1_500_000), other(b"behind")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(number_of(30)))
 def test_any_parts_arrive_in_order_however_slowly_client_and_disk_are(path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     chance = random.Random(seed)

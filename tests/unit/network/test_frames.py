@@ -66,6 +66,7 @@ def test_two_connections_share_the_buffer_without_mixing_their_halves() -> None:
     assert bench.handled == [numbered(1000, 1), numbered(2000, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size",
     [
@@ -217,6 +218,7 @@ def test_while_the_request_channel_is_full_only_a_small_window_is_read() -> None
     assert not client.transport.reading
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_chunking_of_a_stream_yields_the_same_frames_and_answers(data: st.DataObject) -> None:
@@ -255,6 +257,7 @@ class Script:
         return pending
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_answers_keep_the_order_of_requests_whatever_completes_first(data: st.DataObject) -> None:

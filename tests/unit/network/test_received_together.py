@@ -31,6 +31,7 @@ def answers_of(client: Client) -> list[bytes]:
     return unframed(bytes(client.transport.sent))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(
     st.lists(st.tuples(st.sampled_from([PRODUCE, FETCH, METADATA]), st.integers(8, 40)), max_size=20),

@@ -72,6 +72,7 @@ def kept_bytes(position: int, length: int) -> int:
     return copied if copied < PAGE_BYTES and INLINE_BYTES < length <= PACKET_BYTES + copied else 0
 
 
+@pytest.mark.slow
 def test_from_anywhere_in_a_page_the_bytes_of_the_file_leave(side: Side, log: Log) -> None:
     for position in range(PAGE_BYTES, 2 * PAGE_BYTES):
         region, expected = log.find(position, LENGTHS[position % len(LENGTHS)])

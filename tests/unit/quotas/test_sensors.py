@@ -138,6 +138,7 @@ class PlainSamples:
                 sample[:] = [now_ms, now_ms, 0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(number_of(20)))
 def test_the_running_sum_is_that_of_all_samples(seed: int) -> None:
     chance = random.Random(seed)

@@ -193,6 +193,7 @@ async def test_an_empty_log_may_begin_in_the_middle_of_the_first_batch() -> None
     await follower.pool.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -247,6 +248,7 @@ async def test_a_partition_that_failed_alone_is_asked_for_again_after_the_backof
     await follower.pool.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
 def test_a_leader_that_has_not_heard_of_it_yet_is_asked_again_soon_and_less_and_less_often(code: ErrorCode) -> None:
     @in_virtual_time

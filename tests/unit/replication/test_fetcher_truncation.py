@@ -180,6 +180,7 @@ async def test_out_of_range_for_a_moment_leaves_the_log_as_it_is() -> None:
     await follower.pool.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("offered", "gives_up"),
     [

@@ -4,6 +4,7 @@ The rule: whoever the controller takes to be in sync has every record below the 
 high watermark never goes back.
 """
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -136,4 +137,4 @@ class IsrMachine(RuleBasedStateMachine):
 
 
 IsrMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
-TestIsr = IsrMachine.TestCase
+TestIsr = pytest.mark.slow(IsrMachine.TestCase)

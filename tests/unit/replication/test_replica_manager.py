@@ -299,6 +299,7 @@ def recorded(key: ApiKey) -> list[GoldenFrame]:
     return [frame for frame in golden_frames("interbroker") if frame.api.key is key and frame.is_request]
 
 
+@pytest.mark.slow
 def test_what_a_real_controller_said_is_carried_out() -> None:
     """Every recorded LeaderAndIsr, to a broker that has heard of all brokers: it leads or follows as it was told."""
     for frame in recorded(ApiKey.LEADER_AND_ISR):

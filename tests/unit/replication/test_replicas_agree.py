@@ -1,5 +1,6 @@
 """Two replicas that lead in turns, elected cleanly or not, fetch from each other with the real handlers: in the end they are equal."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ def check(history: list[Step], **topic_config: str) -> None:
     scenario()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_replicas_are_equal_after_any_history_of_elections(history: list[Step]) -> None:

@@ -122,6 +122,7 @@ def test_the_limits_follow_the_dynamic_configuration() -> None:
 THROTTLED = {FOLLOWER_REPLICATION_THROTTLED_REPLICAS.name: "0:1"}
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_a_throttled_follower_that_is_behind_waits_for_its_quota_and_others_do_not() -> None:
     big = bytes(batch(0, 1, value_bytes=3000))

@@ -1,5 +1,6 @@
 """Two replicas that lead in turns while transactions are written: in the end both know the same transactions, and the right ones."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -48,12 +49,14 @@ def _producers(pair: Pair, index: int) -> set[tuple[int, int, int, int, int]]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_replicas_know_the_same_transactions_after_any_history_of_elections(history: list[Step]) -> None:
     check(history)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_replicas_of_many_small_segments_know_the_same_transactions(history: list[Step]) -> None:

@@ -87,6 +87,7 @@ def test_a_change_is_not_missed_while_the_acls_are_read_at_the_start(monkeypatch
     run(scenario)
 
 
+@pytest.mark.slow
 def test_brokers_that_add_to_one_pattern_at_the_same_time_lose_nothing() -> None:
     async def scenario(brokers: Brokers) -> None:
         admins = [await brokers.add() for _ in range(4)]
@@ -109,6 +110,7 @@ def test_an_acl_that_exists_is_not_written_again() -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_patterns_of_one_request_travel_together(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(brokers: Brokers) -> None:
         admin = await brokers.add()

@@ -232,6 +232,7 @@ def model_of_any(bindings: list[AclBinding], principal: str, host: str, operatio
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(BINDINGS, max_size=12),
@@ -253,6 +254,7 @@ def test_the_index_decides_about_any_resource_as_the_model_before_and_after_a_ch
     assert found is model_of_any(after, principal, host, operation, without_acls)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(

@@ -188,6 +188,7 @@ def test_a_server_is_asked_by_http() -> None:
         assert read_jwks(source(f"http://127.0.0.1:{port}/keys")) == key_set("a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -232,6 +233,7 @@ def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         gone.set()
 
 
+@pytest.mark.slow
 def test_an_https_server_needs_a_certificate_that_is_trusted(tmp_path: Path) -> None:
     authority = Identity("CN=authority")
     server = Identity("CN=localhost", authority)

@@ -89,6 +89,7 @@ def in_pieces(data: bytes, cuts: set[int]) -> list[bytes]:
     return [piece for piece in pieces if piece]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @example(config={"segment_ms": 50}, sent=[(a_batch(1, timestamps=[-5]), 0), (a_batch(1), 0)], cuts=set())
 @given(
@@ -131,6 +132,7 @@ def test_any_split_into_runs_leaves_the_files_offsets_and_producers_of_the_leade
     assert all(files == found[0] for files in found)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(sent=st.lists(batches(), max_size=12), config=st.sampled_from(CONFIGS))
 def test_a_batch_is_appended_or_refused_whatever_stands_around_it_in_the_frame(sent: list[bytearray], config: dict[str, str | int]) -> None:

@@ -53,6 +53,7 @@ def when_cached(ask: Callable[[], Found]) -> tuple[Found, int]:
     raise AssertionError("it never gets there")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_reopened", [False, True])
 @pytest.mark.parametrize("max_bytes", [1, 300, 700, 100_000])
 def test_a_read_of_an_old_segment_does_not_wait_and_finds_the_same(max_bytes: int, is_reopened: bool) -> None:
@@ -81,6 +82,7 @@ def test_a_reader_at_the_tail_is_never_asked_to_come_back() -> None:
         log.read(offset, 100, log.log_end_offset, True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_reopened", [False, True])
 def test_a_search_by_time_does_not_wait_and_finds_the_same(is_reopened: bool) -> None:
     log, other = a_cold_log(is_reopened=is_reopened), a_cold_log(is_reopened=is_reopened)
@@ -92,6 +94,7 @@ def test_a_search_by_time_does_not_wait_and_finds_the_same(is_reopened: bool) ->
     assert when_cached(lambda: log.offset_of_max_timestamp(False))[0] == other.offset_of_max_timestamp()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_reopened", [False, True])
 def test_the_segments_up_to_a_time_are_found_without_a_wait(is_reopened: bool) -> None:
     log, other = a_cold_log(is_reopened=is_reopened), a_cold_log(is_reopened=is_reopened)
@@ -121,6 +124,7 @@ def a_log_with_empty_segments() -> PartitionLog:
     return log
 
 
+@pytest.mark.slow
 def test_empty_segments_are_passed_over_without_a_wait() -> None:
     log, other = a_log_with_empty_segments(), a_log_with_empty_segments()
     for timestamp in (0, 1100, 1300, 10_000):

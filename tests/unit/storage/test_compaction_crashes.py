@@ -84,6 +84,7 @@ EVERY = 1 if IS_SOAK else 3
 """Which calls fail: each, or each third."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("for_ever", [True, False], ids=["the disk is gone", "one call fails"])
 def test_whichever_call_of_a_cleaning_fails_every_key_has_its_value(for_ever: bool) -> None:
     failures = 0
@@ -97,6 +98,7 @@ def test_whichever_call_of_a_cleaning_fails_every_key_has_its_value(for_ever: bo
     assert failures > 50 // EVERY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3 if IS_SOAK else 1))
 def test_after_a_power_cut_at_any_call_every_key_has_its_value(seed: int) -> None:
     cuts = 0

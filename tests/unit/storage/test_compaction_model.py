@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -165,6 +166,7 @@ def _last_batches(log: PartitionLog) -> dict[int, tuple[int, int, int]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(_steps)
 def test_after_any_cleaning_every_key_has_its_latest_value_and_nothing_else_has_changed(steps: list[Write | End | Clean | str]) -> None:

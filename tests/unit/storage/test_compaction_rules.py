@@ -181,6 +181,7 @@ def test_a_worker_whose_broker_is_gone_removes_and_replaces_no_file() -> None:
     assert checks > 6
 
 
+@pytest.mark.slow
 def test_the_map_agrees_with_a_dict_while_it_grows() -> None:
     rng = random.Random(1)
     offset_map = OffsetMap(24 * 40_000, 1000)

@@ -49,6 +49,7 @@ def checkpoint(name: str, file: str) -> dict[TopicPartition, int]:
     return OffsetCheckpoint(str(LOGS / name), file, RealFileSystem()).read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_every_log_opens_and_holds_what_its_manifest_says(name: str, tmp_path: Path) -> None:
     disks = a_copy(name, tmp_path)
@@ -108,6 +109,7 @@ def test_checkpoints_after_our_stop_say_of_these_logs_what_kafkas_did(name: str,
     assert (Path(disks.log_dirs) / ".kafka_cleanshutdown").read_bytes() == (LOGS / "clean" / ".kafka_cleanshutdown").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_after_our_clean_stop_nothing_needs_recovery(name: str, tmp_path: Path) -> None:
     disks = a_copy(name, tmp_path)
@@ -124,6 +126,7 @@ def test_after_our_clean_stop_nothing_needs_recovery(name: str, tmp_path: Path) 
     second.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_a_crash_loses_nothing_of_what_stood_there(name: str, tmp_path: Path) -> None:
     disks = a_copy(name, tmp_path)

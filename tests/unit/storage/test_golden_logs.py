@@ -72,6 +72,7 @@ def _last_offset(manifest: dict[str, Any]) -> int:
     return max((batch["last_offset"] for batch in batches), default=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_a_log_of_apache_kafka_is_read_to_the_last_byte(name: str, tmp_path: Path) -> None:
     manifest = _manifest(name)
@@ -82,6 +83,7 @@ def test_a_log_of_apache_kafka_is_read_to_the_last_byte(name: str, tmp_path: Pat
     assert read_all(log, max_bytes=100) == _log_bytes(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_every_offset_leads_to_its_batch(name: str, tmp_path: Path) -> None:
     log = _open(name, tmp_path, clean=name in CLEAN)
@@ -93,6 +95,7 @@ def test_every_offset_leads_to_its_batch(name: str, tmp_path: Path) -> None:
                 assert [header.base_offset for _, header in iter_batches(region.read())] == [batch["base_offset"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLEAN)
 def test_opening_and_closing_changes_no_segment(name: str, tmp_path: Path) -> None:
     _open(name, tmp_path, clean=True).close()
@@ -201,6 +204,7 @@ def test_producers_and_aborted_transactions_are_those_of_the_manifest(name: str,
     assert {entry.producer_id: entry.last_sequence for entry in log.active_producers()}.items() >= young.items()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_readers_of_committed_records_are_told_at_every_offset_what_apache_kafka_recorded(name: str, tmp_path: Path) -> None:
     manifest = _manifest(name)
@@ -224,6 +228,7 @@ def test_readers_of_committed_records_are_told_at_every_offset_what_apache_kafka
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_a_search_by_timestamp_finds_the_first_record_that_is_not_older(name: str, tmp_path: Path) -> None:
     manifest = _manifest(name)

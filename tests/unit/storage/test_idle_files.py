@@ -180,6 +180,7 @@ def so_many_more_files(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+@pytest.mark.slow
 def test_more_logs_than_files_that_may_be_open_are_created_written_and_opened_again(tmp_path: Path) -> None:
     partitions = [TopicPartition("topic", number) for number in range(300)]
     with so_many_more_files(100):

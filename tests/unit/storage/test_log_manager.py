@@ -126,6 +126,7 @@ def test_a_crash_while_loading_counts_as_a_crash() -> None:
     assert not disks.start().directories["/data"].had_clean_shutdown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 def test_many_logs_are_synced_together_and_a_stop_that_fails_is_no_clean_one(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_closing, "MANY_SEGMENTS", 3)
@@ -300,7 +301,6 @@ def test_a_topics_new_configuration_reaches_its_log() -> None:
 
 
 # ---- what is in the directories
-
 
 NAMES = [
     ("topic-0", (T0, DirectoryKind.CURRENT)),

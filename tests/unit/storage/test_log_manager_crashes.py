@@ -92,6 +92,7 @@ def disks_on(filesystem: MemoryFileSystem | FaultyFileSystem) -> Disks:
     return disks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60 if "OTTLA_SOAK" in os.environ else number_of(20)))
 def test_a_power_cut_at_any_moment_loses_nothing_that_was_flushed(seed: int) -> None:
     rng = random.Random(seed)
@@ -101,6 +102,7 @@ def test_a_power_cut_at_any_moment_loses_nothing_that_was_flushed(seed: int) -> 
     check(disks_on(filesystem.after_power_cut(seed)), history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60 if "OTTLA_SOAK" in os.environ else number_of(20)))
 def test_a_power_cut_with_writes_under_way_loses_nothing_that_was_flushed(seed: int) -> None:
     rng = random.Random(seed)
@@ -113,6 +115,7 @@ def test_a_power_cut_with_writes_under_way_loses_nothing_that_was_flushed(seed: 
     check(disks_on(filesystem.after_power_cut(seed)), history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_a_disk_that_fails_from_any_call_on_leaves_a_directory_that_opens(part: int) -> None:
     for fail_at in range(part + 1, 400, 8 * 3):

@@ -3,6 +3,7 @@
 import errno
 import logging
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -197,4 +198,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 LogMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
-TestLog = LogMachine.TestCase
+TestLog = pytest.mark.slow(LogMachine.TestCase)

@@ -242,6 +242,7 @@ def _varied_log(index_interval_bytes: int, is_written: bool, is_spoiled: bool) -
     return log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_spoiled", [False, True])
 @pytest.mark.parametrize("is_written", [False, True])
 @pytest.mark.parametrize("index_interval_bytes", [1, 3000])

@@ -80,6 +80,7 @@ def test_a_file_that_somebody_else_deletes_meanwhile_does_not_fail_the_directory
     assert not any("delete" in name for name in names_in(disks, "/data"))
 
 
+@pytest.mark.slow
 def test_segments_deleted_before_a_move_are_deleted_after_it() -> None:
     disks, manager = a_manager("/a,/b")
     disks.topics["topic"] = dict(topic(segment_bytes=200, file_delete_delay_ms=1000))

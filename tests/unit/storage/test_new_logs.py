@@ -286,6 +286,7 @@ def test_after_a_crash_at_any_step_a_future_log_is_whole_or_not_there() -> None:
     raise AssertionError("it never ended")
 
 
+@pytest.mark.slow
 def test_after_a_crash_at_any_step_the_logs_are_there_or_can_be_made() -> None:
     for step in range(1, 40):
         started = Started()

@@ -35,6 +35,7 @@ def records_of(seed: int, count: int) -> list[Record]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 64, 65, 200, 9000])
 @pytest.mark.parametrize("seed", range(number_of(6)))
 def test_every_shape_of_record_is_found(seed: int, count: int) -> None:
@@ -72,6 +73,7 @@ def runs_of(seed: int, count: int) -> list[Record]:
     return found[:count]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [9, 64, 200, 2000, 9000])
 @pytest.mark.parametrize("seed", range(number_of(8)))
 def test_records_in_runs_are_found_and_kept_as_if_read_one_by_one(seed: int, count: int) -> None:

@@ -103,6 +103,7 @@ def test_a_log_that_was_cut_across_transactions_goes_on_as_if_the_rest_had_never
         model.check(log)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [close_properly, kill])
 def test_transactions_survive_a_restart(end: Callable[[PartitionLog], None]) -> None:
     @histories

@@ -45,6 +45,7 @@ def manifest_of(path: Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", GOLDEN_SNAPSHOTS, ids=lambda path: f"{path.parts[-3]}/{path.parts[-2]}/{path.name}")
 def test_a_recorded_snapshot_is_read_as_its_manifest_says_and_written_again_to_the_same_bytes(path: Path) -> None:
     data = path.read_bytes()

@@ -185,6 +185,7 @@ def test_the_first_unstable_offset_is_that_of_the_earliest_transaction_not_repli
         assert state.is_empty == (not state.producers)
 
 
+@pytest.mark.slow
 def test_a_transaction_costs_no_more_after_many_whose_markers_are_not_replicated() -> None:
     # Recovery knows no high watermark. A segment may have millions of transactions.
     state = a_state()

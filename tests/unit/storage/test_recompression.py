@@ -86,6 +86,7 @@ def test_records_are_checked_before_they_are_recompressed() -> None:
         recompressed(with_bytes(a_batch(10, "lz4"), 70, b"\xff\xff\xff\xff"), ValidationRules(ORDERS, compression_codec=gzip))
 
 
+@pytest.mark.slow
 def test_a_small_batch_of_very_many_records_takes_little_memory() -> None:
     batch = a_batch([a_record(i, FIRST_TIMESTAMP, None, None) for i in range(20_000)], "zstd")
     asked = judged(batch, ValidationRules(ORDERS, compression_codec=CODEC_BY_NAME["gzip"]), NOW).detached()
@@ -99,6 +100,7 @@ def test_a_small_batch_of_very_many_records_takes_little_memory() -> None:
     assert [record.offset for record in iter_records(done)] == list(range(20_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_very_many_headers_take_little_memory(is_refused: bool) -> None:
     """A batch of 1 MiB may have 64 million empty ones."""

@@ -60,6 +60,7 @@ def _check_whole(log: PartitionLog) -> None:
             assert starts[position] == offset
 
 
+@pytest.mark.slow
 def test_a_log_cut_at_any_byte_of_its_last_two_batches_keeps_the_whole_ones() -> None:
     filesystem = _written(4)
     size = filesystem.size(_path(0)) // 4
@@ -73,6 +74,7 @@ def test_a_log_cut_at_any_byte_of_its_last_two_batches_keeps_the_whole_ones() ->
         assert append(log).first_offset == length // size * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_a_flipped_byte_ends_the_log_before_its_batch(mask: int) -> None:
     filesystem = _written(3)
@@ -371,6 +373,7 @@ def test_a_disk_that_refuses_takes_its_log_directory_down() -> None:
         assert caught.value.log_dir == LOG_DIR
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_any_damage_to_any_file_leaves_a_log_that_opens_and_appends(data: st.DataObject) -> None:

@@ -52,6 +52,7 @@ def files_in(tmp_path: Path) -> dict[str, bytes]:
     return {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [2, 3, 64])
 def test_any_number_of_threads_leaves_the_same_logs(threads: int, tmp_path: Path) -> None:
     left: list[tuple[dict[str, Any], dict[str, bytes]]] = []

@@ -72,6 +72,7 @@ def test_a_segment_that_hardly_grows_gets_nothing(disk: Disk) -> None:
     assert log.active_segment.reserved_bytes == 0
 
 
+@pytest.mark.slow
 def test_one_that_grows_gets_more_and_more_ahead_of_it(disk: Disk) -> None:
     log = a_growing_log(disk)
     grow(log, 300, disk)

@@ -64,6 +64,7 @@ BY_SIZE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("retention_bytes", "left"), BY_SIZE)
 def test_segments_go_as_long_as_the_rest_has_retention_bytes(retention_bytes: int, left: list[int]) -> None:
     log = filled(retention_bytes=retention_bytes)
@@ -78,6 +79,7 @@ def test_nothing_at_or_above_the_high_watermark_goes(high_watermark: int, left: 
     assert segments(log) == left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 @pytest.mark.parametrize(("log_start_offset", "left"), [(0, [0, 1, 2, 3, 4]), (1, [1, 2, 3, 4]), (4, [4]), (5, [4])])
 def test_segments_below_the_log_start_offset_go_under_any_policy(policy: str, log_start_offset: int, left: list[int]) -> None:

@@ -61,6 +61,7 @@ def test_an_offset_behind_the_next_segment_is_damage() -> None:
     assert batches.startswith(read_all(log))
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_step_leaves_a_log_that_opens_whole() -> None:
     steps = 0
     while True:

@@ -325,6 +325,7 @@ def fail(_: object) -> bytes:
     raise MemoryError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rolls", [1, 3])
 @pytest.mark.parametrize("power", [False, True])
 def test_a_crash_at_any_step_forgets_no_producer(power: bool, rolls: int) -> None:

@@ -158,6 +158,7 @@ def test_the_old_segments_aborted_transactions_are_not_those_of_the_cleaned_one(
     assert swap.cleaned.transaction_index.entries() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("done", range(0, 60, 3))
 def test_a_crash_at_any_rename_loses_no_value(done: int) -> None:
     world = Swapping()

@@ -229,6 +229,7 @@ def test_a_stop_in_the_middle_finishes_the_cut() -> None:
     assert manager.directories["/data"].had_clean_shutdown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("how", ["cut", "cut whole segments", "empty", "empty where a segment begins", "back to below the first"])
 def test_a_crash_at_any_step_leaves_a_whole_log(how: str, power: bool) -> None:
@@ -299,6 +300,7 @@ def test_a_kill_finds_what_was_appended_below_where_the_log_began_before() -> No
     assert (found.log_start_offset, found.log_end_offset) == (6, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [2, 6, 8, 11, 100])
 def test_a_kill_while_it_is_emptied_leaves_no_transaction_of_which_nothing_is_left(offset: int) -> None:
     """Whose end never comes, where the log begins behind it: nothing after it would ever be stable."""
@@ -396,6 +398,7 @@ def test_a_disk_that_refuses_the_lower_recovery_point_takes_its_directory_offlin
     assert log.is_closed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25 if "OTTLA_SOAK" in os.environ else number_of(8)))
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("how", ["cut", "empty"])

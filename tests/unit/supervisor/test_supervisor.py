@@ -135,6 +135,7 @@ def test_a_lock_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
         take_lock(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_be_started_is_started_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attempts: list[None] = []
 

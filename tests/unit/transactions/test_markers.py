@@ -323,6 +323,7 @@ def test_the_markers_of_a_large_transaction_take_some_turns_and_requests() -> No
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_transaction_waits_for_a_broker_that_is_gone_without_more_in_memory_at_each_attempt() -> None:
     async def scenario(bench: TransactionBench) -> None:
         await bench.coordinate()

@@ -323,6 +323,7 @@ def accepts(tls: ListenerTls, suite: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("configured", "expected"),
     [
@@ -344,6 +345,7 @@ def test_a_scan_of_all_suites_finds_those_that_are_allowed_and_no_weak_one(confi
     assert expected is None or set(map(iana_name, accepted)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client_auth", ["none", "requested", "required"])
 def test_brokers_with_the_same_stores_have_to_trust_each_other(client_auth: str) -> None:
     def between_brokers(*trusted: Identity) -> ListenerTls:
