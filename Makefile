@@ -11,8 +11,8 @@ DATA ?= ./data
 SIMULATED ?= 10
 BROKERS ?= 3
 CLUSTER ?= ./cluster
-# Three processes more than processors: tests of brokers, Java and Spark wait for a third of their time, and one process runs others meanwhile.
-WORKERS ?= $(shell echo $$(($$(nproc) + 3)))
+# Two processes more than processors, because tests of brokers, Java and Spark wait for a third of their time.
+WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
 # Overrides PYTHONDONTWRITEBYTECODE: with it each process of pytest would rewrite the assertions of all tests, which takes 8 s each.
 PYTEST_ALONE = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 PYTEST = $(PYTEST_ALONE) -n $(WORKERS)

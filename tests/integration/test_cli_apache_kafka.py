@@ -151,6 +151,7 @@ def test_offsets_and_deleted_records(ottla: CommandLine) -> None:
     assert ottla("topics", "delete-records", "counted", "-o", "3").rows == [["counted", "0", "3"]]
 
 
+@pytest.mark.soak
 def test_its_live_data_directory_is_sound_and_printed_as_its_own_tool_does(kafka: ApacheKafka, ottla: CommandLine, tmp_path: Path) -> None:
     ottla("topics", "create", "dumped", "-c", "segment.bytes=2000", "-c", "index.interval.bytes=100")
     ottla("produce", "-z", "lz4", "--batch-bytes", "300", "dumped", input="".join(f"line {number}\n" for number in range(500)))

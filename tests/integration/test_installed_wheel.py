@@ -129,6 +129,7 @@ def test_the_wheel_has_types_and_names_every_python_that_it_is_made_for(pure: tu
     assert {"Typing :: Typed", *(f"Programming Language :: Python :: {version}" for version in VERSIONS)} <= set(classifiers)
 
 
+@pytest.mark.soak
 def test_the_wheel_of_the_plugin_gives_its_fixtures_to_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
         monkeypatch.delenv(name, raising=False)

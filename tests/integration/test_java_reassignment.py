@@ -35,6 +35,7 @@ def test_moves_are_planned_begun_verified_listed_and_given_up(pair: Pair, tmp_pa
     pair.same(REASSIGN, "--reassignment-json-file", str(plan), "--cancel")
 
 
+@pytest.mark.soak
 def test_moves_that_cannot_be_are_refused(pair: Pair, tmp_path: Path) -> None:
     pair.same(TOPICS, "--create", "--topic", "stays")
     plan = tmp_path / "plan.json"

@@ -355,6 +355,7 @@ def test_versions_and_elections_are_told(pair: Pair) -> None:
     pair.same(ELECTION, "--election-type", "preferred", "--all-topic-partitions")
 
 
+@pytest.mark.soak
 def test_the_performance_tool_loses_nothing(pair: Pair) -> None:
     records = ("--num-records", "20000", "--record-size", "200", "--throughput", "-1")
     props = (f"bootstrap.servers={pair.ours.bootstrap}", "acks=all", "compression.type=zstd")

@@ -135,6 +135,7 @@ def test_each_opens_what_the_other_left(kafka: ApacheKafka) -> None:
     produce(kafka, 5)
 
 
+@pytest.mark.soak
 def test_a_directory_of_another_broker_stays_as_it_is(kafka: ApacheKafka) -> None:
     data = kafka.data_directory()
     produce(kafka, 5)

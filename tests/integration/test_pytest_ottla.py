@@ -406,6 +406,7 @@ def test_the_example_passes(project: pytest.Pytester, library: str) -> None:
     run(project, source, passed=2)
 
 
+@pytest.mark.soak
 @pytest.mark.java
 def test_the_example_in_java_passes(tmp_path: Path) -> None:
     if not java_available():

@@ -185,6 +185,7 @@ def test_a_broker_whose_session_expired_registers_again_under_another_epoch(brok
     assert broker.services.data.replica_manager.partition_or_raise("orders", 0).topic_partition == TopicPartition("orders", 0)
 
 
+@pytest.mark.soak
 def test_others_are_answered_while_hundreds_of_partitions_come(brokers: Brokers) -> None:
     topic = CreatableTopic(name="many", num_partitions=500, replication_factor=3)
     with a_wire_client(brokers[0].port) as client, a_wire_client(brokers[1].port) as bystander:

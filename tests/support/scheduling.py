@@ -2,14 +2,11 @@
 
 So the shared parts of a module (a broker, Apache Kafka beside it) start once. By default pytest-xdist would give the first process a share
 of all tests, which here are the slowest. In this order the many quick tests of `unit` and `wire` come last, and all processes end together.
-Where there are more than two processes, one of them begins with these. It keeps the processor busy while the others wait for brokers and
-Java.
 """
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
 SPARK = "tests/integration/spark/"
 
@@ -24,9 +21,3 @@ class ModuleScheduling(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
         return SPARK if module.startswith(SPARK) else module
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        nodes = self.nodes
-        if len(nodes) > 2 and node is nodes[-1]:
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-        super()._assign_work_unit(node)

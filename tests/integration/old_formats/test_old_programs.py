@@ -69,6 +69,7 @@ def read_by_a_new_group(broker: BrokerProcess, topic: str, wanted: int) -> list[
     return found
 
 
+@pytest.mark.soak
 @needs_go
 @pytest.mark.parametrize("version", ["0.8.2.0", "0.10.0.0", "0.10.2.0"])
 def test_sarama_writes_with_every_codec_and_acks_and_a_group_of_its_time_reads(broker: BrokerProcess, sarama: Path, version: str) -> None:

@@ -206,6 +206,7 @@ def test_new_topics_and_partitions_reach_a_consumer_that_asked_for_a_pattern(
     clients.close("p")
 
 
+@pytest.mark.soak
 def test_a_consumer_goes_on_when_the_broker_was_restarted(broker: BrokerProcess, clients: ZooKeeperClients, client: WireClient) -> None:
     group = f"restart-{clients.release}"
     topic = with_topic(broker, client, group)

@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from benchmarks.examples.web_events import count_per_minute, draw, events, send
 from tests.support.broker_process import a_broker
 from tests.support.spark import needs_spark
@@ -20,6 +22,7 @@ COUNT = 2_000
 WATERMARK_MINUTES = 5
 
 
+@pytest.mark.soak
 def test_every_event_is_counted_in_its_minute(spark: SparkSession, tmp_path: Path) -> None:
     with a_broker(tmp_path / "broker") as broker:
         for _ in range(2):  # the second time both go on
