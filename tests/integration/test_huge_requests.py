@@ -108,7 +108,8 @@ def test_no_turn_of_the_loop_works_on_all_elements_of_a_request(broker: InProces
     assert_no_turn_has_all_elements(broker, key)
 
 
-@pytest.mark.parametrize("in_first_version", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["last version", "first version"])
+@pytest.mark.soak
+@pytest.mark.parametrize("in_first_version", [False, True], ids=["last version", "first version"])
 @pytest.mark.parametrize("key", OF_MESSAGES, ids=lambda key: key.name)
 def test_no_turn_of_the_loop_refuses_all_elements_of_a_request(broker: InProcessBroker, key: ApiKey, in_first_version: bool) -> None:
     server = broker.broker.socket_server

@@ -38,7 +38,9 @@ def test_brokers_with_slow_disks_survive_random_work_and_kills(tmp_path: Path) -
     ("name", "planted", "reason"),
     [
         ("_tell", lambda self, life, partition, reading, records: None, "was acknowledged at .* and is not there"),
-        ("recreate", lambda self, life: self._round.log_dirs[0][0].joinpath("left").touch(), "left is nobody's"),
+        pytest.param(
+            "recreate", lambda self, life: self._round.log_dirs[0][0].joinpath("left").touch(), "left is nobody's", marks=pytest.mark.soak
+        ),
     ],
 )
 def test_a_round_on_a_slow_disk_can_fail(

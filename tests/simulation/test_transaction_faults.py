@@ -80,8 +80,16 @@ async def act_with_a_kill(
     return bool(dead)
 
 
-@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
-@pytest.mark.parametrize("victim", ["coordinator", "leader"])
+@pytest.mark.parametrize(
+    ("victim", "is_commit"),
+    [
+        ("coordinator", True),
+        ("leader", False),
+        pytest.param("coordinator", False, marks=pytest.mark.soak),
+        pytest.param("leader", True, marks=pytest.mark.soak),
+    ],
+    ids=["coordinator-commit", "leader-abort", "coordinator-abort", "leader-commit"],
+)
 def test_a_broker_that_dies_at_any_write_of_the_end_leaves_the_transaction_whole(play: Play, victim: str, is_commit: bool) -> None:
     async def end(producer: SteppedProducer, transaction: Transaction) -> None:
         await producer.finish(transaction, is_commit=is_commit)

@@ -17,7 +17,6 @@ from tests.support import kerberos
 from tests.support.apache_kafka import DidNotStartError, ToolMissingError, ensure_jars
 from tests.support.apache_kafka.training import write_missing_archives
 from tests.support.go_programs import missing_go
-from tests.support.kafka_streams.application import ensure_streams_jars
 from tests.support.old_java import ensure_old_jars
 from tests.support.promtool import fetch_promtool, find_promtool
 from tests.support.spark import fetch_connector
@@ -71,11 +70,11 @@ def _install_package(package: str, errors: int | None) -> None:
 
 
 def prepare_apache_kafka() -> None:
-    """Fetch Apache Kafka, its old releases, Kafka Streams and Spark's connector, and have JVMs of the first start sooner.
+    """Fetch Apache Kafka, an old release of it and Spark's connector, and have JVMs of the first start sooner.
 
     Says so when that fails. Maven waits for its answers most of the time, so the others are fetched while archives are written.
     """
-    jars = (ensure_jars, ensure_streams_jars, ensure_old_jars)
+    jars = (ensure_jars, ensure_old_jars)
     with ThreadPoolExecutor(1) as beside:
         first, *others = [beside.submit(fetch) for fetch in jars]
         outcomes: list[Callable[[], object]] = [first.result, write_missing_archives, fetch_connector, *(other.result for other in others)]

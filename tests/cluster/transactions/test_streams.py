@@ -12,13 +12,10 @@ from tests.support.kafka_streams.application import check_rounds, needs_kafka_st
 pytestmark = [*needs_kafka_streams, pytest.mark.slow, pytest.mark.timeout(900)]  # JVMs, on a busy machine
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("stores", "rounds", "lines"),
-    [
-        pytest.param("in_memory", 0, 100, marks=pytest.mark.soak),
-        ("in_memory", 1, 100),
-        pytest.param("rocksDB", 6, 500, marks=pytest.mark.soak),
-    ],
+    [("in_memory", 0, 100), ("in_memory", 1, 100), ("rocksDB", 6, 500)],
     ids=["without faults", "short", "long"],
 )
 def test_the_output_is_the_input_counted_and_joined_once(stores: str, rounds: int, lines: int, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.admin_requests import a_topic, create
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.go_programs import compiled_program, needs_go
-from tests.support.old_java import OLD_RELEASES, needs_old_java, produced_and_consumed
+from tests.support.old_java import each_old_release, produced_and_consumed
 from tests.support.wire_client import a_wire_client
 
 pytestmark = pytest.mark.timeout(900)  # Go compiles its standard library, if no other test had it do so
@@ -84,15 +84,10 @@ def test_sarama_writes_with_every_codec_and_acks_and_a_group_of_its_time_reads(b
     check(read_by_a_new_group(broker, topic, wanted), codecs)
 
 
-class TestJava:
-    """The Java clients need jars of their own."""
-
-    pytestmark = needs_old_java
-
-    @pytest.mark.parametrize("release", OLD_RELEASES)
-    def test_old_java_clients_write_with_every_codec_and_acks_and_read(self, broker: BrokerProcess, release: str) -> None:
-        topic = with_topic(broker, f"java-{release}")
-        wanted = len(CODECS) * len(ACKS) * COUNT
-        lines = produced_and_consumed(release, broker.bootstrap, topic, COUNT, wanted)
-        check((line.partition("\t")[::2] for line in lines), CODECS)
-        check(read_by_a_new_group(broker, topic, wanted), CODECS)
+@pytest.mark.parametrize("release", each_old_release)
+def test_old_java_clients_write_with_every_codec_and_acks_and_read(broker: BrokerProcess, release: str) -> None:
+    topic = with_topic(broker, f"java-{release}")
+    wanted = len(CODECS) * len(ACKS) * COUNT
+    lines = produced_and_consumed(release, broker.bootstrap, topic, COUNT, wanted)
+    check((line.partition("\t")[::2] for line in lines), CODECS)
+    check(read_by_a_new_group(broker, topic, wanted), CODECS)

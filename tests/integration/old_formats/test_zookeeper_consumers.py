@@ -19,12 +19,12 @@ from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 from tests.integration.old_formats.scenes import Scene
 from tests.support.admin_requests import OK, a_topic, create, grow
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
-from tests.support.old_java import OLD_RELEASES, consumer_offsets, needs_old_java
+from tests.support.old_java import consumer_offsets, each_old_release
 from tests.support.old_java.zookeeper_clients import Received, ZooKeeperClients
 from tests.support.wire_client import WireClient, a_wire_client
 from tests.support.zookeeper import a_chroot
 
-pytestmark = [*needs_old_java, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 CODECS = ["none", "gzip", "snappy", "lz4"]
 ACKS = ["0", "1", "-1"]
@@ -43,7 +43,7 @@ def broker(connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
         yield started
 
 
-@pytest.fixture(scope="module", params=OLD_RELEASES)
+@pytest.fixture(scope="module", params=each_old_release)
 def clients(
     request: pytest.FixtureRequest, connect: str, broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ZooKeeperClients]:
