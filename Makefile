@@ -90,8 +90,10 @@ $(VENV)/.packages: pyproject.toml constraints.txt | $(BIN)/python
 	$(EDITABLE) .
 	@touch $@
 
+# PySpark comes as sources, of which pip makes a wheel. To compress that takes a third of the time of all packages, so it is stored as it is.
 # Bytecode is written when a module is imported. For all modules it takes half a minute, and most of PySpark, matplotlib and mypy never is.
 $(VENV)/.packages-test: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --constraint constraints.txt --no-compile --no-deps --config-settings=--build-option=--compression=stored pyspark
 	$(EDITABLE) '.[test,dev,spark]' --no-compile
 	@touch $@ $(VENV)/.packages
 
@@ -122,7 +124,7 @@ cluster: install
 # The package gssapi has no wheel for Linux: it is compiled against the Kerberos library of the host (Debian: libkrb5-dev). Without it, tests
 # of Kerberos are skipped. Not optimised: to compile it takes longer than all that the tests do with it. Cython is there already.
 kerberos: $(VENV)/.installed-test
-	@$(BIN)/python -c 'import gssapi' 2>/dev/null || CFLAGS='-O0 -g0' $(PIP) install --no-build-isolation --constraint constraints.txt gssapi >$(VENV)/gssapi.log 2>&1 \
+	@$(BIN)/python -c 'import gssapi' 2>/dev/null || CFLAGS='-O0 -g0 -Wno-all' $(PIP) install --no-build-isolation --constraint constraints.txt gssapi >$(VENV)/gssapi.log 2>&1 \
 	    || echo "missing: the package gssapi, for tests of Kerberos: it needs gcc, python3-dev and libkrb5-dev ($(VENV)/gssapi.log)" >&2
 
 # What `make test` installs, fetches and writes before the tests, if it is not there yet: programs, jars, archives of classes.
