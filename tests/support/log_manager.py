@@ -1,6 +1,7 @@
 """Runs a LogManager whose ports the test drives by hand, and restarts it."""
 
 from collections.abc import Mapping
+from functools import cache
 from random import Random
 
 from config.broker import BrokerConfig
@@ -17,6 +18,12 @@ from tests.support.filesystems import FaultyFileSystem, MemoryFileSystem
 CLUSTER_ID = "L6meopUYTaSTXyS2IxEz4A"
 
 
+@cache
+def _defaults() -> BrokerConfig:
+    """In force until there is a manager, which has a configuration of its own."""
+    return BrokerConfig({})
+
+
 class Disks:
     """The parts that survive a restart: the file system and the clock. Each start makes a new manager on them."""
 
@@ -25,7 +32,7 @@ class Disks:
         self.clock = ManualClock()
         self.log_dirs = log_dirs
         self.topics: dict[str, dict[str, str]] = {}
-        self.broker = BrokerConfig({})
+        self.broker = _defaults()
         self.background = ManualBackground(self.clock)
         self._random = Random(seed)
 

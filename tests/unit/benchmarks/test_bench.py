@@ -1,10 +1,12 @@
 """The command: what it refuses, how it takes turns, and what survives a part that fails."""
 
 import json
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,6 +46,13 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Sequence[Part], 
     return status, page
 
 
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that looks at none: matplotlib takes a second to import, and a third of one for each picture."""
+    drawer = SimpleNamespace(ratio_picture=lambda *_: "", curve_picture=lambda *_: "")
+    monkeypatch.setitem(sys.modules, "benchmarks.picture", drawer)
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -61,7 +70,7 @@ def test_unknown_words_are_refused(arguments: list[str], complaint: str, capsys:
     assert complaint in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("without_pictures")
 def test_sides_take_turns_and_only_the_first_part_is_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[tuple[str, str]] = []
 
@@ -96,7 +105,7 @@ def test_a_turn_that_fails_is_noted_and_the_others_go_on(monkeypatch: pytest.Mon
     assert status == 1
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("without_pictures")
 def test_a_kind_that_races_itself_is_numbered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _, page = run(monkeypatch, tmp_path, [a_part("other", [])], "--kinds", "ottla,ottla")
 
@@ -107,7 +116,7 @@ def test_the_long_run_takes_ten_minutes() -> None:
     assert (QUICK.long_s, NORMAL.long_s, LONG.long_s) == (5, 600, 600)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("without_pictures")
 def test_a_run_that_is_interrupted_leaves_a_page_that_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def interrupted(kind: str, turn: Turn, directory: Path, plan: Plan) -> None:
         raise KeyboardInterrupt
