@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from broker.cluster import control_requests
 from broker.cluster.control_requests import ControlRequests
 from broker.groups.coordinator import GroupCoordinator
 from broker.loop.collector import collector_paused, collector_resting
 from controller.admin.metadata_waits import MetadataWaits
-from controller.state.core import LARGE
 from protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrTopicState
 from protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from protocol.messages.update_metadata import UpdateMetadataRequest
@@ -88,8 +88,9 @@ def test_what_was_made_to_stay_is_not_looked_at_when_a_rest_ends_later() -> None
     assert more
 
 
-@pytest.mark.slow
-def test_the_controllers_large_requests_are_carried_out_in_such_a_pause() -> None:
+def test_the_controllers_large_requests_are_carried_out_in_such_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = 5
+    monkeypatch.setattr(control_requests, "LARGE", large)
     entered: list[str] = []
 
     @contextmanager
@@ -115,8 +116,8 @@ def test_the_controllers_large_requests_are_carried_out_in_such_a_pause() -> Non
             at_once(control.on_stop_replica(stop))
         return entered
 
-    assert tell(LARGE - 1) == []
-    assert tell(LARGE) == ["large"] * 3
+    assert tell(large - 1) == []
+    assert tell(large) == ["large"] * 3
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
