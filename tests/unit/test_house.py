@@ -103,7 +103,7 @@ def read() -> Read:
     for path in modules_of(*FLOORS):
         name, tree = name_of(path), ast.parse(path.read_text(encoding="utf-8"))
         imported = {each.asname or each.name for node in tree.body if isinstance(node, ast.ImportFrom) for each in node.names}
-        for node in ast.walk(tree):
+        for node in statements_of(tree):
             match node:
                 case ast.FunctionDef() | ast.AsyncFunctionDef() if (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES:
                     found.too_long.add(f"{name}: {node.name}")
@@ -114,6 +114,14 @@ def read() -> Read:
                 case ast.Import():
                     found.imports.update((name, alias.name) for alias in node.names)
     return found
+
+
+def statements_of(block: ast.AST) -> Iterator[ast.AST]:
+    """All statements inside, at every depth. Expressions, most of a tree, hold none."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for statement in getattr(block, name, ()):
+            yield statement
+            yield from statements_of(statement)
 
 
 def _borrowed(of_class: ast.ClassDef, imported: set[str]) -> Iterator[str]:
@@ -174,7 +182,8 @@ def test_no_file_knows_the_machine_it_was_written_on() -> None:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             continue
-        found = MACHINE_PATH.search(text) if path != Path(__file__) else None
+        may_have_one = path != Path(__file__) and any(folder in text for folder in ("/work/", "/root/", "/home/", "/tmp/"))
+        found = MACHINE_PATH.search(text) if may_have_one else None
         assert found is None, f"{name_of(path)}: {found and found.group()}"
 
 

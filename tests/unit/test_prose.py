@@ -1,10 +1,9 @@
 """Checks the prose of modules, messages and pages: first lines, subjects and lengths of sentences, and words of a private dialect."""
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator, Set
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +58,12 @@ ANY_DIALECT = re.compile(rf"\b(?:{'|'.join(DIALECT)})\b", flags=re.IGNORECASE)
 """Finds whether a text has any of the words. Nearly none has, and one expression takes a fraction of the time of all."""
 
 
+STRING_OR_COMMENT = re.compile(
+    r'''"""(?:\\.|[^\\])*?"""|\'{3}(?:\\.|[^\\])*?\'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(#[^\n]*)''', flags=re.DOTALL
+)
+"""Finds the comments of a module as a group, and passes over its strings, in a tenth of the time of `tokenize`."""
+
+
 class Prose(NamedTuple):
     """A docstring or a comment."""
 
@@ -67,25 +72,55 @@ class Prose(NamedTuple):
     is_docstring: bool
 
 
+class Module(NamedTuple):
+    """What is read of a module; its tree would take much memory."""
+
+    docstring: str | None
+    prose: list[Prose]
+    messages: list[tuple[int, str]]
+    """The texts of log lines and errors: all strings of several words but docstrings."""
+
+
 def folder_of(path: Path) -> str:
     return str(path.parent.relative_to(ROOT))
 
 
-def modules(folders: set[str]) -> Iterator[tuple[Path, str]]:
-    """Path and text of the modules directly in these folders."""
-    for folder in sorted(folders):
-        for path in sorted((ROOT / folder).glob("*.py")):
-            yield path, path.read_text(encoding="utf-8")
-
-
-def prose_of(text: str, tree: ast.Module) -> Iterator[Prose]:
-    """The docstrings, those of constants and attributes among them, and the comments of a module."""
-    for node in ast.walk(tree):
+@cache
+def read(path: Path) -> Module:
+    """Each module is parsed once."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    docstrings, strings = [], []
+    for node in nodes_of(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield Prose(node.lineno, node.value.value, True)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield Prose(token.start[0], token.string.lstrip("# "), False)
+            docstrings.append(node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(" ") > 1:
+            strings.append(node)
+    prose = [Prose(node.lineno, str(node.value), True) for node in docstrings]
+    messages = [(node.lineno, str(node.value)) for node in set(strings).difference(docstrings)]
+    return Module(ast.get_docstring(tree), [*prose, *comments_of(text)], sorted(messages))
+
+
+def nodes_of(tree: ast.AST) -> Iterator[ast.AST]:
+    """As `ast.walk`, in another order and half the time."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        for value in vars(node).values():
+            if isinstance(value, ast.AST):
+                left.append(value)
+            elif isinstance(value, list):
+                left += [each for each in value if isinstance(each, ast.AST)]
+
+
+def comments_of(text: str) -> Iterator[Prose]:
+    line, at = 1, 0
+    for found in STRING_OR_COMMENT.finditer(text):
+        if found[1]:
+            line += text.count("\n", at, found.start())
+            at = found.start()
+            yield Prose(line, found[1].lstrip("# "), False)
 
 
 def sentences(text: str) -> list[str]:
@@ -111,24 +146,14 @@ def dialect_in(text: str, permitted: Set[str] = frozenset()) -> Iterator[str]:
             yield f"{found.group()!r}; better: {better}"
 
 
-def messages_of(text: str) -> Iterator[tuple[int, str]]:
-    """The texts of log lines and errors: all strings of several words but docstrings."""
-    tree = ast.parse(text)
-    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings and node.value.count(" ") > 1:
-            yield node.lineno, node.value
-
-
-def faults_of(path: Path, text: str) -> Iterator[str]:
+def faults_of(path: Path) -> Iterator[str]:
     """Every violation in a module, with its place."""
     name = path.relative_to(ROOT)
-    tree = ast.parse(text)
-    docstring = ast.get_docstring(tree)
+    docstring, found, _ = read(path)
     opening = re.match(r"([A-Z][a-z]*s)[\s,]", docstring) if docstring is not None else None
     if docstring is not None and (opening is None or opening[1] in NO_VERBS):
         yield f"{name}:1 begins with no verb in the third person: {docstring.splitlines()[0]}"
-    for prose in prose_of(text, tree):
+    for prose in found:
         where = f"{name}:{prose.line}"
         for sentence in sentences(prose.text):
             if ASIDE.match(sentence):
@@ -159,7 +184,7 @@ def faults_of_page(path: Path) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", sorted({folder_of(path) for floor in FLOORS for path in (ROOT / floor).rglob("*.py")}))
 def test_a_reader_takes_in_each_sentence_at_once(folder: str) -> None:
-    faults = [fault for path, text in modules({folder}) for fault in faults_of(path, text)]
+    faults = [fault for path in sorted((ROOT / folder).glob("*.py")) for fault in faults_of(path)]
     assert not faults, "\n".join(faults)
 
 
@@ -168,7 +193,7 @@ def test_a_reader_takes_in_each_sentence_at_once(folder: str) -> None:
 def test_an_operator_reads_no_private_dialect(floor: str) -> None:
     faults = []
     for path in sorted((ROOT / floor).rglob("*.py")):
-        for line, message in messages_of(path.read_text(encoding="utf-8")):
+        for line, message in read(path).messages:
             faults += [f"{path.relative_to(ROOT)}:{line} says {said}" for said in dialect_in(message)]
     assert not faults, "\n".join(faults)
 
