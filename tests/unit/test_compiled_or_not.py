@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,8 +26,8 @@ compiled_alone = pytest.mark.skipif(not IS_COMPILED, reason=f"the hot path is {d
 
 
 @pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all sources, something in the place of every binary, and the record of a build."""
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with all sources, something in the place of every binary, and the record of a build, which tests leave as it was."""
     folder = tmp_path_factory.mktemp("build")
     for name in sources():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -36,14 +36,15 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in binaries():
         (folder / name).touch()
     (folder / record()).write_text(digest(folder))
-    return folder
+    yield folder
+    assert all((folder / name).exists() for name in binaries())
+    assert (folder / record()).read_text() == digest(folder)
 
 
 @pytest.fixture
 def build(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder, for a test that leaves it as it was."""
     monkeypatch.delenv("OTTLA_PURE_PYTHON", raising=False)
-    assert not why_not(copied)
     return copied
 
 
@@ -183,6 +184,30 @@ def cythonize(group, build_dir, **_):
 """
 
 
+BUILDS = """
+import os, runpy, sys, traceback
+import setuptools.command.build_ext, setuptools.command.build_py, setuptools.command.sdist
+
+for name in [name for name in sys.modules if name.startswith("Cython")]:
+    del sys.modules[name]  # setuptools has looked for it
+sys.argv = ["setup.py", "--quiet", "build_ext", "--inplace"]
+for _ in sys.stdin:
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            runpy.run_path("setup.py", run_name="__main__")
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    print("ended", os.waitpid(child, 0)[1], flush=True)
+"""
+"""Begins a build for every line that it reads, as `python setup.py` does, but imports setuptools once."""
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two of the hot modules, with what compiles them, and something in Cython's place that says what it is asked to translate."""
@@ -198,12 +223,31 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def translated(project: Path) -> set[str]:
+@pytest.fixture
+def translated(project: Path) -> Iterator[Callable[[], set[str]]]:
     """What a build of the project translates."""
-    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    command = [sys.executable, "-c", BUILDS]
     environment = {**os.environ, "PYTHONPATH": str(project / "tools"), "OTTLA_PURE_PYTHON": "", "OTTLA_PLATFORM": ""}
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
-    return {line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("translated ")}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=project, env=environment, stdin=pipe, stdout=pipe, text=True) as builds:
+        assert builds.stdin is not None
+        assert builds.stdout is not None
+        to, lines = builds.stdin, builds.stdout
+
+        def build() -> set[str]:
+            to.write("build\n")
+            to.flush()
+            found = set()
+            for line in lines:
+                word, _, name = line.strip().partition(" ")
+                if word == "translated":
+                    found.add(name)
+                elif word == "ended":
+                    assert name == "0"
+                    return found
+            raise AssertionError("no more builds")
+
+        yield build
 
 
 def append_line(file: Path) -> None:
@@ -212,23 +256,23 @@ def append_line(file: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_build_translates_what_has_changed_whatever_the_times_of_the_files(project: Path) -> None:
+def test_a_build_translates_what_has_changed_whatever_the_times_of_the_files(project: Path, translated: Callable[[], set[str]]) -> None:
     everything = {hot_modules.SHARED, *HOT[:2]}
-    assert translated(project) == everything
+    assert translated() == everything
     for path in project.rglob("*.p*"):
         os.utime(path, (2**32, 2**32))
-    assert translated(project) == set()
+    assert translated() == set()
 
     module = project / f"{HOT[0].replace('.', '/')}.py"
     module.write_text(f"{module.read_text()}\n")
     os.utime(module, (0, 0))
-    assert translated(project) == {HOT[0]}
+    assert translated() == {HOT[0]}
 
     append_line(module.with_suffix(".pxd"))
-    assert translated(project) == {HOT[0]}  # the other one does not use it
+    assert translated() == {HOT[0]}  # the other one does not use it
 
     append_line(project / "protocol" / "cursors" / "fields.pxd")
-    assert translated(project) == set(HOT[:2])
+    assert translated() == set(HOT[:2])
 
     (project / "tools" / "Cython" / "__init__.py").write_text("__version__ = '2'\n")
-    assert translated(project) == everything
+    assert translated() == everything

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ WRITTEN_ONCE = [
 ]
 
 
+@cache
 def _manifest(name: str) -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads((LOGS / f"{name}.json").read_text())
     return manifest
@@ -63,6 +65,13 @@ def _open(name: str, tmp_path: Path, *, clean: bool, start: int | None = None, r
     )
 
 
+@pytest.fixture(scope="module", params=ALL)
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, PartitionLog]:
+    """Each log by its name, opened once for all tests that only read it."""
+    name: str = request.param
+    return name, _open(name, tmp_path_factory.mktemp("golden"), clean=name in CLEAN)
+
+
 def _log_bytes(name: str) -> bytes:
     return b"".join(path.read_bytes() for path in sorted((LOGS / name).glob("*.log")))
 
@@ -73,10 +82,9 @@ def _last_offset(manifest: dict[str, Any]) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
-def test_a_log_of_apache_kafka_is_read_to_the_last_byte(name: str, tmp_path: Path) -> None:
+def test_a_log_of_apache_kafka_is_read_to_the_last_byte(opened: tuple[str, PartitionLog]) -> None:
+    name, log = opened
     manifest = _manifest(name)
-    log = _open(name, tmp_path, clean=name in CLEAN)
     if _log_bytes(name):
         assert log.log_end_offset == _last_offset(manifest) + 1
     assert read_all(log) == _log_bytes(name)
@@ -84,9 +92,8 @@ def test_a_log_of_apache_kafka_is_read_to_the_last_byte(name: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
-def test_every_offset_leads_to_its_batch(name: str, tmp_path: Path) -> None:
-    log = _open(name, tmp_path, clean=name in CLEAN)
+def test_every_offset_leads_to_its_batch(opened: tuple[str, PartitionLog]) -> None:
+    name, log = opened
     for file in _manifest(name)["files"].values():
         for batch in file.get("batches", ()):
             for offset in range(batch["base_offset"], batch["last_offset"] + 1):
@@ -190,10 +197,9 @@ def test_a_follower_of_apache_kafka_writes_the_same_files(name: str, tmp_path: P
     assert written == golden
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_producers_and_aborted_transactions_are_those_of_the_manifest(name: str, tmp_path: Path) -> None:
+def test_producers_and_aborted_transactions_are_those_of_the_manifest(opened: tuple[str, PartitionLog]) -> None:
+    name, log = opened
     manifest = _manifest(name)
-    log = _open(name, tmp_path, clean=name in CLEAN)
     aborted = [entry for file in manifest["files"].values() for entry in file.get("aborted", ())]
     found = log.aborted_transactions(0, log.log_end_offset)
     assert [(each.producer_id, each.first_offset, each.last_offset) for each in found] == [
@@ -205,10 +211,9 @@ def test_producers_and_aborted_transactions_are_those_of_the_manifest(name: str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
-def test_readers_of_committed_records_are_told_at_every_offset_what_apache_kafka_recorded(name: str, tmp_path: Path) -> None:
+def test_readers_of_committed_records_are_told_at_every_offset_what_apache_kafka_recorded(opened: tuple[str, PartitionLog]) -> None:
+    name, log = opened
     manifest = _manifest(name)
-    log = _open(name, tmp_path, clean=name in CLEAN)
     log.update_high_watermark(log.log_end_offset)
     undecided: dict[int, int] = {}
     for batch in (batch for file in sorted(manifest["files"]) for batch in manifest["files"][file].get("batches", ())):
@@ -229,10 +234,9 @@ def test_readers_of_committed_records_are_told_at_every_offset_what_apache_kafka
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
-def test_a_search_by_timestamp_finds_the_first_record_that_is_not_older(name: str, tmp_path: Path) -> None:
+def test_a_search_by_timestamp_finds_the_first_record_that_is_not_older(opened: tuple[str, PartitionLog]) -> None:
+    name, log = opened
     manifest = _manifest(name)
-    log = _open(name, tmp_path, clean=name in CLEAN)
     batches = [batch for file in manifest["files"].values() for batch in file.get("batches", ())]
     records = [(record["timestamp"], record["offset"]) for batch in batches for record in batch["records"]]
     for asked in sorted({timestamp + delta for timestamp, _ in records for delta in (-1, 0, 1)}):
