@@ -415,15 +415,15 @@ def test_a_jks_file_that_is_cut_or_changed_anywhere_is_refused(tmp_path: Path) -
 @pytest.mark.skipif(shutil.which("keytool") is None, reason="needs Java's keytool")
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_stores_made_by_keytool_are_read(tmp_path: Path, kind: str) -> None:
+    """One has a key and a trusted certificate, the other a trusted certificate alone."""
     other = Identity("CN=other")
-    for name, identity in (("server", server()), ("other", other)):
-        identity.files(tmp_path, name)
-    (tmp_path / "source").write_bytes(server().pkcs12("source-secret"))
+    server().files(tmp_path, "server")
+    (tmp_path / "source").write_bytes(java_key_store("source-secret", other.jks_certificate(), server().jks_key("source-secret")))
 
     def keytool(*arguments: str) -> None:
         subprocess.run([*KEYTOOL, *arguments, "-noprompt"], cwd=tmp_path, check=True, capture_output=True)
 
-    source = ["-srckeystore", "source", "-srcstoretype", "PKCS12", "-srcstorepass", "source-secret"]
+    source = ["-srckeystore", "source", "-srcstoretype", "JKS", "-srcstorepass", "source-secret"]
     keytool("-importkeystore", *source, "-destkeystore", "keys", "-deststoretype", kind, "-deststorepass", "store-secret")
     keytool("-importcert", "-file", "server.crt", "-alias", "a", "-keystore", "trust", "-storetype", kind, "-storepass", "store-secret")
     tls = built(
@@ -437,6 +437,5 @@ def test_stores_made_by_keytool_are_read(tmp_path: Path, kind: str) -> None:
     )
     assert certificate_shown_by(tls) == server().der
     assert tls.context.cert_store_stats()["x509"] == 1
-    keytool("-importcert", "-file", "other.crt", "-alias", "other", "-keystore", "keys", "-storetype", kind, "-storepass", "store-secret")
     trusted = certificates_from_store((tmp_path / "keys").read_bytes(), "store-secret", "keys")
     assert sorted(trusted) == sorted((server().der, other.der))
