@@ -5,6 +5,7 @@ from functools import cache
 from random import Random
 
 from config.broker import BrokerConfig
+from config.broker_properties import BrokerProperties
 from config.topic import TopicConfig
 from storage.disk.filesystem import FileSystem
 from storage.log.partition_log import PartitionLog
@@ -35,6 +36,7 @@ class Disks:
         self.broker = _defaults()
         self.background = ManualBackground(self.clock)
         self._random = Random(seed)
+        self._topic_configs: dict[str, tuple[tuple[dict[str, str], BrokerProperties], TopicConfig]] = {}
 
     def a_manager(self, **config: str | int) -> LogManager:
         """A new manager that has not touched the disk; keys with underscores for dots."""
@@ -46,8 +48,13 @@ class Disks:
         return LogManager(self.broker, self.topic_config, self.filesystem, self.clock, self.background, random=self._random)
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """The configuration in force of a topic."""
-        return TopicConfig(self.topics.get(topic, {}), self.broker)
+        """The configuration in force of a topic. That of thousands of partitions is made once."""
+        made_of = dict(self.topics.get(topic, {})), self.broker.current
+        before, config = self._topic_configs.get(topic, (None, None))
+        if config is None or before != made_of:
+            config = TopicConfig(made_of[0], self.broker)
+            self._topic_configs[topic] = made_of, config
+        return config
 
     def start(self, broker_id: int = 0, cluster_id: str = CLUSTER_ID, **config: str | int) -> LogManager:
         """A manager that is up."""
