@@ -273,6 +273,8 @@ class FaultyFileSystem:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
+        if name not in _CHANGES:
+            return method
 
         def call(path: str, *args: Any, **kwargs: Any) -> Any:
             if self.is_due(name, path):
@@ -324,6 +326,8 @@ class _FaultyFile:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
+        if name not in _CHANGES:
+            return method
 
         def call(*args: Any) -> Any:
             if self._filesystem.is_due(name, self.path):
