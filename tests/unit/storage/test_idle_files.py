@@ -182,14 +182,14 @@ def so_many_more_files(count: int) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_more_logs_than_files_that_may_be_open_are_created_written_and_opened_again(tmp_path: Path) -> None:
-    partitions = [TopicPartition("topic", number) for number in range(300)]
-    with so_many_more_files(100):
+    partitions = [TopicPartition("topic", number) for number in range(150)]
+    with so_many_more_files(60):
         manager, background = a_manager(tmp_path)
         manager.start()
         for _ in range(2):
             for each in partitions:  # within one turn of the loop: nothing is closed in between but for need
                 append(manager.get_or_create(each, is_new=True))
-        assert len(open_files(tmp_path)) < 100
+        assert len(open_files(tmp_path)) < 60
         background.run_work()
         manager.shutdown()
         manager, background = a_manager(tmp_path)
