@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.acl_requests import ANONYMOUS, AUTHORIZER
 from tests.support.apache_kafka import ApacheKafka, run_tool
 from tests.support.broker_process import BrokerProcess, a_broker
 
@@ -32,9 +33,15 @@ _SAME_CONFIG = {
     "offsets.topic.num.partitions": "4",
     "broker.rack": "r0",
     "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+    # A hanging transaction can only be made where no leader asks a coordinator about it.
+    "transaction.partition.verification.enable": "false",
+    "authorizer.class.name": AUTHORIZER,
+    "super.users": ANONYMOUS,
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "zookeeper.session.timeout.ms": "4000",
+    "controlled.shutdown.enable": "false",  # it would wait for replicas that are nowhere, of a topic of test_java_tools.py
 }
 _VARYING = (
     (re.compile(r"TopicId: \S+"), "TopicId: ID"),

@@ -8,11 +8,12 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-SPARK = "tests/integration/spark/"
+SHARING = ("tests/integration/apache_kafka/one_pair/", "tests/integration/spark/")
+"""Folders whose modules share something that starts once in each process."""
 
 
 class ModuleScheduling(LoadScopeScheduling):
-    """One module, or the tests that share a Spark session, after the other."""
+    """One module, or one folder that shares something, after the other."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         config.option.loadscopereorder = False
@@ -20,4 +21,4 @@ class ModuleScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
-        return SPARK if module.startswith(SPARK) else module
+        return next((folder for folder in SHARING if module.startswith(folder)), module)

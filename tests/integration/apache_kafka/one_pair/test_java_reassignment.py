@@ -1,23 +1,16 @@
 """Apache Kafka's ReassignPartitionsCommand says of one broker of ours what it says of one of Apache Kafka's."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.apache_kafka.marks import needs_apache_kafka
-from tests.support.java_pair import TOPICS, Pair, a_pair
+from tests.support.java_pair import TOPICS, Pair
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow, pytest.mark.timeout(300)]  # dozens of JVMs, on a busy machine seconds each
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with a_pair(tmp_path_factory.mktemp("java")) as both:
-        yield both
 
 
 def test_moves_are_planned_begun_verified_listed_and_given_up(pair: Pair, tmp_path: Path) -> None:

@@ -1,37 +1,16 @@
 """The commands against a real Apache Kafka, beside its own tools: both see the same."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.acl_requests import ANONYMOUS, AUTHORIZER
 from tests.support.apache_kafka import ApacheKafka, run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.command_line import CommandLine
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
-
-CONFIG = {
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.num.partitions": "1",
-    "authorizer.class.name": AUTHORIZER,
-    "super.users": ANONYMOUS,
-}
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), heap="256m", config=CONFIG) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def ottla(kafka: ApacheKafka) -> CommandLine:
-    return CommandLine(kafka.bootstrap)
 
 
 def test_topics_and_configurations(kafka: ApacheKafka, ottla: CommandLine) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,18 +15,12 @@ from tests.support.admin_requests import a_topic, create, delete, grow, said
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.batches import a_batch
 from tests.support.command_line import CommandLine
-from tests.support.java_pair import Pair, a_pair
+from tests.support.java_pair import Pair
 from tests.support.wire_client import WireClient, a_wire_client
 
 pytestmark = needs_apache_kafka
 
 BATCH = bytes(a_batch(value_bytes=100_000, timestamps=[int(time.time() * 1000)]))
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with a_pair(tmp_path_factory.mktemp("pair")) as running:
-        yield running
 
 
 class Side:
@@ -115,7 +109,10 @@ def test_quotas_are_described_alike(pair: Pair) -> None:
         shown = side.quotas("quotas", "describe").rows
         refused = side.quotas("quotas", "set", "speed=1", "--user", "alice", status=1).err
         side.quotas("quotas", "remove", "request_percentage", "--default-user")
-        return [shown, refused, side.quotas("quotas", "describe", "--default-user").rows]
+        left = side.quotas("quotas", "describe", "--default-user").rows
+        side.quotas("quotas", "remove", "producer_byte_rate", "--user", "al ice", "--default-client-id")
+        side.quotas("quotas", "remove", "connection_creation_rate", "--ip", "127.0.0.1")
+        return [shown, refused, left]
 
     ours, theirs = both(pair, "describing", scenario)
     assert ours == theirs

@@ -1,7 +1,6 @@
 """The launcher of a real Apache Kafka, its tools, and the load generator against it."""
 
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,12 +16,6 @@ from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), heap="256m") as started:
-        yield started
 
 
 def a_load(prepared: list[bytes], error_offsets: tuple[int, ...], total: int) -> Load:

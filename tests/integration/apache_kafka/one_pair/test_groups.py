@@ -6,7 +6,6 @@ brokers chose differently.
 
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,6 +21,7 @@ from tests.support.apache_kafka import ApacheKafka, run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import BrokerProcess, a_broker, eventually
 from tests.support.group_player import SLOTS, GroupPlayer, Step
+from tests.support.java_pair import Pair
 from tests.support.wire_client import a_wire_client
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
@@ -33,20 +33,17 @@ WAYS = ("join", "join", "again", "again", "again", "sync", "sync", "sync", "hear
 
 
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    """Apache Kafka's port and Ottla's, both ready to coordinate."""
-    directory = tmp_path_factory.mktemp("groups")
-    with (
-        ApacheKafka(directory / "kafka", heap="256m", config=CONFIG) as kafka,
-        a_broker(directory / "ottla", **{name.replace(".", "_"): value for name, value in CONFIG.items()}) as broker,
-    ):
-        for port in (kafka.port(), broker.port):
-            with a_wire_client(port) as client:
-                topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-                client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=9_999), 5)
-                while client.ask(FindCoordinatorRequest(coordinator_keys=["x"]), 4).coordinators[0].error_code:
-                    pass
-        yield kafka.port(), broker.port
+def ports(pair: Pair) -> tuple[int, int]:
+    """Apache Kafka's port and Ottla's, both ready to coordinate all groups of the histories."""
+    find = FindCoordinatorRequest(coordinator_keys=["x"])
+    describe = DescribeGroupsRequest(groups=[f"history-{seed}" for seed in range(HISTORIES)])
+    for port in (pair.theirs.port(), pair.ours.port):
+        with a_wire_client(port) as client:
+            topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+            client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=9_999), 5)
+            eventually(lambda asked=client: not asked.ask(find, 4).coordinators[0].error_code)
+            eventually(lambda asked=client: not any(group.error_code for group in asked.ask(describe, 5).groups))
+    return pair.theirs.port(), pair.ours.port
 
 
 def a_history(seed: int) -> list[Step]:

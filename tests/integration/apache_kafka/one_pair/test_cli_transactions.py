@@ -1,7 +1,6 @@
 """`ottla transactions` beside kafka-transactions.sh: both see the same transactions of the same broker, and end them."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,28 +16,14 @@ from tests.support.wire_client import a_wire_client
 
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
 
-CONFIG = {
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "2",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    # A hanging transaction can only be made where no leader asks a coordinator about it.
-    "transaction.partition.verification.enable": "false",
-}
 SECONDS = 30
 HOUR_MS = 3_600_000
 UNKNOWN_PRODUCER = 4711
 
 
 @pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with ApacheKafka(tmp_path_factory.mktemp("kafka"), heap="256m", config=CONFIG) as running:
-        yield running.bootstrap
-
-
-@pytest.fixture(scope="module")
-def ottla(bootstrap: str) -> CommandLine:
-    return CommandLine(bootstrap)
+def bootstrap(kafka: ApacheKafka) -> str:
+    return kafka.bootstrap
 
 
 @pytest.fixture
@@ -87,7 +72,7 @@ def of(transactional_id: str, listed: list[dict[str, Any]], column: str = "trans
 def test_both_list_the_same_transactional_ids(bootstrap: str, ottla: CommandLine, orders: str) -> None:
     an_open_transaction(bootstrap, "listed-open", orders, 0)
     an_open_transaction(bootstrap, "listed-ended", orders, 1).commit_transaction(SECONDS)
-    eventually(lambda: ottla("transactions", "list", "--state", "CompleteCommit").rows != [], SECONDS)
+    eventually(lambda: "listed-ended" in ottla("transactions", "list", "--state", "CompleteCommit").out, SECONDS)
     ours = ottla("transactions", "list", "--json").json
     theirs = apaches(bootstrap, "list")
     assert {tuple(str(cell) for cell in each.values()) for each in ours} == {tuple(each.values()) for each in theirs}
