@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.transactions.conftest import create_topic
-from tests.support.apache_kafka import run_tool, run_tool_alone
+from tests.support.apache_kafka import a_leaving_tool, run_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.broker_process import eventually
 from tests.support.judged_broker import JudgedBroker, a_judged_broker
@@ -17,7 +18,7 @@ from tests.support.transaction_requests import Owner, Scene
 
 pytestmark = needs_apache_kafka
 
-TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
+Run = Callable[..., subprocess.CompletedProcess[str]]
 DUMP = "kafka.tools.DumpLogSegments"
 SECONDS = 60.0
 
@@ -48,16 +49,23 @@ def owner(scene: Scene, broker: JudgedBroker, name: str) -> Iterator[Owner]:
     scene.owner(name)
 
 
-def table(broker: JudgedBroker, *arguments: str) -> list[dict[str, str]]:
+@pytest.fixture(scope="module")
+def run(broker: JudgedBroker) -> Iterator[Run]:
+    """Runs kafka-transactions.sh."""
+    with a_leaving_tool("org.apache.kafka.tools.TransactionsCommand", broker.bootstrap) as tool:
+        yield tool
+
+
+def table(run: Run, *arguments: str) -> list[dict[str, str]]:
     """What a command prints, each row by the names of the columns."""
-    done = run_tool_alone(TRANSACTIONS, "--bootstrap-server", broker.bootstrap, *arguments)
+    done = run(*arguments)
     assert done.returncode == 0, done
     header, *rows = [line.split("\t") for line in done.stdout.splitlines() if line.strip()]
     names = [name.strip() for name in header]
     return [dict(zip(names, (cell.strip() for cell in row), strict=True)) for row in rows]
 
 
-def test_transactions_are_listed(owner: Owner, broker: JudgedBroker) -> None:
+def test_transactions_are_listed(owner: Owner, run: Run) -> None:
     mine = {
         "TransactionalId": owner.transactional_id,
         "Coordinator": "0",
@@ -65,13 +73,13 @@ def test_transactions_are_listed(owner: Owner, broker: JudgedBroker) -> None:
         "TransactionState": "Ongoing",
         "": "",
     }
-    assert mine in table(broker, "list")
-    assert mine in table(broker, "list", "--duration-filter", "1")
-    assert mine not in table(broker, "list", "--duration-filter", "3600000")
+    assert mine in table(run, "list")
+    assert mine in table(run, "list", "--duration-filter", "1")
+    assert mine not in table(run, "list", "--duration-filter", "3600000")
 
 
-def test_a_transaction_is_described(owner: Owner, broker: JudgedBroker) -> None:
-    (row,) = table(broker, "describe", "--transactional-id", owner.transactional_id)
+def test_a_transaction_is_described(owner: Owner, run: Run) -> None:
+    (row,) = table(run, "describe", "--transactional-id", owner.transactional_id)
     assert int(row.pop("CurrentTransactionStartTimeMs")) > 0
     assert int(row.pop("TransactionDurationMs")) >= 0
     assert {*row.pop("TopicPartitions").split(",")} == {f"{owner.transactional_id}-{partition}" for partition in range(2)}
@@ -86,15 +94,15 @@ def test_a_transaction_is_described(owner: Owner, broker: JudgedBroker) -> None:
     }
 
 
-def test_an_unknown_transactional_id_is_named(broker: JudgedBroker) -> None:
-    done = run_tool_alone(TRANSACTIONS, "--bootstrap-server", broker.bootstrap, "describe", "--transactional-id", "no-such-id")
+def test_an_unknown_transactional_id_is_named(run: Run) -> None:
+    done = run("describe", "--transactional-id", "no-such-id")
     assert done.returncode == 1
     assert "the ID could not be found" in done.stderr
 
 
-def test_producers_of_a_partition_are_described(scene: Scene, owner: Owner, broker: JudgedBroker) -> None:
+def test_producers_of_a_partition_are_described(scene: Scene, owner: Owner, run: Run) -> None:
     where = ("--topic", owner.transactional_id, "--partition", "0")
-    (row,) = table(broker, "describe-producers", *where)
+    (row,) = table(run, "describe-producers", *where)
     assert row == {
         "ProducerId": str(owner.producer_id),
         "ProducerEpoch": str(owner.epoch),
@@ -106,21 +114,21 @@ def test_producers_of_a_partition_are_described(scene: Scene, owner: Owner, brok
     }
     assert scene.end(owner, commit=True) == 0
     scene.wait_until_completed(owner.transactional_id)
-    (row,) = table(broker, "describe-producers", *where)
+    (row,) = table(run, "describe-producers", *where)
     assert (row["CurrentTransactionStartOffset"], row["LatestCoordinatorEpoch"], row["LastSequence"]) == ("None", "0", "0")
 
 
 @pytest.mark.soak
-def test_a_hanging_transaction_is_found_and_aborted(scene: Scene, owner: Owner, broker: JudgedBroker) -> None:
+def test_a_hanging_transaction_is_found_and_aborted(scene: Scene, owner: Owner, run: Run) -> None:
     topic = owner.transactional_id
-    assert not [row for row in table(broker, "find-hanging", "--broker-id", "0") if row["Topic"] == topic]
+    assert not [row for row in table(run, "find-hanging", "--broker-id", "0") if row["Topic"] == topic]
     assert scene.end(owner, commit=True) == 0
     scene.wait_until_completed(topic)
     assert scene.write(owner, topic, sequence=1) == 0, "a late record, and nobody knows of its transaction"
     assert not scene.holds_nothing_back(topic)
 
     for asked in (("--broker-id", "0"), ("--topic", topic), ("--topic", topic, "--partition", "0")):
-        (row,) = [row for row in table(broker, "find-hanging", *asked) if row["Topic"] == topic]
+        (row,) = [row for row in table(run, "find-hanging", *asked) if row["Topic"] == topic]
         assert (row["Partition"], row["ProducerId"], row["ProducerEpoch"], row["CoordinatorEpoch"], row["StartOffset"]) == (
             "0",
             str(owner.producer_id),
@@ -129,12 +137,12 @@ def test_a_hanging_transaction_is_found_and_aborted(scene: Scene, owner: Owner, 
             "2",
         )
     abort = ("abort", "--topic", topic, "--partition", "0", "--start-offset")
-    wrong, right = (run_tool_alone(TRANSACTIONS, "--bootstrap-server", broker.bootstrap, *abort, offset) for offset in ("1", "2"))
+    wrong, right = (run(*abort, offset) for offset in ("1", "2"))
     assert wrong.returncode == 1
     assert "Could not find any open transactions starting at offset 1" in wrong.stderr
     assert right.returncode == 0, right
     assert scene.holds_nothing_back(topic)
-    assert table(broker, "find-hanging", "--topic", topic) == []
+    assert table(run, "find-hanging", "--topic", topic) == []
 
 
 def dumped(directory: Path, *options: str) -> list[str]:

@@ -10,7 +10,7 @@ from tests.support.apache_kafka.jars import KAFKA_VERSION, ToolMissingError, ens
 from tests.support.apache_kafka.java import DidNotStartError, pinned_to, start_tool
 from tests.support.apache_kafka.ports import free_ports
 from tests.support.apache_kafka.serving import answers_api_versions, known_brokers
-from tests.support.apache_kafka.tools import run_tool, run_tool_alone
+from tests.support.apache_kafka.tools import a_leaving_tool, run_tool
 from tests.support.apache_kafka.zookeeper import ZooKeeper
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "ProcessGuard",
     "ToolMissingError",
     "ZooKeeper",
+    "a_leaving_tool",
     "answers_api_versions",
     "ensure_jars",
     "free_ports",
@@ -30,6 +31,5 @@ __all__ = [
     "pinned_to",
     "process_guard",
     "run_tool",
-    "run_tool_alone",
     "start_tool",
 ]

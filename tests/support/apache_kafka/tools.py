@@ -9,7 +9,8 @@ import select
 import struct
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -95,10 +96,11 @@ def run_tool(class_name: str, *arguments: str, input: str = "", timeout: float =
     return ended
 
 
-def run_tool_alone(class_name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a tool that leaves its client open, like TransactionsCommand: in a shared JVM that client would write into later tools' output.
+@contextmanager
+def a_leaving_tool(class_name: str, bootstrap: str) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Run a tool that leaves its client open, like TransactionsCommand, in a JVM of its own: once for each call with its other arguments.
 
-    Raises as `run_tool` does.
+    In a shared JVM that client would write into the output of later tools when its broker has ended. The calls raise as `run_tool` does.
     """
     with ToolJvm(using(TOOLS)) as jvm:
-        return jvm.run((class_name, *arguments), "", timeout=60)
+        yield lambda *arguments: jvm.run((class_name, "--bootstrap-server", bootstrap, *arguments), "", timeout=60)

@@ -1,13 +1,14 @@
 """`ottla transactions` beside kafka-transactions.sh: both see the same transactions of the same broker, and end them."""
 
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.apache_kafka import ApacheKafka, run_tool_alone
+from tests.support.apache_kafka import ApacheKafka, a_leaving_tool
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.batches import a_batch
 from tests.support.broker_process import eventually
@@ -19,6 +20,7 @@ pytestmark = [*needs_apache_kafka, pytest.mark.slow]
 SECONDS = 30
 HOUR_MS = 3_600_000
 UNKNOWN_PRODUCER = 4711
+Apaches = Callable[..., list[dict[str, str]]]
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +58,18 @@ def a_hanging_transaction(bootstrap: str, topic: str, partition: int, *, minutes
     return timestamp
 
 
-def apaches(bootstrap: str, *arguments: str) -> list[dict[str, str]]:
-    """The table of kafka-transactions.sh, by the names of its columns."""
-    ended = run_tool_alone("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
-    assert ended.returncode == 0, ended
-    lines = [[cell.strip() for cell in line.split("\t")[:-1]] for line in ended.stdout.splitlines()]
-    return [dict(zip(lines[0], cells, strict=True)) for cells in lines[1:]]
+@pytest.fixture(scope="module")
+def apaches(bootstrap: str) -> Iterator[Apaches]:
+    """The table of kafka-transactions.sh for these arguments, by the names of its columns."""
+    with a_leaving_tool("org.apache.kafka.tools.TransactionsCommand", bootstrap) as run:
+
+        def table(*arguments: str) -> list[dict[str, str]]:
+            ended = run(*arguments)
+            assert ended.returncode == 0, ended
+            lines = [[cell.strip() for cell in line.split("\t")[:-1]] for line in ended.stdout.splitlines()]
+            return [dict(zip(lines[0], cells, strict=True)) for cells in lines[1:]]
+
+        yield table
 
 
 def of(transactional_id: str, listed: list[dict[str, Any]], column: str = "transactional_id") -> dict[str, Any]:
@@ -69,12 +77,12 @@ def of(transactional_id: str, listed: list[dict[str, Any]], column: str = "trans
     return found
 
 
-def test_both_list_the_same_transactional_ids(bootstrap: str, ottla: CommandLine, orders: str) -> None:
+def test_both_list_the_same_transactional_ids(bootstrap: str, ottla: CommandLine, orders: str, apaches: Apaches) -> None:
     an_open_transaction(bootstrap, "listed-open", orders, 0)
     an_open_transaction(bootstrap, "listed-ended", orders, 1).commit_transaction(SECONDS)
     eventually(lambda: "listed-ended" in ottla("transactions", "list", "--state", "CompleteCommit").out, SECONDS)
     ours = ottla("transactions", "list", "--json").json
-    theirs = apaches(bootstrap, "list")
+    theirs = apaches("list")
     assert {tuple(str(cell) for cell in each.values()) for each in ours} == {tuple(each.values()) for each in theirs}
     assert of("listed-open", ours)["state"] == "Ongoing"
     assert ["listed-open", "0", str(of("listed-open", ours)["producer_id"]), "Ongoing"] in ottla("transactions", "list").rows
@@ -91,10 +99,10 @@ def test_the_list_is_filtered_by_state_producer_and_duration(bootstrap: str, ott
     assert "is not one of" in ottla("transactions", "list", "--state", "sleeping", status=2).err
 
 
-def test_both_describe_the_same_transaction(bootstrap: str, ottla: CommandLine, orders: str) -> None:
+def test_both_describe_the_same_transaction(bootstrap: str, ottla: CommandLine, orders: str, apaches: Apaches) -> None:
     producer = an_open_transaction(bootstrap, "described", orders, 1, 0)
     (ours,) = ottla("transactions", "describe", "described", "--json").json
-    (theirs,) = apaches(bootstrap, "describe", "--transactional-id", "described")
+    (theirs,) = apaches("describe", "--transactional-id", "described")
     assert ours["partitions"] == [{"topic": orders, "partition": 0}, {"topic": orders, "partition": 1}]
     assert set(theirs["TopicPartitions"].split(",")) == {f"{orders}-0", f"{orders}-1"}
     names = {
@@ -119,12 +127,12 @@ def test_an_unknown_transactional_id_is_one_line(ottla: CommandLine) -> None:
     assert "nobody" not in ottla("transactions", "list").out
 
 
-def test_both_describe_the_same_producers(bootstrap: str, ottla: CommandLine, orders: str) -> None:
+def test_both_describe_the_same_producers(bootstrap: str, ottla: CommandLine, orders: str, apaches: Apaches) -> None:
     an_open_transaction(bootstrap, "remembered", orders, 0)
     timestamp = a_hanging_transaction(bootstrap, orders, 0)
     ottla("produce", "-p", "0", orders, input="plain\n")
     ours = ottla("transactions", "producers", f"{orders}:0", "--json").json
-    theirs = apaches(bootstrap, "describe-producers", "--topic", orders, "--partition", "0")
+    theirs = apaches("describe-producers", "--topic", orders, "--partition", "0")
     named = [
         ("producer_id", "ProducerId"),
         ("producer_epoch", "ProducerEpoch"),
@@ -144,14 +152,14 @@ def test_both_describe_the_same_producers(bootstrap: str, ottla: CommandLine, or
     assert "has no partition 7, only 2" in ottla("transactions", "producers", f"{orders}:7", status=1).err
 
 
-def test_both_find_the_same_hanging_transactions(bootstrap: str, ottla: CommandLine, orders: str) -> None:
+def test_both_find_the_same_hanging_transactions(bootstrap: str, ottla: CommandLine, orders: str, apaches: Apaches) -> None:
     an_open_transaction(bootstrap, "not-hanging", orders, 1)
     timestamp = a_hanging_transaction(bootstrap, orders, 1)
     a_hanging_transaction(bootstrap, orders, 0, minutes_ago=5)
     row = [orders, "1", str(UNKNOWN_PRODUCER), "0", "-1", "0", str(timestamp), "1", "60", "-"]
     assert ottla("transactions", "find-hanging", orders).rows == [row]
     assert row in ottla("transactions", "find-hanging", "--broker", "0").rows
-    (theirs,) = apaches(bootstrap, "find-hanging", "--topic", orders)
+    (theirs,) = apaches("find-hanging", "--topic", orders)
     columns = ("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch")
     assert [theirs[name] for name in columns] == row[:5]
     assert (theirs["StartOffset"], theirs["LastTimestamp"]) == ("1", str(timestamp))
@@ -165,7 +173,9 @@ def test_both_find_the_same_hanging_transactions(bootstrap: str, ottla: CommandL
     [("--start-offset", "1"), ("--producer-id", str(UNKNOWN_PRODUCER), "--producer-epoch", "0", "--coordinator-epoch", "-1")],
     ids=["by offset", "by producer"],
 )
-def test_an_aborted_transaction_no_longer_holds_readers_back(ottla: CommandLine, bootstrap: str, identity: tuple[str, ...]) -> None:
+def test_an_aborted_transaction_no_longer_holds_readers_back(
+    ottla: CommandLine, bootstrap: str, identity: tuple[str, ...], apaches: Apaches
+) -> None:
     topic = f"aborted-{identity[0].strip('-')}"
     ottla("topics", "create", topic)
     ottla("produce", topic, input="before\n")
@@ -176,14 +186,14 @@ def test_an_aborted_transaction_no_longer_holds_readers_back(ottla: CommandLine,
     assert aborted.out == f"{topic}-0: the transaction of producer {UNKNOWN_PRODUCER} is aborted\n"
     assert ottla("consume", "-e", "--read-committed", topic).lines == ["before", "after"]
     assert ottla("transactions", "producers", topic, "--open").rows == []
-    assert apaches(bootstrap, "find-hanging", "--topic", topic) == []
+    assert apaches("find-hanging", "--topic", topic) == []
     again = ottla("transactions", "abort", f"{topic}:0", "--start-offset", "1", status=1).err
     assert again == f"ottla: {topic}-0 has no open transaction that begins at offset 1\n"
 
 
-def test_what_kafka_transactions_aborts_is_gone_for_both(ottla: CommandLine, bootstrap: str, orders: str) -> None:
+def test_what_kafka_transactions_aborts_is_gone_for_both(ottla: CommandLine, bootstrap: str, orders: str, apaches: Apaches) -> None:
     a_hanging_transaction(bootstrap, orders, 0)
-    apaches(bootstrap, "abort", "--topic", orders, "--partition", "0", "--start-offset", "0")
+    apaches("abort", "--topic", orders, "--partition", "0", "--start-offset", "0")
     assert ottla("transactions", "find-hanging", orders).rows == []
 
 
