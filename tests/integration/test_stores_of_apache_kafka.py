@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -14,11 +14,12 @@ from config.errors import ConfigError
 from config.listeners import EndPoint, SecurityProtocol
 from tests.support.apache_kafka.marks import needs_apache_kafka
 from tests.support.certificates import Identity
-from tests.support.security_judge import Verdict, encoded, verdicts
+from tests.support.security_judge import Verdict, a_judge, encoded
 
 pytestmark = needs_apache_kafka
 
 NAME = "BROKERS"
+Judge = Callable[[Sequence[Sequence[str]]], list[Verdict]]
 CLIENT_AUTHS = ("none", "requested", "required")
 A, B = Identity("CN=first authority"), Identity("CN=second authority")
 OLD_A = Identity("CN=old authority", days=-1)
@@ -49,6 +50,12 @@ class Stores(NamedTuple):
                 "ssl.truststore.certificates": "".join(each.certificate_pem for each in self.trusted),
             }
         return tls_of(BrokerProperties(properties), EndPoint(NAME, "127.0.0.1", 0, SecurityProtocol.SSL), between_brokers=True)
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> Iterator[Judge]:
+    with a_judge() as judge:
+        yield judge
 
 
 def issued(by: Identity | None = A, **validity: int) -> Identity:
@@ -104,7 +111,7 @@ def differences(ours: dict[tuple[str, str], str], theirs: Sequence[Verdict]) -> 
     return {name: (mine, verdict.text) for (name, mine), verdict in both if bool(mine) != verdict.is_refused}
 
 
-def test_a_broker_starts_with_the_stores_with_which_apache_kafka_starts() -> None:
+def test_a_broker_starts_with_the_stores_with_which_apache_kafka_starts(verdicts: Judge) -> None:
     asked = [(name, auth) for name in STORES for auth in CLIENT_AUTHS]
     theirs = verdicts([("stores", encoded(auth), *STORES[name].words) for name, auth in asked])
     ours = {(name, auth): ours_at_start(STORES[name], auth) for name, auth in asked}
@@ -118,7 +125,7 @@ def test_a_broker_starts_with_the_stores_with_which_apache_kafka_starts() -> Non
 
 
 @pytest.mark.soak
-def test_stores_are_exchanged_as_in_apache_kafka() -> None:
+def test_stores_are_exchanged_as_in_apache_kafka(verdicts: Judge) -> None:
     asked = [(name, auth) for name in EXCHANGES for auth in CLIENT_AUTHS]
     questions = [("exchange", encoded(auth), *EXCHANGES[name][0].words, *EXCHANGES[name][1].words) for name, auth in asked]
     ours = {(name, auth): ours_at_exchange(*EXCHANGES[name], auth) for name, auth in asked}
@@ -126,7 +133,7 @@ def test_stores_are_exchanged_as_in_apache_kafka() -> None:
     assert 0 < sum(map(bool, ours.values())) < len(ours)
 
 
-def test_only_we_refuse_stores_with_which_new_brokers_could_not_connect_to_each_other() -> None:
+def test_only_we_refuse_stores_with_which_new_brokers_could_not_connect_to_each_other(verdicts: Judge) -> None:
     """Apache Kafka takes them, and does not start with them again."""
     old, new = NOT_WITH_EACH_OTHER
     exchanged, started = verdicts([("exchange", encoded("required"), *old.words, *new.words), ("stores", encoded("required"), *new.words)])
@@ -134,13 +141,13 @@ def test_only_we_refuse_stores_with_which_new_brokers_could_not_connect_to_each_
     assert ours_at_exchange(old, new, "required").endswith("brokers with this configuration cannot connect to each other")
 
 
-def test_a_certificate_that_is_itself_in_the_trust_store_is_trusted_by_both() -> None:
+def test_a_certificate_that_is_itself_in_the_trust_store_is_trusted_by_both(verdicts: Judge) -> None:
     stores = Stores(OF_A, [OF_A])
     (theirs,) = verdicts([("stores", encoded("none"), *stores.words)])
     assert (theirs.is_refused, ours_at_start(stores, "none")) == (False, "")
 
 
-def test_only_we_refuse_an_authority_that_has_expired() -> None:
+def test_only_we_refuse_an_authority_that_has_expired(verdicts: Judge) -> None:
     stores = Stores(issued(OLD_A), [OLD_A])
     (theirs,) = verdicts([("stores", encoded("none"), *stores.words)])
     assert not theirs.is_refused

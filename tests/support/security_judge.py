@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
-from tests.support.apache_kafka import ensure_jars
+from tests.support.apache_kafka import ensure_jars, process_guard
 from tests.support.apache_kafka.java import QUICK_OPTIONS
 from tests.support.apache_kafka.programs import in_class_path
 
@@ -29,14 +31,42 @@ def encoded(text: str | bytes) -> str:
     return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
 
 
-def verdicts(questions: Iterable[Sequence[str]]) -> list[Verdict]:
-    """The answers to all questions, by one JVM, since a JVM takes longer to start than to answer. Raises ToolMissingError."""
-    lines = "".join(" ".join(question) + "\n" for question in questions)
+@contextmanager
+def a_judge() -> Iterator[Callable[[Iterable[Sequence[str]]], list[Verdict]]]:
+    """A JVM answers questions as often as needed, since it takes longer to start than to answer. Raises ToolMissingError."""
     opened = "--add-opens=java.base/sun.security.provider=ALL-UNNAMED"  # the reader of JAAS files
     command = ["java", *QUICK_OPTIONS, opened, *in_class_path(JUDGE, ensure_jars())]
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=SECONDS, check=True)
-    found = []
-    for line in done.stdout.splitlines():
-        text = NO_RULE if line == NO_RULE else base64.b64decode(line[1:]).decode()
-        found.append(Verdict(line[0] == "!", text))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as jvm:
+        process_guard().watch(jvm.pid)
+        try:
+            yield lambda questions: _answers(jvm, [*questions])
+            jvm.communicate(timeout=SECONDS)
+        finally:
+            jvm.kill()
+            process_guard().release(jvm.pid)
+
+
+def verdicts(questions: Iterable[Sequence[str]]) -> list[Verdict]:
+    """The answers to all questions, by one JVM. Raises ToolMissingError."""
+    with a_judge() as ask:
+        return ask(questions)
+
+
+def _answers(jvm: subprocess.Popen[str], questions: Sequence[Sequence[str]]) -> list[Verdict]:
+    assert jvm.stdin is not None
+    assert jvm.stdout is not None
+    with ThreadPoolExecutor(1) as writer:  # neither pipe takes all
+        written = writer.submit(_write, jvm.stdin, questions)
+        found = []
+        for _ in questions:
+            line = jvm.stdout.readline().rstrip("\n")
+            assert line, "the judge has ended"
+            text = NO_RULE if line == NO_RULE else base64.b64decode(line[1:]).decode()
+            found.append(Verdict(line[0] == "!", text))
+        written.result()
     return found
+
+
+def _write(into: IO[str], questions: Sequence[Sequence[str]]) -> None:
+    into.write("".join(" ".join(question) + "\n" for question in questions))
+    into.flush()

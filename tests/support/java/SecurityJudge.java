@@ -43,6 +43,9 @@ public class SecurityJudge {
         BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
         for (String line = questions.readLine(); line != null; line = questions.readLine()) {
             out.println(answer(line.split(" ", -1)));
+            if (!questions.ready()) {
+                out.flush();
+            }
         }
         out.flush();
     }
