@@ -28,6 +28,8 @@ API_VERSIONS = "kafka.admin.BrokerApiVersionsCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 
+PASSWORD_SECRET = "a secret"
+"""password.encoder.secret of both brokers."""
 _SAME_CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
@@ -38,6 +40,7 @@ _SAME_CONFIG = {
     "transaction.partition.verification.enable": "false",
     "authorizer.class.name": AUTHORIZER,
     "super.users": ANONYMOUS,
+    "password.encoder.secret": PASSWORD_SECRET,
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "zookeeper.session.timeout.ms": "4000",
