@@ -25,12 +25,13 @@ from tests.support.logs import append
 pytestmark = [*needs_apache_kafka, pytest.mark.slow]
 
 TOPIC = "exchange"
+CONFIG = {"num.partitions": "1", "offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 SEGMENTS = {"segment.bytes": "2000", "retention.ms": "-1"}
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    with ApacheKafka(tmp_path_factory.mktemp("exchange"), config={"num.partitions": "1"}) as running:
+    with ApacheKafka(tmp_path_factory.mktemp("exchange"), config=CONFIG) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 1, config=SEGMENTS)])[TOPIC].result(30)
         yield running
