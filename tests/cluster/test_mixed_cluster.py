@@ -15,6 +15,7 @@ from tests.support.reassignments import elect_preferred, move_to_the_end
 
 pytestmark = [*needs_apache_kafka, needs_zookeeper_store, pytest.mark.slow, pytest.mark.timeout(600)]  # JVMs, on a busy machine
 
+FEW_PARTITIONS = {"offsets.topic.num.partitions": "4"}
 each_protocol = pytest.mark.parametrize("protocol", ["2.6", *(pytest.param(each, marks=pytest.mark.soak) for each in ("3.9", "2.6/3.9"))])
 """inter.broker.protocol.version of all, or Apache's/Ottla's, as in the middle of an upgrade. 2.6: no topic ids, Apache's leaders write ISRs
 themselves, logs part by OffsetForLeaderEpoch."""
@@ -22,7 +23,7 @@ themselves, logs part by OffsetForLeaderEpoch."""
 
 @each_protocol
 def test_each_takes_over_from_the_other_that_is_killed_and_leads_it_byte_for_byte_when_it_is_back(tmp_path: Path, protocol: str) -> None:
-    with a_mixed_cluster(tmp_path, protocol) as cluster:
+    with a_mixed_cluster(tmp_path, protocol, FEW_PARTITIONS) as cluster:
         cluster.create_topic("t", replicas=[[APACHE, 0, 1], [0, APACHE, 1]])
         history = History()
         with a_writer(cluster, "t", history, partitions=2) as writer:
