@@ -14,6 +14,7 @@ from config.broker_keys import BROKER_KEYS, broker_synonyms, key_of
 from config.broker_properties import BrokerProperties, ListenerConfig, with_broker_id
 from config.dynamic import check_change, check_dynamic, overridden, without_invalid
 from config.errors import ConfigError
+from config.keys.security import ALLOW_EVERYONE_IF_NO_ACL_FOUND, SUPER_USERS
 from config.listeners import BrokerListeners
 from config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
 from config.schema.key import Key
@@ -23,6 +24,8 @@ from config.validation import validate
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_OF_THE_AUTHORIZER = frozenset({SUPER_USERS.name, ALLOW_EVERYONE_IF_NO_ACL_FOUND.name})
 
 
 class BrokerConfig:
@@ -170,7 +173,7 @@ class BrokerConfig:
         """Every setting of `name` or a synonym of it, in the order of precedence; a listener's base key does not come
         first."""
         names = broker_synonyms(name, with_listener=True)
-        key = key_of(name)
+        key = _described_key(name)
         hidden = key is None or key.sensitive
         found: list[ConfigSynonym] = []
         for source, texts in (
@@ -180,7 +183,7 @@ class BrokerConfig:
         ):
             found += [ConfigSynonym(each, None if hidden else texts[each], source) for each in names if each in texts]
         for each in names:
-            declared = BROKER_KEYS.get(each)
+            declared = None if each in _OF_THE_AUTHORIZER else BROKER_KEYS.get(each)
             default = None if declared is None else declared.render(declared.default_for(self.standalone))
             if default is not None:
                 found.append(ConfigSynonym(each, None if hidden else default, ConfigSource.DEFAULT_CONFIG))
@@ -189,7 +192,7 @@ class BrokerConfig:
         return found
 
     def _entry(self, name: str, value: str | None, only: ConfigSource | None = None) -> ConfigEntry:
-        key = key_of(name)
+        key = _described_key(name)
         # An unknown key may hold a secret of a plugin, so it is treated as one.
         hidden = key is None or key.sensitive
         synonyms = tuple(synonym for synonym in self.synonyms_of(name) if only is None or synonym.source is only)
@@ -201,5 +204,10 @@ class BrokerConfig:
             sensitive=hidden,
             synonyms=synonyms,
             kind=ConfigKind.UNKNOWN if key is None else key.type.kind,
-            documentation=BROKER_KEYS[name].doc if name in BROKER_KEYS else None,
+            documentation=BROKER_KEYS[name].doc if key is not None and name in BROKER_KEYS else None,
         )
+
+
+def _described_key(name: str) -> Key[Any] | None:
+    """As `key_of`, but None for the keys of the authorizer: in Apache Kafka it is a plugin, whose keys the broker does not know."""
+    return None if name in _OF_THE_AUTHORIZER else key_of(name)

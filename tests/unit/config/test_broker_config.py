@@ -11,7 +11,7 @@ from config.keys.network import ADVERTISED_LISTENERS, LISTENERS
 from config.keys.security import PASSWORD_ENCODER_SECRET
 from config.keys.transactions import TRANSACTION_STATE_LOG_MIN_ISR
 from config.keys.zookeeper import ZOOKEEPER_CONNECT, ZOOKEEPER_CONNECTION_TIMEOUT_MS
-from config.schema.describe import ConfigEntry, ConfigSource
+from config.schema.describe import ConfigEntry, ConfigSource, ConfigSynonym
 from config.schema.types import Password
 
 HOUR = 3_600_000
@@ -93,9 +93,15 @@ def test_a_secret_is_described_without_its_value() -> None:
     assert [each.value for each in entry.synonyms] == [None]
 
 
-def test_a_property_nobody_knows_is_described_as_a_secret() -> None:
-    entry = described(BrokerConfig({"my.plugin.token": "x"}), "my.plugin.token")
+@pytest.mark.parametrize(
+    ("name", "value"), [("my.plugin.token", "x"), ("super.users", "User:a"), ("allow.everyone.if.no.acl.found", "true")]
+)
+def test_a_property_of_a_plugin_is_described_as_a_secret(name: str, value: str) -> None:
+    """In Apache Kafka the authorizer is a plugin, too."""
+    entry = described(BrokerConfig({name: value}), name)
     assert (entry.value, entry.sensitive, entry.kind.name, entry.read_only) == (None, True, "UNKNOWN", True)
+    assert entry.documentation is None
+    assert entry.synonyms == (ConfigSynonym(name, None, ConfigSource.STATIC_BROKER_CONFIG),)
     assert entry.source is ConfigSource.STATIC_BROKER_CONFIG
 
 
