@@ -52,6 +52,11 @@ def hold_back(replay: Replay) -> None:
 
 
 def shrink_and_expand(replay: Replay) -> None:
+    producer = Producer({"bootstrap.servers": replay.cluster.bootstrap, "acks": "all", "log_level": 0})
+    for topic, partitions in (("auto", 6), ("auto1", 3), ("manual", 3)):
+        for partition in range(partitions):
+            producer.produce(topic, b"that every follower fetches: one that never did leaves the ISR, too", partition=partition)
+    assert producer.flush(SECONDS) == 0
     hold_back(replay)
     producer = Producer({"bootstrap.servers": replay.cluster.bootstrap, "acks": 1, "log_level": 0})
     for partition in (1, 2, 4, 5):
