@@ -139,7 +139,7 @@ test-fast: $(VENV)/.installed-test compile
 	OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) -m "not java and not slow" tests/unit tests/wire tests/contract
 
 test-medium: $(VENV)/.installed-test compile
-	@$(BIN)/python -m tests.support.prerequisites cc kcat go
+	@$(BIN)/python -m tests.support.prerequisites cc kcat
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
 test-pure: $(VENV)/.installed-test compile
@@ -187,8 +187,9 @@ validate: $(VENV)/.installed-test compile
 	OTTLA_VALIDATE_DEEP=1 $(BIN)/python -m pytest --timeout 900 tests/integration/spark
 
 judge: $(VENV)/.installed-test compile
-	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions $(addprefix tests/integration/test_, console.py console_browser.py) tests/cluster/transactions/test_streams.py
-	OTTLA_JUDGE=1 OTTLA_SOAK=1 $(BIN)/python -m pytest tests/cluster/transactions/test_copiers.py
+	OTTLA_JUDGE=1 $(PYTEST) tests/integration/transactions $(addprefix tests/integration/test_, console.py console_browser.py)
+	OTTLA_JUDGE=1 OTTLA_SOAK=1 $(BIN)/python -m pytest $(addprefix tests/cluster/transactions/test_, copiers.py streams.py) \
+	    tests/integration/transactions/test_franz_go.py -k "copiers or short or franz"
 
 neighbours: $(VENV)/.installed-test compile
 	@$(BIN)/python -m tests.support.prerequisites

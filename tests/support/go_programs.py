@@ -50,17 +50,14 @@ def _alone() -> Iterator[None]:
         os.close(folder)
 
 
-def compiled_program(name: str, directory: Path, tags: str = "") -> Path:
-    """The program of the folder `name`, compiled into the directory with these build tags.
-
-    Skips the test when Go is too old, or cannot fetch the modules.
-    """
+def compiled_program(name: str, directory: Path) -> Path:
+    """The program of the folder `name`, compiled into the directory. Skips the test when Go is too old, or cannot fetch the modules."""
     assert GO is not None
     binary = directory / name
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", **_FRUGALLY}
     with _alone():
         built = subprocess.run(
-            [GO, "build", *_QUICKLY, f"-tags={tags}", "-o", str(binary), "."],
+            [GO, "build", *_QUICKLY, "-o", str(binary), "."],
             cwd=_PROGRAMS / name,
             env=environment,
             capture_output=True,

@@ -275,7 +275,8 @@ def write_parquet(spark: SparkSession, folder: Path) -> None:
     spark.conf.unset("spark.sql.caseSensitive")
 
 
-@pytest.mark.parametrize("refused", [REFUSED, pytest.param(OTHERS_REFUSED, marks=deep)], ids=["each format", "others"])
+@deep
+@pytest.mark.parametrize("refused", [REFUSED, OTHERS_REFUSED], ids=["each format", "others"])
 def test_a_file_whose_schema_cannot_be_used(spark: SparkSession, broker: BrokerProcess, tmp_path: Path, refused: dict[str, str]) -> None:
     spark.range(3).selectExpr("id", "array(id) AS value").write.parquet(str(tmp_path / "arrays"))
     if refused is OTHERS_REFUSED:

@@ -14,7 +14,7 @@ from tests.support.read_committed import read_committed
 
 COUNT = 500
 
-pytestmark = [needs_go, pytest.mark.timeout(900)]
+pytestmark = [needs_go, pytest.mark.soak, pytest.mark.timeout(900)]
 
 
 def test_every_record_is_copied_once_and_what_was_aborted_is_hidden(broker: JudgedBroker, topic: Topic, name: str, tmp_path: Path) -> None:
