@@ -143,7 +143,7 @@ test-medium: $(VENV)/.installed-test compile
 	$(PYTEST) -m "not java and not cluster" tests/integration
 
 test-pure: $(VENV)/.installed-test compile
-	OTTLA_PURE_PYTHON=1 OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) $(addprefix --ignore=,$(OF_TEXTS)) tests/unit tests/wire tests/integration/test_fetch_frames.py tests/simulation/test_planted_faults.py
+	OTTLA_PURE_PYTHON=1 OTTLA_FEW_EXAMPLES=1 $(UNIT_PYTEST) $(addprefix --ignore=,$(OF_TEXTS)) tests/simulation/test_planted_faults.py tests/integration/test_fetch_frames.py tests/unit tests/wire
 
 # -fwrapv, with which Debian builds Python, hides overflows from UBSan. Python's own allocator hides what is freed from ASan.
 sanitize: $(VENV)/.installed-test
