@@ -44,7 +44,7 @@ help:
 	@echo "make serve      run a broker on 127.0.0.1:9092, data under $(DATA)"
 	@echo "make serve SECURE=1  the same over TLS, for users of its own; prints the settings of their clients"
 	@echo "make cluster    $(BROKERS) brokers on 127.0.0.1:9092 and the ports after it, data under $(CLUSTER); Ctrl-C stops them"
-	@echo "make test       install what the tests need and run all but the longest (15 to 25 minutes on two cores)"
+	@echo "make test       install what the tests need and run all but the longest (10 to 20 minutes on two cores)"
 	@echo "make test-fast  the quick ones of the unit, wire and contract tests, with fewer examples of each property (about a minute)"
 	@echo "make test-medium  one broker and real clients, without Java (minutes)"
 	@echo "make test-pure  the unit and wire tests without compiled modules, with fewer examples of each property"
