@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ("pytest_ottla.plugin",)
-
 # A shell's background job ignores SIGINT, and nohup SIGHUP. So would every process that is started from it, but handlers are not inherited.
 for number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(number) is signal.SIG_IGN:

@@ -17,6 +17,8 @@ from pytest_ottla import Broker, Cluster, Kafka, OttlaError, async_broker
 from pytest_ottla.shared import Lender, SharedBroker
 from tests.support.broker_process import eventually
 
+pytest_plugins = ("pytest_ottla.plugin",)
+
 
 @pytest.fixture(scope="session")
 def ottla_config() -> dict[str, str]:
